@@ -1,0 +1,432 @@
+"""The checks of the promises, each by its name: they compare what a book shows with what the model says.
+
+A check that fails raises `Broken`, with its name. A check whose name is in COMMONBOOK_MODEL_WITHOUT is left out, so
+that one known mistake does not hide others: the model then takes over what the book shows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+
+from commonbook.errors import CommonbookError, NotAllowed, NotFound
+from commonbook.model.memory import Memory as Shown
+from commonbook.model.reports import LogEntry
+from tests.support.promise_model import OWNER, Memory, Message, Model, SessionKey, words_of
+from tests.support.promise_world import World, is_marked_ended
+
+WITHOUT = frozenset(filter(None, os.environ.get("COMMONBOOK_MODEL_WITHOUT", "").split(",")))
+_IN_ANOTHERS_SPACE = frozenset({"refused", "share.ask", "share.withdraw", "reinstate"})
+"""Actions that may be logged in a space to which the principal may not write.
+
+`reinstate` needs the right on the superseded memory only: its successors lose nothing but that link.
+"""
+_OF_NOTICES = frozenset({"space.create", "notify", "withdraw", "move.in", "move.out"})
+"""The same for the spaces of notices, which come and go with what they are about."""
+
+
+class Broken(AssertionError):
+    """A promise that does not hold."""
+
+
+class Checks:
+    """Compares a world with its model after each step, and lets the model take over what is left open."""
+
+    def __init__(self, world: World, model: Model, names: tuple[str, ...]) -> None:
+        self.world, self.model, self.names = world, model, names
+        self.shown: dict[str, Shown] = {}
+        self.turn = 0
+        self.log_seen: dict[str, int] = {}
+
+    def fail(self, check: str, message: str) -> None:
+        if check not in WITHOUT:
+            raise Broken(f"[{check}] {message}")
+
+    # --- after a step
+
+    def run(self, who: str, *, rebuilt: bool, may_change_ties: bool) -> None:
+        """Check everything after a step of a principal; `rebuilt` says that the database was lost or put back."""
+        self.turn += 1
+        before = {memory.id: (memory.words, self._follows(memory)) for memory in self.model.live()}
+        self.shown = self.world.listed(OWNER)
+        self._take_over_new_memories()
+        self._compare_memories(may_change_ties=may_change_ties)
+        self._compare_copies(before, rebuilt=rebuilt)
+        self._check_log(who, rebuilt=rebuilt)
+        for principal in self.world.principals:
+            self._check_reads(principal)
+        self._check_sessions()
+        self._check_marks()
+        principals = self.world.principals
+        for principal in {who, principals[self.turn % len(principals)]}:
+            self._check_one_memory(principal)
+        # Recall takes longest: always for the owner, who sees everything, and in turn for the others.
+        self._check_recall(OWNER)
+        if self.turn % 4 == 0:
+            self._check_recall(principals[1 + self.turn // 4 % (len(principals) - 1)])
+        self._check_notices()
+        if self.turn % 5 == 0 or rebuilt:
+            self.check_health()
+
+    def _follows(self, copy: Memory) -> bool:
+        """Tell whether a live copy says what its source says, and may follow it."""
+        source = self.model.source_of(copy)
+        return source is not None and copy.mode == "live" and copy.words == source.words and self.model.tie_holds(copy)
+
+    # --- words
+
+    def _take_over_new_memories(self) -> None:
+        """Take over what the book makes by itself: episodes, and copies by rules."""
+        new = [one for one in self.shown.values() if one.id not in self.model.memories]
+        for memory in sorted(new, key=lambda one: one.id):
+            if memory.kind == "episode" and memory.session and memory.shared is None:
+                self._take_over_episode(memory)
+            elif memory.shared is not None and memory.source is not None:
+                self._take_over_copy(memory)
+            else:
+                self.fail("words", f"nobody made {_line(memory)}")
+
+    def _take_over_episode(self, shown: Shown) -> None:
+        key = (shown.space.name, shown.session or "")
+        words = words_of(shown.text)
+        messages = {message.word: message for message in self.model.sessions.get(key, [])}
+        strange = [word for word in words if word not in messages]
+        if strange:
+            self.fail("words", f"an episode of {key} has words that were not said there: {strange}")
+        for word in words:
+            message = messages.get(word)
+            if message is None:
+                continue
+            if message.episode in self.model.memories and not message.unsure:
+                self.fail("episodes", f"{word} of {key} is in a second episode")
+            if message.rewound and not message.unsure:
+                self.fail("rewound", f"{word} of {key} was rewound and is settled now")
+            message.episode = shown.id
+        self._add(Memory(shown.id, shown.space.name, words, kind="episode", session=key))
+
+    def _take_over_copy(self, shown: Shown) -> None:
+        assert shown.shared is not None
+        assert shown.source is not None
+        sharer, source = shown.shared.by, self.model.memories.get(shown.source.target)
+        made = [rule for rule in self.model.rules.values() if (rule.space, rule.maker) == (shown.space.name, sharer)]
+        if not made:
+            self.fail("words", f"nobody shared {_line(shown)}")
+        elif source is not None and not (
+            self.model.may(sharer, source.space, "reader") and self.model.may(sharer, shown.space.name, "writer")
+        ):
+            self.fail("rights", f"a rule of {sharer} shared without the right: {_line(shown)}")
+        self.add_copy(shown)
+
+    def add_copy(self, shown: Shown) -> None:
+        """Add a copy that was just made to the model."""
+        assert shown.shared is not None
+        assert shown.source is not None
+        source = self.model.memories.get(shown.source.target)
+        words = words_of(shown.text)
+        if source is not None and words != source.words:
+            self.fail("words", f"a new copy does not say what its source says: {_line(shown)}, {source.words}")
+        self._add(
+            Memory(
+                shown.id,
+                shown.space.name,
+                words,
+                kind=shown.kind,
+                ends=shown.expires,
+                source=shown.source.target,
+                root=shown.shared.root,
+                mode=shown.shared.mode,
+                sharer=shown.shared.by,
+                took=words,
+            )
+        )
+
+    def _add(self, memory: Memory) -> None:
+        memory.note_place()
+        self.model.memories[memory.id] = memory
+
+    def _compare_memories(self, *, may_change_ties: bool) -> None:
+        """Compare presence, space, words and ties; words of copies that follow are compared with their sources."""
+        for memory in list(self.model.memories.values()):
+            shown = self.shown.get(memory.id)
+            if (shown is None) != memory.deleted:
+                self.fail("words", f"{memory} is {'lost' if shown is None else 'back'}")
+                memory.deleted = shown is None
+            if shown is None:
+                continue
+            if shown.space.name != memory.space:
+                self.fail("words", f"{memory} is in {shown.space.name}")
+                memory.space = shown.space.name
+            words = words_of(shown.text)
+            if words != memory.words and not (memory.bound and not self.model.diverged(memory)):
+                self.fail("words", f"{memory} says {words}")
+                memory.write(words)
+            if memory.source is not None:
+                self._compare_tie(memory, shown, may_change=may_change_ties)
+
+    def _compare_tie(self, memory: Memory, shown: Shown, *, may_change: bool) -> None:
+        tie = (shown.source.target, shown.shared.mode, shown.shared.by) if shown.source and shown.shared else None
+        if tie != (memory.source, memory.mode, memory.sharer) and not may_change:
+            self.fail("ties", f"{memory} is tied as {tie}")
+        if tie is None:
+            memory.mode = "detached"
+            return
+        memory.source, memory.mode, memory.sharer = tie
+        memory.claimed = shown.shared.claimed if shown.shared else False
+
+    def _compare_copies(self, before: dict[str, tuple[tuple[str, ...], bool]], *, rebuilt: bool) -> None:
+        """Let copies keep their words or take those of their sources, and nothing else."""
+        for memory in self.model.live():
+            shown = self.shown.get(memory.id)
+            if shown is None or not memory.bound:
+                continue
+            words = words_of(shown.text)
+            # A source may have refreshed and changed in one step, so every present text along the chain counts.
+            present = {words_of(self.shown[one.id].text) for _, one in self.model.chain(memory) if one.id in self.shown}
+            if words != memory.words and words not in present:
+                self.fail("words", f"{memory} says {words}, which none of its sources says")
+            if words != memory.words:
+                memory.took = words
+                memory.write(words)
+        for memory in self.model.live():
+            shown = self.shown.get(memory.id)
+            if shown is not None and memory.source is not None:
+                self._check_freshness(memory, shown)
+            followed = before.get(memory.id, ((), False))[1]
+            if followed and not rebuilt and self.model.tie_holds(memory) and not self.model.diverged(memory):
+                source = self.model.source_of(memory)
+                if source is not None and memory.mode == "live" and memory.words != source.words:
+                    self.fail("live", f"{memory} does not follow {source}")
+
+    def _check_freshness(self, memory: Memory, shown: Shown) -> None:
+        source = self.model.source_of(memory)
+        same = self.model.says_what_its_sources_say(memory)
+        if shown.freshness == "fresh" and not same:
+            chain = [(copy.id, copy.words, source.words) for copy, source in self.model.chain(memory)]
+            self.fail("fresh", f"{memory} is `fresh` and does not say what its sources say: {chain}")
+        ties = all(self.model.tie_holds(copy) for copy, _ in self.model.chain(memory))
+        if source is not None and same and ties and shown.freshness in {"stale", "diverged"}:
+            self.fail("unlike", f"{memory} is `{shown.freshness}` and says what its sources say")
+
+    # --- sessions
+
+    def _check_sessions(self) -> None:
+        for key, messages in self.model.sessions.items():
+            shown = self.world.messages(OWNER, key[1], key[0])
+            stored = [(word, one.rewound_at is not None) for one in shown or () for word in words_of(one.text)]
+            self._compare_session(key, messages, stored)
+        twice = [word for word, times in self._words_in_episodes().items() if times > 1]
+        if twice:
+            self.fail("episodes", f"{twice} are in several episodes")
+
+    def _compare_session(self, key: SessionKey, messages: list[Message], stored: list[tuple[str, bool]]) -> None:
+        words = [word for word, _ in stored]
+        known = {message.word: message for message in messages}
+        certain = [message.word for message in messages if not message.unsure]
+        if [word for word in words if word in certain] != certain or not set(words) <= set(known):
+            self.fail("sessions", f"{key} has {words}, not {certain} and perhaps {sorted(set(known) - set(certain))}")
+        for word, rewound in stored:
+            message = known.get(word)
+            if message is not None and not message.unsure and message.rewound != rewound:
+                self.fail("rewound", f"{word} of {key} is {'' if rewound else 'not '}rewound")
+            elif message is not None and message.unsure:
+                message.rewound = rewound
+        self.model.sessions[key] = [message for message in messages if message.word in words]
+
+    def _words_in_episodes(self) -> Counter[str]:
+        own = [one for one in self.model.live() if one.session is not None]
+        return Counter(word for episode in own for word in episode.words)
+
+    # --- marks and decisions
+
+    def _check_marks(self) -> None:
+        now = self.world.clock.now()
+        for memory in self.model.live():
+            shown = self.shown.get(memory.id)
+            if shown is None:
+                continue
+            marks = set(shown.marks)
+            ended = self.model.ended(memory, now)
+            if ended != ("expired" in marks) and not (memory.bound and not ended):
+                self.fail("expired", f"{memory} has the marks {marks}")
+            superseding, perhaps = (
+                self.model.superseding(memory.id, now),
+                self.model.perhaps_superseding(memory.id, now),
+            )
+            wrong = not perhaps and not memory.bound if "superseded" in marks else bool(superseding)
+            if wrong:
+                self.fail("superseded", f"{memory} has the marks {marks}, superseded by {superseding}")
+            gone = bool(self.model.successors(memory.id)) and not perhaps
+            if gone and "successor_ended" not in marks and "successor_ended" not in memory.unsure:
+                self.fail("successor_ended", f"the successors of {memory} have ended, and it has the marks {marks}")
+            if memory.bound and self.model.sources_ended(memory, now) and not is_marked_ended(shown):
+                self.fail("ended", f"a source of {memory} ended, and it is {shown.freshness} with the marks {marks}")
+            self._check_doubt(memory, shown)
+            decisions = {decision.key for decision in shown.decisions}
+            if not memory.decisions <= decisions:
+                self.fail("decisions", f"{memory} lost {memory.decisions - decisions}")
+            memory.decisions |= decisions
+
+    def _check_doubt(self, memory: Memory, shown: Shown) -> None:
+        now, suspect = self.world.clock.now(), "suspect" in shown.marks
+        must = self.model.doubts(memory.id, now, upper=False)
+        may = self.model.doubts(memory.id, now, upper=True) or self.model.successors(memory.id)
+        if (must and not suspect) or (suspect and not may):
+            self.fail("suspect", f"{memory} is {'' if suspect else 'not '}suspect; in doubt: {must or may}")
+        changed = self.model.source_changed(memory)
+        if "source_changed" in memory.unsure or (memory.bound and not changed):
+            return
+        if changed != ("source_changed" in shown.marks):
+            self.fail("source_changed", f"{memory} has the marks {shown.marks}")
+
+    def _check_notices(self) -> None:
+        now = self.world.clock.now()
+        about = {one.dependent.id for one in self.world.book.inbox(limit=500, expired=True).items}
+        for memory in self.model.live():
+            must = self.model.own_doubts(memory.id, now, upper=False) - memory.decisions
+            may = self.model.own_doubts(memory.id, now, upper=True) - memory.decisions
+            open_cause = bool(may or self.model.successors(memory.id))
+            if (must and memory.id not in about) or (memory.id in about and not open_cause):
+                self.fail("notices", f"{memory} has {'a' if memory.id in about else 'no'} notice; in doubt: {must}")
+
+    # --- rights
+
+    def _check_reads(self, who: str) -> None:
+        """Check that a principal sees all and only what is in spaces that it may read."""
+        book, model = self.world.hands[who], self.model
+        listed = self.shown if who == OWNER else self.world.listed(who)
+        readable = {memory.id for memory in model.live() if model.may_read(who, memory)}
+        if listed.keys() != readable:
+            self.fail("rights", f"{who} lists {sorted(listed.keys() ^ readable)} wrongly")
+        words = model.readable_words(who)
+        for answer in (listed, book.inbox(limit=500), book.sessions(limit=500)):
+            self._require_known(who, answer, words)
+        for session in book.sessions(limit=500):
+            if not model.may(who, session.space.name, "reader"):
+                self.fail("rights", f"{who} lists the session {session}")
+        self._check_session_names(who, words)
+
+    def _require_known(self, who: str, answer: object, words: set[str]) -> None:
+        strange = set(words_of(answer)) - words
+        if strange:
+            self.fail("rights", f"{who} reads {sorted(strange)}: {str(answer)[:600]}")
+
+    def _check_session_names(self, who: str, words: set[str]) -> None:
+        free = self.world.answer_about(who, "free")
+        for name in self.names:
+            answer = self.world.answer_about(who, name)
+            self._require_known(who, answer, words)
+            spaces = [space for space, known in self.model.sessions if known == name]
+            exists = any(self.model.may(who, space, "reader") for space in spaces)
+            if spaces and not exists and answer != free:
+                self.fail("names", f"{who} is told of the session {name}, which is in {spaces}: {answer}")
+
+    def _check_one_memory(self, who: str) -> None:
+        """Read one memory, each time another, in every way, as one who may perhaps not."""
+        if not self.model.memories:
+            return
+        memory = list(self.model.memories.values())[self.turn % len(self.model.memories)]
+        book, words = self.world.hands[who], self.model.readable_words(who)
+        readable = self.model.may(who, memory.space, "reader") and not memory.forgotten
+        try:
+            history = book.history(memory.id)
+            answers = (book.lineage(memory.id), book.dependents(memory.id), book.copies(memory.id))
+        except NotFound:
+            if readable:
+                self.fail("rights", f"{who} may read {memory} and does not find it")
+            return
+        except CommonbookError as error:
+            self.fail("rights", f"{who} reads {memory}: {error}")
+            return
+        if not readable:
+            self.fail("rights", f"{who} may not read {memory} and finds it")
+        for answer in answers:
+            self._require_known(who, answer, words)
+        strange = set(words_of(history)) - self.model.readable_history(who, memory)
+        if strange and who != OWNER:
+            self.fail("history", f"{who} reads {sorted(strange)} in the history of {memory}")
+
+    def _check_log(self, who: str, *, rebuilt: bool) -> None:
+        """Check that the log of a space has no change by a principal that may not write to it."""
+        if rebuilt:
+            self.log_seen.clear()
+        for space in self.world.book.spaces():
+            first = space.id not in self.log_seen
+            entries = self.world.book.log(space=space.name, after=self.log_seen.get(space.id, 0), limit=500)
+            if entries:
+                self.log_seen[space.id] = entries[-1].seq
+            if (first and rebuilt) or self.model.may(who, space.name, "writer"):
+                continue
+            for entry in entries:
+                if entry.actor == who and not self._in_anothers_name(who, space.name, entry):
+                    self.fail("log", f"{who} may not write to {space.name}: {entry.action} {entry.subjects}")
+
+    def _in_anothers_name(self, who: str, space: str, entry: LogEntry) -> bool:
+        """Tell whether an entry is one of those that need no right on the space where they are logged."""
+        if space.endswith("/_invalidations"):
+            return entry.action in _OF_NOTICES
+        # A copy follows its source in the name of its sharer, who needs the right to read the source.
+        copies = [self.model.memories.get(id_) for id_ in json.loads(entry.subjects)]
+        follows = entry.action == "refresh" and any(one is not None and one.sharer == who for one in copies)
+        return follows or entry.action in _IN_ANOTHERS_SPACE
+
+    # --- recall
+
+    def _check_recall(self, who: str) -> None:
+        model, now = self.model, self.world.clock.now()
+        if who != OWNER:
+            self._check_recall_without_a_space(who)
+        spaces = [space.name for space in self.world.book.spaces() if model.may(who, space.name, "reader")]
+        hits = self.world.recalled(who, [space for space in spaces if "_invalidations" not in space])
+        self._require_known(
+            who, [(hit.text, hit.before, hit.after, hit.title) for hit in hits], model.readable_words(who)
+        )
+        for hit in hits:
+            memory = model.memories.get(hit.memory)
+            if memory is None:
+                message = model.message("".join(words_of(hit.passage)))
+                if message is not None and message.rewound and not message.unsure:
+                    self.fail("rewound", f"{who} recalls {message}")
+                continue
+            if not set(words_of(hit.passage)) <= set(memory.words):
+                self.fail("recall", f"{who} recalls {words_of(hit.passage)} of {memory}")
+            if model.ended(memory, now) or model.superseding(memory.id, now) or model.sources_ended(memory, now):
+                self.fail("outdated", f"{who} recalls {memory}, which holds no longer")
+        self._check_found(who, {word for hit in hits for word in words_of(hit.passage)})
+
+    def _check_recall_without_a_space(self, who: str) -> None:
+        try:
+            self._require_known(who, self.world.hands[who].recall(""), self.model.readable_words(who))
+        except NotAllowed as error:
+            self.fail("default", f"{who} recalls without a space: {error}")
+
+    def _check_found(self, who: str, found: set[str]) -> None:
+        """Check that recall finds everything that holds; of the copies of one root, one is enough."""
+        model, now = self.model, self.world.clock.now()
+        every = [memory for memory in model.live() if model.may_read(who, memory)]
+        for memory in every:
+            roots = {memory.root or memory.id, memory.id}
+            alike = [one for one in every if {one.root or one.id, one.id} & roots]
+            if model.recalled(memory, now) and not any(set(one.words) <= found for one in alike):
+                self.fail("recall", f"{who} does not recall {memory}, but {sorted(found)}")
+        for (space, _name), messages in model.sessions.items():
+            if not model.may(who, space, "reader"):
+                continue
+            missing = [one for one in messages if one.episode is None and not one.rewound and not one.unsure]
+            missing = [one for one in missing if one.word not in found]
+            if missing:
+                self.fail("recall", f"{who} does not recall {missing} of {space}")
+
+    # --- the whole book
+
+    def check_health(self) -> None:
+        findings = self.world.book.doctor()
+        if findings:
+            self.fail("doctor", f"doctor finds {findings}")
+        report = self.world.book.verify_log()
+        if not report.ok:
+            self.fail("audit", f"the log does not verify: {report}")
+
+
+def _line(memory: Shown) -> str:
+    return f"{memory.kind} {memory.id} in {memory.space.name}: {words_of(memory.text)} {memory.shared}"

@@ -1,0 +1,365 @@
+"""A model of the promises: plain values that say what every principal may see, whatever happened to the book.
+
+The model knows words, not numbers. Every text that a test writes has one word that no other text has, so the words of
+an answer show where they come from. The model says what must be, what may be, and what must not be:
+
+- Rights: a principal sees what is in a space that it may read now, and changes what is in a space that it may write to.
+- Words: a memory says what was last written to it. A copy keeps its words or takes those of its source, and nothing
+  else. A session has its messages once and in order.
+- Marks: doubt, changed sources and ended sources follow from links, deletions, times and decisions alone.
+
+Where the promises leave something open, the model has a lower and an upper bound (`must` and `may`), or a flag.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+
+OWNER = "user:local"
+ROLES = ("reader", "writer", "admin")
+REASONING = ("reflects_on", "derived_from")
+DELETED = "deleted"
+_WORD = re.compile(r"zq\d+")
+
+Words = tuple[str, ...]
+Key = tuple[str, str]
+"""The invalidated memory, and what invalidates it: an id, or the word `deleted`."""
+SessionKey = tuple[str, str]
+"""A session belongs to its space: the space and the name."""
+
+
+def words_of(answer: object) -> Words:
+    """Return the words of a text, or of everything in an answer, in their order."""
+    return tuple(_WORD.findall(answer if isinstance(answer, str) else repr(answer)))
+
+
+@dataclass
+class Memory:
+    """A memory of the model. `took` are the words that a copy took over from its source."""
+
+    id: str
+    space: str
+    words: Words
+    kind: str = "note"
+    deleted: bool = False
+    ends: datetime | None = None
+    links: dict[tuple[str, str], Words] = field(default_factory=dict)
+    """By relation and target: the words of the target when the link was made or confirmed."""
+    decisions: set[Key] = field(default_factory=set)
+    session: SessionKey | None = None
+    """Of an episode: its session."""
+    source: str | None = None
+    root: str = ""
+    mode: str = ""
+    sharer: str = ""
+    took: Words = ()
+    claimed: bool = False
+    written_in: dict[Words, set[str]] = field(default_factory=dict)
+    """All words that it ever had, with the spaces in which it was when they were written."""
+    unsure: set[str] = field(default_factory=set)
+    """Marks about which the promises say nothing at present."""
+    forgotten: bool = False
+    """Whether the database that knew of its deletion was lost."""
+
+    @property
+    def bound(self) -> bool:
+        return self.source is not None and self.mode != "detached"
+
+    def write(self, words: Words) -> None:
+        self.words = words
+        self.note_place()
+
+    def note_place(self) -> None:
+        self.written_in.setdefault(self.words, set()).add(self.space)
+
+    def direct_sources(self) -> list[str]:
+        return [target for relation, target in self.links if relation in REASONING]
+
+
+@dataclass
+class Message:
+    """A message; `unsure` if a lost or older database leaves open whether it is there, or is rewound."""
+
+    word: str
+    episode: str | None = None
+    rewound: bool = False
+    unsure: bool = False
+
+
+@dataclass
+class Rule:
+    """A sharing rule, in the name of its maker."""
+
+    id: str
+    space: str
+    source: str
+    maker: str
+
+
+@dataclass
+class Model:
+    """Memories, sessions, rules, and the roles of all principals."""
+
+    memories: dict[str, Memory] = field(default_factory=dict)
+    sessions: dict[SessionKey, list[Message]] = field(default_factory=dict)
+    roles: dict[tuple[str, str], str] = field(default_factory=dict)
+    rules: dict[str, Rule] = field(default_factory=dict)
+
+    def __getitem__(self, id_: str) -> Memory:
+        return self.memories[id_]
+
+    def live(self) -> list[Memory]:
+        return [memory for memory in self.memories.values() if not memory.deleted]
+
+    # --- rights
+
+    def may(self, who: str, space: str, role: str) -> bool:
+        """Tell whether a principal has a role on a space: by a grant on it, or on a space above it."""
+        if who == OWNER:
+            return True
+        parts = space.split("/")
+        above = ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
+        held = [self.roles[who, name] for name in above if (who, name) in self.roles]
+        return any(ROLES.index(name) >= ROLES.index(role) for name in held)
+
+    def may_read(self, who: str, memory: Memory) -> bool:
+        return not memory.deleted and self.may(who, memory.space, "reader")
+
+    def may_write(self, who: str, memory: Memory) -> bool:
+        return not memory.deleted and self.may(who, memory.space, "writer")
+
+    def readable_words(self, who: str) -> set[str]:
+        """Return every word that a principal may meet in any answer about the present."""
+        words = {word for memory in self.live() if self.may_read(who, memory) for word in memory.words}
+        for (space, _name), messages in self.sessions.items():
+            if self.may(who, space, "reader"):
+                words.update(message.word for message in messages)
+        return words
+
+    def readable_history(self, who: str, memory: Memory) -> set[str]:
+        """Return the words of a memory's history: of revisions that were written where the principal may read."""
+        if not self.may(who, memory.space, "reader"):
+            return set()
+        return {
+            word
+            for words, spaces in memory.written_in.items()
+            if words == memory.words or any(self.may(who, space, "reader") for space in spaces)
+            for word in words
+        }
+
+    # --- copies
+
+    def source_of(self, copy: Memory) -> Memory | None:
+        """Return the live source of a bound copy."""
+        source = self.memories.get(copy.source or "") if copy.bound else None
+        return source if source is not None and not source.deleted else None
+
+    def tie_holds(self, copy: Memory) -> bool:
+        """Tell whether the sharer of a copy may read its source, so that the copy may follow."""
+        source = self.source_of(copy)
+        return source is not None and not copy.claimed and self.may(copy.sharer, source.space, "reader")
+
+    def diverged(self, copy: Memory) -> bool:
+        """Tell whether a copy says neither what it took over nor what its source says: somebody edited it."""
+        source = self.source_of(copy)
+        return copy.words != copy.took and (source is None or copy.words != source.words)
+
+    def chain(self, copy: Memory) -> Iterator[tuple[Memory, Memory]]:
+        """Yield the ties from a copy up to its root, as pairs of a copy and its live source."""
+        seen: set[str] = set()
+        while copy.id not in seen and (source := self.source_of(copy)) is not None:
+            seen.add(copy.id)
+            yield copy, source
+            copy = source
+
+    def says_what_its_sources_say(self, copy: Memory) -> bool:
+        """Tell whether a copy has the words of its source, and so on up; an edited copy on the way is a source."""
+        for member, source in self.chain(copy):
+            if member is not copy and self.diverged(member):
+                return True
+            if member.words != source.words:
+                return False
+        return self.source_of(copy) is not None
+
+    def sources_ended(self, copy: Memory, now: datetime) -> bool:
+        """Tell whether a source of a copy has ended or is superseded, through ties that hold.
+
+        A copy that supersedes its own source holds in its place.
+        """
+        members = {copy.id}
+        for member, source in self.chain(copy):
+            if not self.tie_holds(member):
+                return False
+            if self.ended(source, now) or {one.id for one in self.superseding(source.id, now)} - members:
+                return True
+            members.add(source.id)
+        return False
+
+    # --- ends and successors
+
+    def ended(self, memory: Memory, now: datetime) -> bool:
+        return memory.ends is not None and memory.ends < now
+
+    def successors(self, id_: str) -> list[Memory]:
+        """Return every memory that superseded another, also if it is deleted or has ended since."""
+        return [one for one in self.memories.values() if ("supersedes", id_) in one.links]
+
+    def superseding(self, id_: str, now: datetime) -> list[Memory]:
+        """Return the successors that still hold for certain."""
+        return [one for one in self.perhaps_superseding(id_, now) if not self._source_ended(one, now)]
+
+    def perhaps_superseding(self, id_: str, now: datetime) -> list[Memory]:
+        """Return the successors that may still hold: of a copy whose source has ended, nothing is promised."""
+        return [one for one in self.successors(id_) if not one.deleted and not self.ended(one, now)]
+
+    def _source_ended(self, copy: Memory, now: datetime) -> bool:
+        return any(self.ended(source, now) for _, source in self.chain(copy))
+
+    def recalled(self, memory: Memory, now: datetime) -> bool:
+        """Tell whether recall must find a memory of the searched spaces."""
+        if memory.deleted or self.ended(memory, now) or self.perhaps_superseding(memory.id, now):
+            return False
+        return not any(
+            self.ended(source, now) or self.perhaps_superseding(source.id, now) for _, source in self.chain(memory)
+        )
+
+    # --- doubt
+
+    def dependencies(self, id_: str, *, own: bool) -> Iterator[tuple[str, bool]]:
+        """Yield the direct dependencies of a memory, and whether by reasoning (else as a copy)."""
+        memory = self.memories.get(id_)
+        if memory is None or memory.forgotten:
+            return
+        for target in memory.direct_sources():
+            yield target, True
+        if memory.bound and not own:
+            yield memory.source or "", False
+
+    def ancestors(self, id_: str, *, avoiding: str = "") -> set[str]:
+        """Return everything that a memory depends on by reasoning links of its own; a copy stands for its source."""
+        seen: set[tuple[str, bool]] = set()
+        waiting = [(id_, False)]
+        while waiting:
+            at, reasoned = waiting.pop()
+            for to, more in self.dependencies(at, own=at == id_ and not reasoned):
+                state = (to, reasoned or more)
+                if to not in (avoiding, id_) and state not in seen:
+                    seen.add(state)
+                    waiting.append(state)
+        return {at for at, reasoned in seen if reasoned}
+
+    def own_doubts(self, id_: str, now: datetime, *, upper: bool) -> set[Key]:
+        """Return the invalidations of a memory by its own links.
+
+        The upper bound also counts successors that have ended: whether they still cast doubt is left open.
+        """
+        doubts: set[Key] = set()
+        for at in self.ancestors(id_):
+            ancestor = self.memories.get(at)
+            if ancestor is None:
+                continue
+            by = self.successors(at) if upper else self.superseding(at, now)
+            invalidating = [one.id for one in by] + ([DELETED] if ancestor.deleted else [])
+            doubts |= {(at, one) for one in invalidating if one != id_ and at in self.ancestors(id_, avoiding=one)}
+        return doubts
+
+    def doubts(self, id_: str, now: datetime, *, upper: bool) -> set[Key]:
+        """Return the undecided invalidations of a memory: by its own links, and by those of a copy's source."""
+        memory = self.memories[id_]
+        inherited: set[Key] = set()
+        if memory.bound and memory.source in self.memories and (upper or self.tie_holds(memory)):
+            inherited = {key for key in self.doubts(memory.source or "", now, upper=upper) if key[1] != id_}
+        return (self.own_doubts(id_, now, upper=upper) | inherited) - memory.decisions
+
+    def source_changed(self, memory: Memory) -> bool:
+        """Tell whether a live direct source says something else than when it was linked or confirmed."""
+        return any(
+            target in self.memories and not self.memories[target].deleted and self.memories[target].words != words
+            for (relation, target), words in memory.links.items()
+            if relation in REASONING
+        )
+
+    # --- sessions
+
+    def message(self, word: str) -> Message | None:
+        every = (message for messages in self.sessions.values() for message in messages)
+        return next((message for message in every if message.word == word), None)
+
+    def rewind(self, who: str, key: SessionKey, after: str | None) -> list[Message]:
+        """Rewind a session after a word (None: all). Episodes change where the principal may write to them now."""
+        messages = self.sessions[key]
+        words = [message.word for message in messages]
+        rewound = [one for one in messages[words.index(after) + 1 if after else 0 :] if not one.rewound]
+        for message in rewound:
+            message.rewound = True
+            episode = self.memories.get(message.episode or "")
+            if episode is not None and self.may_write(who, episode) and message.word in episode.words:
+                episode.words = tuple(word for word in episode.words if word != message.word)
+        for id_ in {one.episode or "" for one in rewound if one.episode in self.memories}:
+            memory = self.memories[id_]
+            memory.deleted = memory.deleted or not memory.words
+            memory.note_place()
+        return rewound
+
+    # --- what a lost or an older database leaves
+
+    def lose_database(self) -> None:
+        """Keep what the files hold: no grants, rules, tombstones, histories, nor messages outside of episodes."""
+        self.roles.clear()
+        self.rules.clear()
+        self._keep_what_episodes_say(dict.fromkeys(self.sessions, ()))
+        for memory in self.memories.values():
+            memory.forgotten = memory.forgotten or memory.deleted
+            memory.written_in = {memory.words: {memory.space}}
+            if memory.deleted:
+                memory.links = {}
+        self._doubt_successors()
+
+    def go_back(self, older: Model) -> None:
+        """Take the grants, rules and unsettled messages of an older database; the files decide about memories."""
+        self.roles, self.rules = dict(older.roles), dict(older.rules)
+        self._keep_what_episodes_say({key: tuple(messages) for key, messages in older.sessions.items()})
+        for memory in self.memories.values():
+            then = older.memories.get(memory.id)
+            if then is None:
+                memory.forgotten = memory.forgotten or memory.deleted
+                memory.written_in = {memory.words: {memory.space}}
+            elif memory.deleted:
+                # The older database knows it, and finds its file gone.
+                memory.forgotten, memory.space = then.forgotten, then.space
+                memory.links, memory.decisions = dict(then.links), set(then.decisions)
+            memory.written_in = {memory.words: {memory.space}, **(then.written_in if then else {})}
+        self._doubt_successors()
+
+    def restore_messages(self, episode: Memory) -> None:
+        """Take in the messages of an episode whose file came back; a number that is taken keeps one out."""
+        if episode.session is None:
+            return
+        messages = self.sessions.setdefault(episode.session, [])
+        known = {message.word for message in messages}
+        messages += [Message(word, episode.id, unsure=True) for word in episode.words if word not in known]
+
+    def _doubt_successors(self) -> None:
+        for memory in self.memories.values():
+            memory.unsure.add("successor_ended")
+
+    def _keep_what_episodes_say(self, stored: dict[SessionKey, Iterable[Message]]) -> None:
+        """Keep the messages that are in live episodes or in the database; of a lost database, nothing is stored."""
+        in_files = {word: one.id for one in self.live() if one.session for word in one.words}
+        for key, messages in list(self.sessions.items()):
+            before = {message.word: message for message in stored.get(key, ())}
+            if not before.keys() <= {message.word for message in messages}:
+                # The session was lost in between and went on: its numbers may be given twice.
+                again = [message for word, message in before.items() if word not in {one.word for one in messages}]
+                messages.extend(again)
+                for message in messages:
+                    message.unsure = True
+            self.sessions[key] = [one for one in messages if one.word in in_files or one.word in before]
+            for message in self.sessions[key]:
+                known = before.get(message.word)
+                rewound_before = known.rewound if known else False
+                message.unsure = message.unsure or rewound_before != message.rewound or bool(known and known.unsure)
+                message.episode = in_files.get(message.word) or (known.episode if known else None)

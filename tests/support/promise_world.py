@@ -1,0 +1,186 @@
+"""A book for the test of the promises: its verbs, its files, its database that is lost or put back, and its clock.
+
+Everything that depends on the form of the public verbs is here, so that the test itself speaks of promises only.
+"""
+
+from __future__ import annotations
+
+import inspect
+import shutil
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from commonbook.book.book import Book
+from commonbook.compose.book import open_book
+from commonbook.errors import CommonbookError
+from commonbook.files import scan
+from commonbook.model.memory import Filter
+from commonbook.model.memory import Memory as Shown
+from commonbook.model.recall import Hit
+from commonbook.model.session import AppendReceipt, Message, SettleReport
+from commonbook.settings.settings import Settings
+from tests.support.promise_model import OWNER
+
+SPACES = ("personal", "team", "team/core", "vault")
+DEFAULT_SPACE = "personal"
+QUERY = "apples pears"
+_SESSIONS_HAVE_SPACES = "space" in inspect.signature(Book.messages).parameters
+_STATE = "state.db"
+_ENDED_MARKS = frozenset({"expired", "ended", "superseded", "source_ended", "source_expired", "source_superseded"})
+_ENDED_FRESHNESS = frozenset({"source_superseded", "source_ended", "source_expired", "source_retracted"})
+
+
+def text(word: str) -> str:
+    """Return a text that every query of the test finds; its title does not tell the word."""
+    return f"Apples and pears\n\nof the kind {word}."
+
+
+class Clock:
+    """A clock that the test sets forward; it also goes a little at every look, as a real one does."""
+
+    def __init__(self) -> None:
+        self.time = datetime(2026, 3, 2, 9, tzinfo=UTC)
+
+    def now(self) -> datetime:
+        self.time += timedelta(milliseconds=1)
+        return self.time
+
+    def forward(self, **by: float) -> None:
+        self.time += timedelta(**by)
+
+
+class World:
+    """A book over a folder or on a server, open for every principal."""
+
+    def __init__(self, settings: Settings, principals: tuple[str, ...], scratch: Path) -> None:
+        self.settings, self.principals, self.scratch = settings, principals, scratch
+        self.clock = Clock()
+        self.kept: Path | None = None
+        self.open()
+        for space in SPACES:
+            self._make_space(space)
+
+    @property
+    def has_files(self) -> bool:
+        return self.settings.database is None
+
+    @property
+    def home(self) -> Path:
+        return Path(self.settings.home)
+
+    def open(self) -> None:
+        self.book = open_book(self.settings, clock=self.clock)
+        self.hands = {who: self.book if who == OWNER else self.book.acting_as(who) for who in self.principals}
+
+    def close(self) -> None:
+        self.book.close()
+
+    def reopen(self, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Close the book, let something happen to its folder, and open it again."""
+        self.close()
+        meanwhile()
+        self.open()
+        if self.book.status().pending_deletions:
+            # Many files vanished at once: a person agrees.
+            self.book.accept_deletions()
+        for space in SPACES:
+            self._make_space(space)
+
+    def _make_space(self, name: str) -> None:
+        if name not in {space.name for space in self.book.spaces()}:
+            self.book.create_space(name)
+
+    # --- the database and the files
+
+    def lose_database(self) -> None:
+        for path in self.home.glob(f".commonbook/{_STATE}*"):
+            path.unlink()
+
+    def keep_database(self) -> None:
+        """Copy the database aside, as a back-up does; the book is closed meanwhile, so that the copy is whole."""
+        self.close()
+        self.kept = self.scratch / "kept"
+        shutil.rmtree(self.kept, ignore_errors=True)
+        self.kept.mkdir(parents=True)
+        for path in self.home.glob(f".commonbook/{_STATE}*"):
+            shutil.copy2(path, self.kept)
+        self.open()
+
+    def put_back_database(self) -> None:
+        assert self.kept is not None
+        self.lose_database()
+        for path in self.kept.iterdir():
+            shutil.copy2(path, self.home / ".commonbook")
+
+    def write_file(self, path: Path, data: bytes) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+
+    def sync(self) -> None:
+        self.book.sync()
+
+    # --- verbs of sessions, each in one space
+
+    def append(self, who: str, name: str, words: list[str], space: str | None) -> AppendReceipt:
+        return self.hands[who].append(name, [text(word) for word in words], space=space)
+
+    def messages(self, who: str, name: str, space: str) -> tuple[Message, ...] | None:
+        """Return the messages of a session of this space; None if the principal finds no such session."""
+        book = self.hands[who]
+        try:
+            page = book.messages(name, limit=500, **_in_space(space))
+        except CommonbookError:
+            return None
+        return page.items if page.session.space.name == space else None
+
+    def answer_about(self, who: str, name: str) -> object:
+        """Return what a principal is told of a session by its name alone, without the name."""
+        try:
+            return self.hands[who].messages(name, limit=500).items
+        except CommonbookError as error:
+            return type(error).__name__, str(error).replace(name, "NAME")
+
+    def rewind(self, who: str, name: str, after: str | int, space: str) -> tuple[Message, ...]:
+        return self.hands[who].rewind(name, after, **_in_space(space))
+
+    def settle(self, who: str, name: str, space: str) -> SettleReport:
+        return self.hands[who].settle(name, **_in_space(space))
+
+    def close_session(self, who: str, name: str, space: str) -> SettleReport:
+        return self.hands[who].close_session(name, **_in_space(space))
+
+    def switch(self, who: str, old: str, new: str, reason: str, space: str | None) -> SettleReport:
+        return self.hands[who].switch(old, new, reason=reason, space=space)
+
+    # --- reads
+
+    def listed(self, who: str) -> dict[str, Shown]:
+        items = self.hands[who].list(Filter(), limit=500).items
+        return {memory.id: memory for memory in items}
+
+    def recalled(self, who: str, spaces: list[str]) -> tuple[Hit, ...]:
+        if not spaces:
+            return ()
+        return self.hands[who].recall(QUERY, spaces=spaces, k=200, min_score=0.0).hits
+
+
+def _in_space(space: str) -> dict[str, Any]:
+    return {"space": space} if _SESSIONS_HAVE_SPACES else {}
+
+
+def is_marked_ended(memory: Shown) -> bool:
+    """Tell whether a reader is told that a memory, or the source of a copy, holds no longer."""
+    return bool(_ENDED_MARKS & set(memory.marks)) or memory.freshness in _ENDED_FRESHNESS
+
+
+def without_pauses() -> Callable[[], None]:
+    """Let scans look twice for a missing file without a pause; return a function that undoes it."""
+    seconds = scan._RESCAN_SECONDS
+    scan._RESCAN_SECONDS = 0.0  # type: ignore[misc]
+
+    def undo() -> None:
+        scan._RESCAN_SECONDS = seconds  # type: ignore[misc]
+
+    return undo
