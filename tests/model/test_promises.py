@@ -33,7 +33,7 @@ from commonbook.settings.settings import Settings
 from tests.support.postgres_server import Server
 from tests.support.promise_checks import WITHOUT, Checks
 from tests.support.promise_model import OWNER, REASONING, Memory, Message, Model, Rule, SessionKey, words_of
-from tests.support.promise_world import DEFAULT_SPACE, SPACES, World, text, without_pauses
+from tests.support.promise_world import COPY_VERBS, DEFAULT_SPACE, SPACES, World, text, without_pauses
 
 MINUTES = float(os.environ.get("COMMONBOOK_MODEL_MINUTES", "0"))
 STEPS = int(os.environ.get("COMMONBOOK_MODEL_STEPS", "25"))
@@ -205,7 +205,7 @@ class Promises(RuleBasedStateMachine):
         memory = self._memory(
             at, lambda one: ("supersedes" in {name for name, _ in one.links}) or self._has_copies(one)
         )
-        if memory is None:
+        if memory is None or memory.retracted:
             return
         ends, book = self.world.clock.now() + timedelta(days=days), self.world.hands[who]
         may = self.model.may_write(who, memory)
@@ -299,9 +299,9 @@ class Promises(RuleBasedStateMachine):
             self.checks.add_copy(self.world.listed(OWNER)[receipt.id])
 
     @precondition(lambda self: any(one.source for one in self.model.live()))
-    @rule(who=WHO, at=AT, verb=st.sampled_from(["unshare", "refresh", "detach", "adopt", "adopt"]))
-    def tend(self, who: str, at: int, verb: str) -> None:
-        self._begin(verb, who, ties=verb in ("detach", "adopt"))
+    @rule(who=WHO, at=AT, verb=st.sampled_from(COPY_VERBS), mode=MODE)
+    def tend(self, who: str, at: int, verb: str, mode: str) -> None:
+        self._begin(verb, who, ties=verb in ("detach", "adopt", "set_refresh"))
         memory = self._memory(at, lambda one: one.source is not None)
         if memory is None:
             return
@@ -309,13 +309,15 @@ class Promises(RuleBasedStateMachine):
         may = None if self.model.may_write(who, memory) else False
         if memory.source is not None and verb in ("unshare", "detach") and may is None:
             may = True
-        if not self._try(lambda: getattr(self.world.hands[who], verb)(memory.id), may=may):
+        if not self._try(lambda: self.world.tend_copy(who, verb, memory.id, mode), may=may):
             return
         source = self.model.source_of(memory)
         if verb == "unshare":
             memory.deleted = True
         elif verb == "detach":
             memory.mode = "detached"
+        elif verb == "set_refresh":
+            memory.mode = mode
         elif source is not None:
             shown = self.world.listed(OWNER)
             words, source_words = words_of(shown[memory.id].text), words_of(shown[source.id].text)
@@ -374,17 +376,29 @@ class Promises(RuleBasedStateMachine):
         if self._try(lambda: self.world.hands[who].supersede(old.id, new.id, reason="newer"), may=may):
             new.links.setdefault(("supersedes", old.id), old.words)
 
-    @precondition(lambda self: any(self.model.successors(one.id) for one in self.model.live()))
+    @precondition(lambda self: any(one.retracted or self.model.successors(one.id) for one in self.model.live()))
     @rule(who=WHO, at=AT)
     def reinstate(self, who: str, at: int) -> None:
         self._begin("reinstate", who)
-        old = self._memory(at, lambda one: self.model.successors(one.id))
+        old = self._memory(at, lambda one: one.retracted or self.model.successors(one.id))
         if old is None:
             return
         may = None if self.model.may_write(who, old) else False
-        if self._try(lambda: self.world.hands[who].reinstate(old.id), may=may):
-            for one in self.model.successors(old.id):
-                del one.links["supersedes", old.id]
+        if not self._try(lambda: self.world.hands[who].reinstate(old.id), may=may):
+            return
+        for one in self.model.successors(old.id):
+            del one.links["supersedes", old.id]
+        if old.retracted:
+            self._take_back_retraction(old)
+
+    def _take_back_retraction(self, memory: Memory) -> None:
+        """Let a retracted memory hold again, in doubt as before; the time at which it ends by itself stays its own."""
+        ends = self.world.listed(OWNER)[memory.id].expires
+        if ends is not None and memory.ends is not None and ends <= memory.ends:
+            self.checks.fail("reinstated", f"{memory} was reinstated, and ends at {ends}")
+        memory.ends = ends
+        memory.decisions -= memory.retracted
+        memory.retracted.clear()
 
     @precondition(lambda self: self._any_unsure())
     @rule(who=WHO, at=AT, by=AT, verdict=st.sampled_from(VERDICTS))
@@ -400,7 +414,8 @@ class Promises(RuleBasedStateMachine):
         book = self.world.hands[who]
         if not self._try(lambda: book.triage(memory.id, verdict, note="so it is", by=chosen), may=may, must=must):
             return
-        memory.decisions |= {cause.key for cause in shown[memory.id].invalidations}
+        causes = {cause.key for cause in shown[memory.id].invalidations}
+        memory.decisions |= causes
         memory.unsure.add("successor_ended")
         if verdict == "keep":
             memory.unsure.discard("source_changed")
@@ -409,6 +424,7 @@ class Promises(RuleBasedStateMachine):
                 memory.links[relation, target] = known.get(target, words) if relation in REASONING else words
         if verdict == "retract":
             memory.ends = self.world.clock.now()
+            memory.retracted |= causes
         if chosen:
             successor.links.setdefault(("supersedes", memory.id), memory.words)
 
@@ -486,18 +502,28 @@ class Promises(RuleBasedStateMachine):
 
     @rule(who=OTHER, where=WHERE, role=ROLE)
     def grant(self, who: str, where: str, role: str | None) -> None:
-        self._begin("grant" if role else "revoke")
-        self._grant(who, where, role)
+        self._begin("grant")
+        self._grant(who, where, role or "reader")
+
+    @precondition(lambda self: self.model.roles)
+    @rule(at=AT)
+    def revoke(self, at: int) -> None:
+        """Revoke a grant: mostly one by which a copy follows its source."""
+        self._begin("revoke")
+        ties = [(one.sharer, source.space) for one in self.model.live() if (source := self.model.source_of(one))]
+        who, where = self._some(at, [tie for tie in ties if tie in self.model.roles], list(self.model.roles)) or (
+            "",
+            "",
+        )
+        self._grant(who, where, None)
 
     def _grant(self, who: str, where: str, role: str | None) -> None:
         if role is not None:
             self.world.book.grant(who, where, role)
             self.model.roles[who, where] = role
-            return
-        held = [space for principal, space in self.model.roles if principal == who]
-        for space in [where] if where in held else held[:1]:
-            self.world.book.revoke(who, space)
-            del self.model.roles[who, space]
+        elif (who, where) in self.model.roles:
+            self.world.book.revoke(who, where)
+            del self.model.roles[who, where]
 
     @rule(hours=st.sampled_from([2, 26, 26, 80, 200]), work=st.booleans())
     def wait(self, hours: int, work: bool) -> None:

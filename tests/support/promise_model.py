@@ -49,6 +49,8 @@ class Memory:
     links: dict[tuple[str, str], Words] = field(default_factory=dict)
     """By relation and target: the words of the target when the link was made or confirmed."""
     decisions: set[Key] = field(default_factory=set)
+    retracted: set[Key] = field(default_factory=set)
+    """The decisions that retracted it, which `reinstate` takes back."""
     session: SessionKey | None = None
     """Of an episode: its session."""
     source: str | None = None
@@ -187,11 +189,11 @@ class Model:
     def sources_ended(self, copy: Memory, now: datetime) -> bool:
         """Tell whether a source of a copy has ended or is superseded, through ties that hold.
 
-        A copy that supersedes its own source holds in its place.
+        A copy that supersedes its own source holds in its place. Of a copy that was edited, nothing is promised.
         """
         members = {copy.id}
         for member, source in self.chain(copy):
-            if not self.tie_holds(member):
+            if not self.tie_holds(member) or self.diverged(member):
                 return False
             if self.ended(source, now) or {one.id for one in self.superseding(source.id, now)} - members:
                 return True
@@ -214,6 +216,12 @@ class Model:
     def perhaps_superseding(self, id_: str, now: datetime) -> list[Memory]:
         """Return the successors that may still hold: of a copy whose source has ended, nothing is promised."""
         return [one for one in self.successors(id_) if not one.deleted and not self.ended(one, now)]
+
+    def left_by_successors(self, memory: Memory, now: datetime) -> bool:
+        """Tell whether all successors were deleted or retracted; one that only expired is noticed by a worker."""
+        successors = self.successors(memory.id)
+        gone = all(one.deleted or (one.retracted and self.ended(one, now)) for one in successors)
+        return bool(successors) and gone and "successor_ended" not in memory.unsure
 
     def _source_ended(self, copy: Memory, now: datetime) -> bool:
         return any(self.ended(source, now) for _, source in self.chain(copy))

@@ -27,6 +27,7 @@ SPACES = ("personal", "team", "team/core", "vault")
 DEFAULT_SPACE = "personal"
 QUERY = "apples pears"
 _SESSIONS_HAVE_SPACES = "space" in inspect.signature(Book.messages).parameters
+COPY_VERBS = ("unshare", "refresh", "detach", "adopt", *(("set_refresh",) if hasattr(Book, "set_refresh") else ()))
 _STATE = "state.db"
 _ENDED_MARKS = frozenset({"expired", "ended", "superseded", "source_ended", "source_expired", "source_superseded"})
 _ENDED_FRESHNESS = frozenset({"source_superseded", "source_ended", "source_expired", "source_retracted"})
@@ -154,6 +155,12 @@ class World:
     def switch(self, who: str, old: str, new: str, reason: str, space: str | None) -> SettleReport:
         return self.hands[who].switch(old, new, reason=reason, space=space)
 
+    # --- verbs of copies
+
+    def tend_copy(self, who: str, verb: str, copy_id: str, mode: str) -> object:
+        arguments = (copy_id, mode) if verb == "set_refresh" else (copy_id,)
+        return getattr(self.hands[who], verb)(*arguments)
+
     # --- reads
 
     def listed(self, who: str) -> dict[str, Shown]:
@@ -173,6 +180,11 @@ def _in_space(space: str) -> dict[str, Any]:
 def is_marked_ended(memory: Shown) -> bool:
     """Tell whether a reader is told that a memory, or the source of a copy, holds no longer."""
     return bool(_ENDED_MARKS & set(memory.marks)) or memory.freshness in _ENDED_FRESHNESS
+
+
+def settled_causes(memory: Shown) -> set[tuple[str, str]]:
+    """Return the causes that somebody has decided about; a retraction that was taken back settles nothing."""
+    return {decision.key for decision in memory.decisions if getattr(decision, "settles", True)}
 
 
 def without_pauses() -> Callable[[], None]:
