@@ -296,7 +296,7 @@ class Promises(RuleBasedStateMachine):
         book = self.world.hands[self.who]
         receipt = self._try(lambda: book.share(source.id, where, refresh=mode), may=may, must=True)
         if receipt is not None and receipt.new:
-            self.checks.add_copy(self.world.listed(OWNER)[receipt.id])
+            self.checks.add_copy(receipt.id, self.world.listed(OWNER))
 
     @precondition(lambda self: any(one.source for one in self.model.live()))
     @rule(who=WHO, at=AT, verb=st.sampled_from(COPY_VERBS), mode=MODE)
@@ -360,9 +360,9 @@ class Promises(RuleBasedStateMachine):
         if decided is not None and agree:
             if not self.model.may(who, decided.space, "admin"):
                 self.checks.fail("refusals", f"{who} may not decide about {decided}")
-            shown = self.world.listed(OWNER).get(decided.copy or "")
-            if shown is not None and shown.id not in self.model.memories:
-                self.checks.add_copy(shown)
+            listed = self.world.listed(OWNER)
+            if decided.copy in listed and decided.copy not in self.model.memories:
+                self.checks.add_copy(decided.copy, listed)
 
     # --- reasoning
 
@@ -570,6 +570,8 @@ class Promises(RuleBasedStateMachine):
         if verb == "notice":
             # A notice that vanishes, as by a checkout of an older commit, decides nothing.
             for path in sorted(self.world.home.rglob("_invalidations/**/*.md"))[at % 3 :][:1]:
+                if self.rebuilt:
+                    self.model.lose_notice(path.read_text())
                 path.unlink()
             return
         memory = self._memory(at, lambda one: self._is_needed(one) or one.bound)
@@ -583,6 +585,8 @@ class Promises(RuleBasedStateMachine):
         elif verb == "remove":
             path.unlink()
             memory.deleted, memory.forgotten = True, memory.forgotten or lost
+            if self.rebuilt:
+                self.model.lose_ground(memory.id)
         elif verb == "move" and where != memory.space:
             to = self.world.home / where / path.name
             if not to.exists():
@@ -605,6 +609,7 @@ class Promises(RuleBasedStateMachine):
         if memory.deleted:
             memory.space = then.space
         memory.deleted = False
+        self.model.find_ground(memory.id)
         if memory.links != then.links:
             memory.unsure.add("source_changed")
         if lost or memory.forgotten:

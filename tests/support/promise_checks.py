@@ -116,16 +116,16 @@ class Checks:
             self.model.may(sharer, source.space, "reader") and self.model.may(sharer, shown.space.name, "writer")
         ):
             self.fail("rights", f"a rule of {sharer} shared without the right: {_line(shown)}")
-        self.add_copy(shown)
+        self.add_copy(shown.id, self.shown)
 
-    def add_copy(self, shown: Shown) -> None:
-        """Add a copy that was just made to the model."""
+    def add_copy(self, id_: str, listed: dict[str, Shown]) -> None:
+        """Add a copy that was just made to the model; its source may have followed another in the same step."""
+        shown = listed[id_]
         assert shown.shared is not None
         assert shown.source is not None
-        source = self.model.memories.get(shown.source.target)
-        words = words_of(shown.text)
-        if source is not None and words != source.words:
-            self.fail("words", f"a new copy does not say what its source says: {_line(shown)}, {source.words}")
+        source, words = listed.get(shown.source.target), words_of(shown.text)
+        if source is not None and words != words_of(source.text):
+            self.fail("words", f"a new copy does not say what its source says: {_line(shown)}, {_line(source)}")
         self._add(
             Memory(
                 shown.id,

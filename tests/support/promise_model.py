@@ -23,6 +23,7 @@ ROLES = ("reader", "writer", "admin")
 REASONING = ("reflects_on", "derived_from")
 DELETED = "deleted"
 _WORD = re.compile(r"zq\d+")
+_NOTICE = re.compile(r"invalidation: (\S+) -> ([0-9a-f-]+)")
 
 Words = tuple[str, ...]
 Key = tuple[str, str]
@@ -65,6 +66,8 @@ class Memory:
     """Marks about which the promises say nothing at present."""
     forgotten: bool = False
     """Whether the database that knew of its deletion was lost."""
+    untold: set[str] = field(default_factory=set)
+    """Grounds that went, or of which a notice went, together with the database: nothing may tell that they are gone."""
 
     @property
     def bound(self) -> bool:
@@ -265,9 +268,11 @@ class Model:
         The upper bound also counts successors that have ended: whether they still cast doubt is left open.
         """
         doubts: set[Key] = set()
-        for at in self.ancestors(id_):
+        ancestors = self.ancestors(id_)
+        untold = {at for one in (id_, *ancestors) if one in self.memories for at in self.memories[one].untold}
+        for at in ancestors:
             ancestor = self.memories.get(at)
-            if ancestor is None:
+            if ancestor is None or (not upper and ancestor.forgotten and at in untold):
                 continue
             by = self.successors(at) if upper else self.superseding(at, now)
             invalidating = [one.id for one in by] + ([DELETED] if ancestor.deleted else [])
@@ -276,11 +281,15 @@ class Model:
 
     def doubts(self, id_: str, now: datetime, *, upper: bool) -> set[Key]:
         """Return the undecided invalidations of a memory: by its own links, and by those of a copy's source."""
-        memory = self.memories[id_]
-        inherited: set[Key] = set()
-        if memory.bound and memory.source in self.memories and (upper or self.tie_holds(memory)):
-            inherited = {key for key in self.doubts(memory.source or "", now, upper=upper) if key[1] != id_}
-        return (self.own_doubts(id_, now, upper=upper) | inherited) - memory.decisions
+        members, doubts = [self.memories[id_]], set[Key]()
+        while (source := self.memories.get(members[-1].source or "")) is not None and source not in members:
+            if not members[-1].bound or not (upper or self.tie_holds(members[-1])):
+                break
+            members.append(source)
+        for member in reversed(members):
+            inherited = {key for key in doubts if key[1] != member.id}
+            doubts = (self.own_doubts(member.id, now, upper=upper) | inherited) - member.decisions
+        return doubts
 
     def source_changed(self, memory: Memory) -> bool:
         """Tell whether a live direct source says something else than when it was linked or confirmed."""
@@ -341,6 +350,21 @@ class Model:
                 memory.links, memory.decisions = dict(then.links), set(then.decisions)
             memory.written_in = {memory.words: {memory.space}, **(then.written_in if then else {})}
         self._doubt_successors()
+
+    def lose_notice(self, text: str) -> None:
+        """Lose the file of a notice together with the database."""
+        for ground, dependent in _NOTICE.findall(text):
+            self.memories[dependent].untold.add(ground)
+
+    def lose_ground(self, id_: str) -> None:
+        """Lose the file of a memory together with the database, so that nobody is notified."""
+        for memory in self.memories.values():
+            memory.untold.add(id_)
+
+    def find_ground(self, id_: str) -> None:
+        """Know a memory again whose file came back."""
+        for memory in self.memories.values():
+            memory.untold.discard(id_)
 
     def restore_messages(self, episode: Memory) -> None:
         """Take in the messages of an episode whose file came back; a number that is taken keeps one out."""
