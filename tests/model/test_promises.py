@@ -39,7 +39,7 @@ MINUTES = float(os.environ.get("COMMONBOOK_MODEL_MINUTES", "0"))
 STEPS = int(os.environ.get("COMMONBOOK_MODEL_STEPS", "25"))
 SEED = int(os.environ.get("COMMONBOOK_SEED") or 0)
 PHASES = [phase for phase in hypothesis.Phase if phase.name not in {*WITHOUT, "explain"}]
-HISTORIES = {"files": 10, "server": 3}
+HISTORIES = {"files": 16, "server": 4}
 """How many fixed histories there are; a database on a server is slower to make than a home."""
 BATCH = 25
 
@@ -152,14 +152,21 @@ class Promises(RuleBasedStateMachine):
 
     # --- memories
 
-    @initialize(roles=st.lists(st.tuples(OTHER, WHERE, ROLE), min_size=2, max_size=4))
-    def begin(self, roles: list[tuple[str, str, str | None]]) -> None:
+    @initialize(roles=st.lists(st.tuples(OTHER, WHERE, ROLE), max_size=3), modes=st.tuples(MODE, MODE))
+    def begin(self, roles: list[tuple[str, str, str | None]], modes: tuple[str, str]) -> None:
+        """Begin with some rights, memories and copies, so that few of the following verbs are in vain."""
         self._begin("begin")
-        for who, where, role in roles:
+        for who, where, role in [(BOB, "personal", "reader"), (BOB, "team", "writer"), (CAROL, "vault", "writer")]:
             self._grant(who, where, role)
         for space in SPACES[:2]:
             self._remember(space, [])
-        self._share(self.model.live()[0], "vault", "live")
+        first = self.model.live()[0]
+        self._share(first, "vault", modes[0])
+        self.who = BOB
+        self._share(first, "team/core", modes[1])
+        self.who = OWNER
+        for grant in roles:
+            self._grant(*grant)
 
     @rule(
         who=WHO,

@@ -191,6 +191,8 @@ class Checks:
                 memory.write(words)
         for memory in self.model.live():
             shown = self.shown.get(memory.id)
+            if any(source is memory for _, source in self.model.chain(memory)):
+                self.fail("ties", f"{memory} is its own source, in the end")
             if shown is not None and memory.source is not None:
                 self._check_freshness(memory, shown)
             followed = before.get(memory.id, ((), False))[1]
