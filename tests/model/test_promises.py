@@ -575,11 +575,7 @@ class Promises(RuleBasedStateMachine):
             self._put_back(at, lost=lost)
             return
         if verb == "notice":
-            # A notice that vanishes, as by a checkout of an older commit, decides nothing.
-            for path in sorted(self.world.home.rglob("_invalidations/**/*.md"))[at % 3 :][:1]:
-                if self.rebuilt:
-                    self.model.lose_notice(path.read_text())
-                path.unlink()
+            self._remove_notice(at)
             return
         memory = self._memory(at, lambda one: self._is_needed(one) or one.bound)
         if memory is None or memory.id not in self.files:
@@ -592,8 +588,6 @@ class Promises(RuleBasedStateMachine):
         elif verb == "remove":
             path.unlink()
             memory.deleted, memory.forgotten = True, memory.forgotten or lost
-            if self.rebuilt:
-                self.model.lose_ground(memory.id)
         elif verb == "move" and where != memory.space:
             to = self.world.home / where / path.name
             if not to.exists():
@@ -601,6 +595,13 @@ class Promises(RuleBasedStateMachine):
                 path.rename(to)
                 memory.space = where
                 memory.note_place()
+
+    def _remove_notice(self, at: int) -> None:
+        """Remove the file of a notice, as by a checkout of an older commit: that decides nothing."""
+        for path in sorted(self.world.home.rglob("_invalidations/**/*.md"))[at % 3 :][:1]:
+            if self.rebuilt:
+                self.model.lose_notice(path.read_text())
+            path.unlink()
 
     def _put_back(self, at: int, *, lost: bool) -> None:
         """Put an older state of a file back, or the file of a deleted memory."""
@@ -616,12 +617,11 @@ class Promises(RuleBasedStateMachine):
         if memory.deleted:
             memory.space = then.space
         memory.deleted = False
-        self.model.find_ground(memory.id)
         if memory.links != then.links:
             memory.unsure.add("source_changed")
         if lost or memory.forgotten:
             memory.decisions, memory.forgotten = set(then.decisions), False
-        memory.links, memory.ends, memory.took = dict(then.links), then.ends, then.words
+        memory.links, memory.ends, memory.took = dict(then.links), then.ends, then.took
         memory.write(then.words)
         self.model.restore_messages(memory)
 
@@ -638,6 +638,7 @@ class Promises(RuleBasedStateMachine):
         """Lose `state.db`; the files are edited before anybody opens the book again."""
         self._begin("lose", ties=True)
         self.rebuilt = True
+        self.model.keep_what_notices_tell(self.world.clock.now())
 
         def meanwhile() -> None:
             self.world.lose_database()
@@ -653,6 +654,7 @@ class Promises(RuleBasedStateMachine):
         """Put an older `state.db` back, with the files of today."""
         self._begin("older", ties=True)
         self.rebuilt = True
+        self.model.keep_what_notices_tell(self.world.clock.now())
 
         def meanwhile() -> None:
             self.world.put_back_database()

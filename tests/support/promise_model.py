@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import takewhile
 
 OWNER = "user:local"
 ROLES = ("reader", "writer", "admin")
@@ -66,8 +67,8 @@ class Memory:
     """Marks about which the promises say nothing at present."""
     forgotten: bool = False
     """Whether the database that knew of its deletion was lost."""
-    untold: set[str] = field(default_factory=set)
-    """Grounds that went, or of which a notice went, together with the database: nothing may tell that they are gone."""
+    evidence: set[str] = field(default_factory=set)
+    """The forgotten grounds of which an open notice about it, or a decision of it, tells that they are gone."""
 
     @property
     def bound(self) -> bool:
@@ -180,6 +181,19 @@ class Model:
             yield copy, source
             copy = source
 
+    def held_chain(self, copy: Memory) -> Iterator[tuple[Memory, Memory]]:
+        """Yield the ties from a copy up, as far as they hold."""
+        return takewhile(lambda tie: self.tie_holds(tie[0]), self.chain(copy))
+
+    def sources(self, copy: Memory) -> list[Memory]:
+        """Return all sources of a copy up to its root, also deleted ones: a tombstone keeps its time and successors."""
+        members = [copy]
+        while members[-1].bound and (source := self.memories.get(members[-1].source or "")) is not None:
+            if source in members:
+                break
+            members.append(source)
+        return members[1:]
+
     def says_what_its_sources_say(self, copy: Memory) -> bool:
         """Tell whether a copy has the words of its source, and so on up; an edited copy on the way is a source."""
         for member, source in self.chain(copy):
@@ -227,14 +241,14 @@ class Model:
         return bool(successors) and gone and "successor_ended" not in memory.unsure
 
     def _source_ended(self, copy: Memory, now: datetime) -> bool:
-        return any(self.ended(source, now) for _, source in self.chain(copy))
+        return any(self.ended(source, now) for source in self.sources(copy))
 
     def recalled(self, memory: Memory, now: datetime) -> bool:
         """Tell whether recall must find a memory of the searched spaces."""
         if memory.deleted or self.ended(memory, now) or self.perhaps_superseding(memory.id, now):
             return False
         return not any(
-            self.ended(source, now) or self.perhaps_superseding(source.id, now) for _, source in self.chain(memory)
+            self.ended(source, now) or self.perhaps_superseding(source.id, now) for source in self.sources(memory)
         )
 
     # --- doubt
@@ -269,10 +283,10 @@ class Model:
         """
         doubts: set[Key] = set()
         ancestors = self.ancestors(id_)
-        untold = {at for one in (id_, *ancestors) if one in self.memories for at in self.memories[one].untold}
+        evidence = {at for one in (id_, *ancestors) if one in self.memories for at in self.memories[one].evidence}
         for at in ancestors:
             ancestor = self.memories.get(at)
-            if ancestor is None or (not upper and ancestor.forgotten and at in untold):
+            if ancestor is None or (ancestor.forgotten and not upper and at not in evidence):
                 continue
             by = self.successors(at) if upper else self.superseding(at, now)
             invalidating = [one.id for one in by] + ([DELETED] if ancestor.deleted else [])
@@ -281,11 +295,8 @@ class Model:
 
     def doubts(self, id_: str, now: datetime, *, upper: bool) -> set[Key]:
         """Return the undecided invalidations of a memory: by its own links, and by those of a copy's source."""
-        members, doubts = [self.memories[id_]], set[Key]()
-        while (source := self.memories.get(members[-1].source or "")) is not None and source not in members:
-            if not members[-1].bound or not (upper or self.tie_holds(members[-1])):
-                break
-            members.append(source)
+        memory, doubts = self.memories[id_], set[Key]()
+        members = [memory, *(self.sources(memory) if upper else (source for _, source in self.held_chain(memory)))]
         for member in reversed(members):
             inherited = {key for key in doubts if key[1] != member.id}
             doubts = (self.own_doubts(member.id, now, upper=upper) | inherited) - member.decisions
@@ -351,20 +362,16 @@ class Model:
             memory.written_in = {memory.words: {memory.space}, **(then.written_in if then else {})}
         self._doubt_successors()
 
+    def keep_what_notices_tell(self, now: datetime) -> None:
+        """Remember, before the database is lost, who is told by a notice or a decision that a ground was deleted."""
+        for memory in self.live():
+            doubts = self.own_doubts(memory.id, now, upper=False)
+            memory.evidence = {ground for ground, invalidating in doubts if invalidating == DELETED}
+
     def lose_notice(self, text: str) -> None:
         """Lose the file of a notice together with the database."""
         for ground, dependent in _NOTICE.findall(text):
-            self.memories[dependent].untold.add(ground)
-
-    def lose_ground(self, id_: str) -> None:
-        """Lose the file of a memory together with the database, so that nobody is notified."""
-        for memory in self.memories.values():
-            memory.untold.add(id_)
-
-    def find_ground(self, id_: str) -> None:
-        """Know a memory again whose file came back."""
-        for memory in self.memories.values():
-            memory.untold.discard(id_)
+            self.memories[dependent].evidence.discard(ground)
 
     def restore_messages(self, episode: Memory) -> None:
         """Take in the messages of an episode whose file came back; a number that is taken keeps one out."""
