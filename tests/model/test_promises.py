@@ -555,7 +555,7 @@ class Promises(RuleBasedStateMachine):
             self.checks.fail("rights", f"{who} exports {sorted(strange)}")
         chosen = self._memory(at, lambda one: one.session is None)
         if who == OWNER and chosen is not None and chosen.session is None and chosen.words:
-            path = next(path for path in files if f"id: {chosen.id}" in path.read_text())
+            path = next(path for path in files if f"\nid: {chosen.id}" in path.read_text())
             word = self._word()
             path.write_text(path.read_text().replace(text(chosen.words[-1]), text(word)))
             self.world.book.import_folder(str(folder))
