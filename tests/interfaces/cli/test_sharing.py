@@ -367,7 +367,7 @@ def test_a_terminal_draws_the_lineage_as_a_tree_in_colours(terminal, tmp_path):
     assert "\x1b[32mfresh" in seen.text
     assert "\x1b[33mstale" in seen.text
     assert not COLOUR.search(terminal("lineage", middle, "--no-color").text)
-    for args in (("list",), ("show", stale), ("copies", source), ("recall", "billing", "--space", "/")):
+    for args in (("list",), ("show", stale), ("copies", source), ("recall", "billing", "--space", "c")):
         assert "\x1b[33mstale" in terminal(*args).text, args
     pipe(tmp_path, "delete", source)
     assert re.search(rf"^{source[-8:]} .*  deleted just now", terminal("lineage", middle).plain)
