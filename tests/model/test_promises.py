@@ -411,13 +411,13 @@ class Promises(RuleBasedStateMachine):
     @rule(who=WHO, at=AT, by=AT, verdict=st.sampled_from(VERDICTS))
     def triage(self, who: str, at: int, by: int, verdict: str) -> None:
         self._begin("triage", who)
-        shown, now = self.checks.shown, self.world.clock.now()
+        shown = self.checks.shown
         memory, successor = self._memory(at, self._is_unsure), self._memory(by)
         if memory is None or successor is None or (verdict == "supersede" and memory is successor):
             return
         chosen = successor.id if verdict == "supersede" else None
         may = self.model.may_write(who, memory) and (not chosen or self.model.may_write(who, successor))
-        must = verdict != "supersede" and bool(self.model.doubts(memory.id, now, upper=False))
+        must = verdict != "supersede" and bool(self.model.doubts(memory.id, upper=False))
         book = self.world.hands[who]
         if not self._try(lambda: book.triage(memory.id, verdict, note="so it is", by=chosen), may=may, must=must):
             return
@@ -436,7 +436,7 @@ class Promises(RuleBasedStateMachine):
             successor.links.setdefault(("supersedes", memory.id), memory.words)
 
     def _is_unsure(self, memory: Memory) -> bool:
-        doubts = self.model.doubts(memory.id, self.world.clock.time, upper=False)
+        doubts = self.model.doubts(memory.id, upper=False)
         return bool(doubts) or self.model.source_changed(memory)
 
     def _any_unsure(self) -> bool:
@@ -638,7 +638,7 @@ class Promises(RuleBasedStateMachine):
         """Lose `state.db`; the files are edited before anybody opens the book again."""
         self._begin("lose", ties=True)
         self.rebuilt = True
-        self.model.keep_what_notices_tell(self.world.clock.now())
+        self.model.keep_what_notices_tell()
 
         def meanwhile() -> None:
             self.world.lose_database()
@@ -654,7 +654,7 @@ class Promises(RuleBasedStateMachine):
         """Put an older `state.db` back, with the files of today."""
         self._begin("older", ties=True)
         self.rebuilt = True
-        self.model.keep_what_notices_tell(self.world.clock.now())
+        self.model.keep_what_notices_tell()
 
         def meanwhile() -> None:
             self.world.put_back_database()

@@ -259,8 +259,7 @@ class Checks:
             wrong = not perhaps and not memory.bound if "superseded" in marks else bool(superseding)
             if wrong:
                 self.fail("superseded", f"{memory} has the marks {marks}, superseded by {superseding}")
-            gone = bool(self.model.successors(memory.id)) and not perhaps
-            if gone and "successor_ended" not in marks and "successor_ended" not in memory.unsure:
+            if self.model.lacks_successor(memory, now) and "successor_ended" not in marks:
                 self.fail("successor_ended", f"the successors of {memory} have ended, and it has the marks {marks}")
             if memory.bound and self.model.sources_ended(memory, now) and not is_marked_ended(shown):
                 self.fail("ended", f"a source of {memory} ended, and it is {shown.freshness} with the marks {marks}")
@@ -271,9 +270,9 @@ class Checks:
             memory.decisions |= decisions
 
     def _check_doubt(self, memory: Memory, shown: Shown) -> None:
-        now, suspect = self.world.clock.now(), "suspect" in shown.marks
-        must = self.model.doubts(memory.id, now, upper=False)
-        may = self.model.doubts(memory.id, now, upper=True) or self.model.successors(memory.id)
+        suspect = "suspect" in shown.marks
+        must = self.model.doubts(memory.id, upper=False)
+        may = self.model.doubts(memory.id, upper=True) or self.model.successors(memory.id)
         if (must and not suspect) or (suspect and not may):
             self.fail("suspect", f"{memory} is {'' if suspect else 'not '}suspect; in doubt: {must or may}")
         changed = self.model.source_changed(memory)
@@ -286,9 +285,9 @@ class Checks:
         now = self.world.clock.now()
         about = {one.dependent.id for one in self.world.book.inbox(limit=500, expired=True).items}
         for memory in self.model.live():
-            must: object = self.model.own_doubts(memory.id, now, upper=False) - memory.decisions
+            must: object = self.model.own_doubts(memory.id, upper=False) - memory.decisions
             must = must or (self.model.left_by_successors(memory, now) and "successor_ended" not in WITHOUT)
-            may = self.model.own_doubts(memory.id, now, upper=True) - memory.decisions
+            may = self.model.own_doubts(memory.id, upper=True) - memory.decisions
             open_cause = bool(may or self.model.successors(memory.id))
             if (must and memory.id not in about) or (memory.id in about and not open_cause):
                 self.fail("notices", f"{memory} has {'a' if memory.id in about else 'no'} notice; in doubt: {must}")

@@ -14,7 +14,7 @@ Where the promises leave something open, the model has a lower and an upper boun
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import takewhile
@@ -23,6 +23,7 @@ OWNER = "user:local"
 ROLES = ("reader", "writer", "admin")
 REASONING = ("reflects_on", "derived_from")
 DELETED = "deleted"
+ENDED = "ended"
 _WORD = re.compile(r"zq\d+")
 _NOTICE = re.compile(r"invalidation: (\S+) -> ([0-9a-f-]+)")
 
@@ -67,6 +68,8 @@ class Memory:
     """Marks about which the promises say nothing at present."""
     forgotten: bool = False
     """Whether the database that knew of its deletion was lost."""
+    noticed: set[Key] = field(default_factory=set)
+    """The causes of open notices when a database was lost: their files keep the doubt if an older file ends it."""
     evidence: set[str] = field(default_factory=set)
     """The forgotten grounds of which an open notice about it, or a decision of it, tells that they are gone."""
 
@@ -227,20 +230,38 @@ class Model:
         return [one for one in self.memories.values() if ("supersedes", id_) in one.links]
 
     def superseding(self, id_: str, now: datetime) -> list[Memory]:
-        """Return the successors that still hold for certain."""
-        return [one for one in self.perhaps_superseding(id_, now) if not self._source_ended(one, now)]
+        """Return the successors that still hold for certain; behind an ended one, its own successors count."""
+        reached = self._reach(id_, lambda one: one.deleted or self.ended(one, now))
+        return [one for one in reached if not one.deleted and not self.ended(one, now) and not self._ends(one, now)]
 
     def perhaps_superseding(self, id_: str, now: datetime) -> list[Memory]:
         """Return the successors that may still hold: of a copy whose source has ended, nothing is promised."""
-        return [one for one in self.successors(id_) if not one.deleted and not self.ended(one, now)]
+        reached = self._reach(id_, lambda one: one.deleted or self.ended(one, now) or self._ends(one, now))
+        return [one for one in reached if not one.deleted and not self.ended(one, now)]
+
+    def _reach(self, id_: str, through: Callable[[Memory], bool]) -> list[Memory]:
+        """Return the successors of a memory, and those of the successors through which they are looked for."""
+        reached: dict[str, Memory] = {}
+        waiting = [id_]
+        while waiting:
+            new = [one for one in self.successors(waiting.pop()) if one.id not in {id_, *reached}]
+            reached |= {one.id: one for one in new}
+            waiting += [one.id for one in new if through(one)]
+        return list(reached.values())
 
     def left_by_successors(self, memory: Memory, now: datetime) -> bool:
         """Tell whether all successors were deleted or retracted; one that only expired is noticed by a worker."""
         successors = self.successors(memory.id)
         gone = all(one.deleted or (one.retracted and self.ended(one, now)) for one in successors)
-        return bool(successors) and gone and "successor_ended" not in memory.unsure
+        return gone and self.lacks_successor(memory, now)
 
-    def _source_ended(self, copy: Memory, now: datetime) -> bool:
+    def lacks_successor(self, memory: Memory, now: datetime) -> bool:
+        """Tell whether all successors of a memory that holds itself have ended, and nobody decided about that."""
+        if self.ended(memory, now) or "successor_ended" in memory.unsure:
+            return False
+        return bool(self.successors(memory.id)) and not self.perhaps_superseding(memory.id, now)
+
+    def _ends(self, copy: Memory, now: datetime) -> bool:
         return any(self.ended(source, now) for source in self.sources(copy))
 
     def recalled(self, memory: Memory, now: datetime) -> bool:
@@ -276,30 +297,31 @@ class Model:
                     waiting.append(state)
         return {at for at, reasoned in seen if reasoned}
 
-    def own_doubts(self, id_: str, now: datetime, *, upper: bool) -> set[Key]:
+    def own_doubts(self, id_: str, *, upper: bool) -> set[Key]:
         """Return the invalidations of a memory by its own links.
 
-        The upper bound also counts successors that have ended: whether they still cast doubt is left open.
+        The upper bound also counts deleted successors: whether their notices are withdrawn at once is left open.
         """
-        doubts: set[Key] = set()
+        doubts = set(self.memories[id_].noticed) if upper else set[Key]()
         ancestors = self.ancestors(id_)
         evidence = {at for one in (id_, *ancestors) if one in self.memories for at in self.memories[one].evidence}
         for at in ancestors:
             ancestor = self.memories.get(at)
             if ancestor is None or (ancestor.forgotten and not upper and at not in evidence):
                 continue
-            by = self.successors(at) if upper else self.superseding(at, now)
+            # A successor that expires or is retracted leaves the dependents in doubt; one that is deleted does not.
+            by = [one for one in self.successors(at) if upper or not one.deleted]
             invalidating = [one.id for one in by] + ([DELETED] if ancestor.deleted else [])
             doubts |= {(at, one) for one in invalidating if one != id_ and at in self.ancestors(id_, avoiding=one)}
         return doubts
 
-    def doubts(self, id_: str, now: datetime, *, upper: bool) -> set[Key]:
+    def doubts(self, id_: str, *, upper: bool) -> set[Key]:
         """Return the undecided invalidations of a memory: by its own links, and by those of a copy's source."""
         memory, doubts = self.memories[id_], set[Key]()
         members = [memory, *(self.sources(memory) if upper else (source for _, source in self.held_chain(memory)))]
         for member in reversed(members):
             inherited = {key for key in doubts if key[1] != member.id}
-            doubts = (self.own_doubts(member.id, now, upper=upper) | inherited) - member.decisions
+            doubts = (self.own_doubts(member.id, upper=upper) | inherited) - member.decisions
         return doubts
 
     def source_changed(self, memory: Memory) -> bool:
@@ -362,10 +384,12 @@ class Model:
             memory.written_in = {memory.words: {memory.space}, **(then.written_in if then else {})}
         self._doubt_successors()
 
-    def keep_what_notices_tell(self, now: datetime) -> None:
+    def keep_what_notices_tell(self) -> None:
         """Remember, before the database is lost, who is told by a notice or a decision that a ground was deleted."""
         for memory in self.live():
-            doubts = self.own_doubts(memory.id, now, upper=False)
+            doubts = self.own_doubts(memory.id, upper=False)
+            endings = {(successor.id, ENDED) for successor in self.successors(memory.id)}
+            memory.noticed |= (doubts | endings) - memory.decisions
             memory.evidence = {ground for ground, invalidating in doubts if invalidating == DELETED}
 
     def lose_notice(self, text: str) -> None:
