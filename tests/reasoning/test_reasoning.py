@@ -374,6 +374,26 @@ def test_every_decision_works_where_the_database_that_knew_the_ground_was_lost(b
         assert [one for one in again.inbox().items if one.invalidated.id == gone] == []
 
 
+def test_a_memory_that_was_kept_without_its_ground_can_be_read_from_its_file(book, open_book, tmp_path):
+    with commonbook.open(tmp_path / "first") as first:
+        gone = first.remember("the roof is blue", space="grounds").id
+        path = tmp_path / "first" / first.get(gone).path
+        content = path.read_bytes()
+        thought = first.reflect("roofs are blue", [gone], space="b").id
+        first.delete(gone)
+        first.export(str(tmp_path / "exported"))
+    book.import_folder(str(tmp_path / "exported"))
+    book.triage(thought, "keep", note="it is painted")
+    book.export(str(tmp_path / "again"))
+    with commonbook.open(tmp_path / "third") as third:
+        assert third.import_folder(str(tmp_path / "again")).skipped == ()
+        assert [(one.verdict, one.note) for one in third.get(thought).decisions] == [("keep", "it is painted")]
+    (tmp_path / "ground").mkdir()
+    (tmp_path / "ground" / "roof.md").write_bytes(content)
+    book.import_folder(str(tmp_path / "ground"), space="grounds")
+    assert {one.id for one in open_book().list().items} >= {gone, thought}
+
+
 def test_a_doubt_that_came_through_a_copy_outlives_the_database_and_later_changes(book, home):
     gone = book.remember("the roof is blue", space="grounds").id
     copy = book.share(gone, "team").id

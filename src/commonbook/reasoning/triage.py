@@ -90,4 +90,7 @@ def _confirmed(link: Link, ancestors: Mapping[str, Memory]) -> Link:
     target = ancestors.get(link.target)
     if target is None or link.relation not in REASONING or link.target_hash is None:
         return link
+    if not target.content_hash:
+        # The book does not have the target any more: the link keeps what it took over.
+        return link
     return link._replace(target_hash=target.content_hash)
