@@ -43,7 +43,7 @@ from commonbook.ports.files import YamlField
 GUIDE = (Path(__file__).parents[2] / "docs" / "FRONT-MATTER.md").read_text(encoding="utf-8")
 ID = "0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c2e"
 OTHER = "0191b7c0-11aa-7c3e-8d21-0f5e6a7b8c9d"
-RARE = ("session_id", "shared", *NOTICE_FIELDS, "superseded_because", "invalidations_triaged")
+RARE = ("session_id", "session_space", "shared", *NOTICE_FIELDS, "superseded_because", "invalidations_triaged")
 MAY = datetime(2026, 5, 1, tzinfo=UTC)
 
 
@@ -227,6 +227,7 @@ DOCUMENTS = st.builds(
     expires=TIMES,
     importance=st.none() | st.floats(0, 1),
     session_id=st.none() | st.from_regex(r"\A[A-Za-z0-9#&*%@][A-Za-z0-9._:/#-]{0,30}\Z"),
+    session_space=st.none() | st.from_regex(r"\A[a-z0-9][a-z0-9._-]{0,8}(?:/[a-z0-9][a-z0-9._-]{0,8}){0,2}\Z"),
     author=st.none() | st.from_regex(r"\A(?:user|agent):[A-Za-z0-9][A-Za-z0-9._@-]{0,20}\Z"),
     links=st.lists(
         st.tuples(st.sampled_from(RELATIONS), IDS, st.none() | HASHES | NUMBERS.map(str)), max_size=4, unique=True

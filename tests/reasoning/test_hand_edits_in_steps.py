@@ -1,4 +1,4 @@
-"""A hand edit that is applied while notices are brought up to date reaches live copies in the same write."""
+"""A hand edit that a decision applies reaches live copies in the same write."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def test_the_copies_of_a_dependent_follow_its_hand_edit_in_the_write_that_applie
     book.supersede(old, new)
     (notice,) = book.list(Filter(kinds=("notice",), space="/")).items
     change(home / book.get(thought).path, "milk is cheap", "milk is still cheap")
-    book.delete(notice.id)
+    book.triage(notice.id, "dismiss")
     assert book.get(thought).text == "milk is still cheap"
     assert (book.get(copy).text, book.get(copy).freshness) == ("milk is still cheap", "fresh")
     assert [decision.verdict for decision in book.get(thought).decisions] == ["dismiss"]

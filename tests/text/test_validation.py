@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 
 from commonbook.errors import BadInput, CommonbookError
 from commonbook.model.memory import Filter
 from commonbook.text import validation
+from tests.support.lost_databases import lose_database
 
 ORDINARY = {
     "Persian with ZWNJ": "نمی\u200cبینم",
@@ -54,7 +53,7 @@ def test_files_round_trip_ordinary_writing(home, book, open_book):
     book.triage(thought, "keep", note=line)
     before = book.get(thought)
     book.close()
-    shutil.rmtree(home / ".commonbook")
+    lose_database(home)
     book = open_book()
     book.sync()
     after = book.get(thought)

@@ -336,7 +336,7 @@ KNOWN_FIELDS: Final[Mapping[str, Field]] = {
     "importance": Field("a number from 0 to 1", _read_importance, _write_number),
     "author": Field("a name such as user:alice or agent:reviewer", _read_author, _write_as_is),
     "session_id": Field("a session's id, without blanks", _read_session, _write_title),
-    "session_space": Field(_SYSTEM_VALUE, _read_session, _write_as_is),
+    "session_space": Field(_SYSTEM_VALUE, _read_session, _write_title),
     "links": Field(
         f"a list of `relation id` or `relation id@hash`, with a relation of {', '.join(RELATIONS)}",
         _read_links,

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import Enum
 from typing import Final, NamedTuple
 
@@ -272,4 +272,35 @@ def receipt_of(memory: Memory, *, new: bool) -> Receipt:
         space=memory.space.name,
         path=memory.path,
         new=new,
+    )
+
+
+_LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def missing_memory(id_: str) -> Memory:
+    """Return a tombstone for a memory that this book does not have: nobody may read it."""
+    return Memory(
+        id=id_,
+        space=Space("", "", _LONG_AGO),
+        kind="note",
+        title="",
+        text="",
+        tags=(),
+        author="",
+        created=_LONG_AGO,
+        updated=_LONG_AGO,
+        importance=None,
+        occurred=None,
+        valid_from=None,
+        valid_until=None,
+        expires=None,
+        revision=1,
+        version=1,
+        revised_by="",
+        revised_at=_LONG_AGO,
+        revised_how="",
+        path="",
+        layout="",
+        deleted=_LONG_AGO,
     )

@@ -8,20 +8,19 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import datetime
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from commonbook.model.invalidation import DELETED, ENDED, REASONING, Invalidation
-from commonbook.model.memory import Memory
-from commonbook.model.spaces import Space, SpaceScope
+from commonbook.model.memory import Memory, missing_memory
+from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading
 from commonbook.reasoning import open_notices
 from commonbook.tables import copies, links, memories, supersession
 from commonbook.tables.supersession import Successors
 
 _DEPENDENCIES: Final = (*REASONING, "shared_from")
-_LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def is_outdated(memory: Memory, known: Mapping[str, Memory]) -> bool:
@@ -106,7 +105,7 @@ def ancestors_of(
         wanted = [*wanted, *unlocked]
     known = {**memories.get_headers_any_space(tx, spaces, sorted(set(wanted) - known.keys())), **known}
     evidence = _evidence(tx, spaces, known, set(wanted) - known.keys())
-    known |= {id_: _unknown(id_) for id_ in evidence}
+    known |= {id_: missing_memory(id_) for id_ in evidence}
     superseding = supersession.superseding(tx, spaces, sorted(set(wanted) - evidence.keys()))
     return Ancestors(
         known,
@@ -143,34 +142,6 @@ def _evidence(
         if invalidated in missing and invalidating != ENDED:
             evidence[invalidated] = evidence.get(invalidated, frozenset()) | {invalidating}
     return evidence
-
-
-def _unknown(id_: str) -> Memory:
-    """Return a tombstone for a memory that this book does not have: nobody may read it."""
-    return Memory(
-        id=id_,
-        space=Space("", "", _LONG_AGO),
-        kind="note",
-        title="",
-        text="",
-        tags=(),
-        author="",
-        created=_LONG_AGO,
-        updated=_LONG_AGO,
-        importance=None,
-        occurred=None,
-        valid_from=None,
-        valid_until=None,
-        expires=None,
-        revision=1,
-        version=1,
-        revised_by="",
-        revised_at=_LONG_AGO,
-        revised_how="",
-        path="",
-        layout="",
-        deleted=_LONG_AGO,
-    )
 
 
 def _dependencies(memory: Memory) -> Iterator[str]:
