@@ -161,6 +161,77 @@ def test_a_copy_made_live_does_not_lose_its_edits(book, source):
     assert state(book, copy) == [("oil is ours", "diverged")]
 
 
+# --- the right to the source's present text
+
+
+def by_a_writer_of_the_copy(book):
+    """Return the book of Bob, who writes to the space of the copies and may not read their source."""
+    book.grant(BOB, "team", "writer")
+    return book.acting_as(BOB)
+
+
+TAPS = {
+    "refresh": lambda book, copy: book.refresh(copy),
+    "adopt": lambda book, copy: book.adopt(copy),
+    "set_refresh to live": lambda book, copy: book.set_refresh(copy, "live"),
+    "set_refresh to lazy": lambda book, copy: book.set_refresh(copy, "lazy"),
+}
+
+
+@pytest.mark.parametrize("tap", TAPS)
+def test_nobody_gets_new_words_through_a_snapshot_without_the_right_to_read_its_source(book, source, tap):
+    copy = book.share(source, "team", refresh="snapshot").id
+    book.edit(source, text="oil costs seven, in confidence")
+    bob = by_a_writer_of_the_copy(book)
+    with pytest.raises(NotAllowed, match="may not read the source"):
+        TAPS[tap](bob, copy)
+    assert state(bob, copy) == [("oil costs five", "stale")]
+    assert bob.get(copy).shared.mode == "snapshot"
+    book.grant(BOB, "facts", "reader")
+    TAPS[tap](bob, copy)
+    assert state(bob, copy) == [("oil costs seven, in confidence", "fresh")]
+    assert book.get(copy).shared.by == "user:local"
+
+
+def test_a_key_that_does_not_reach_the_source_pulls_nothing_through_a_snapshot(book, source):
+    book.grant(ALICE, "facts", "reader")
+    book.grant(ALICE, "team", "writer")
+    copy = book.acting_as(ALICE).share(source, "team", refresh="snapshot").id
+    book.edit(source, text="oil costs seven")
+    narrow = book.with_key(book.create_key(ALICE, limits=[("team", "writer")]).secret)
+    with pytest.raises(NotAllowed):
+        narrow.set_refresh(copy, "live")
+    book.acting_as(ALICE).set_refresh(copy, "live")
+    assert state(book, copy) == [("oil costs seven", "fresh")]
+
+
+@pytest.mark.parametrize("mode", ["live", "lazy", "snapshot"])
+def test_an_edit_of_the_copy_gives_no_right_to_the_words_of_its_source(book, source, mode):
+    copy = book.share(source, "team", refresh=mode).id
+    bob = by_a_writer_of_the_copy(book)
+    bob.edit(copy, text="oil is ours")
+    book.edit(source, text="oil costs seven")
+    with pytest.raises(NotAllowed, match="may not read the source"):
+        bob.adopt(copy)
+    assert state(bob, copy) == [("oil is ours", "diverged")]
+    book.adopt(copy)
+    assert state(bob, copy) == [("oil costs seven", "fresh")]
+
+
+def test_a_writer_refreshes_what_follows_by_itself_and_may_make_it_follow_less(book, source):
+    copy = book.share(source, "team", refresh="lazy").id
+    bob = by_a_writer_of_the_copy(book)
+    book.edit(source, text="oil costs seven")
+    bob.refresh(copy)
+    assert state(bob, copy) == [("oil costs seven", "fresh")]
+    book.edit(source, text="oil costs nine")
+    bob.set_refresh(copy, "live")
+    assert state(bob, copy) == [("oil costs nine", "fresh")]
+    bob.set_refresh(copy, "snapshot")
+    with pytest.raises(NotAllowed):
+        bob.set_refresh(copy, "live")
+
+
 # --- tied again
 
 

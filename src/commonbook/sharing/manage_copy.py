@@ -8,7 +8,7 @@ from typing import Final
 from commonbook.access import permissions
 from commonbook.errors import CommonbookError, Conflict, NotAllowed, NotFound
 from commonbook.files import hand_edits, scan
-from commonbook.model.memory import DETACHED, LIVE, Memory, Receipt, receipt_of
+from commonbook.model.memory import DETACHED, LIVE, SNAPSHOT, Memory, Receipt, receipt_of
 from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
 from commonbook.sharing import freshness, make_copy, propagate
@@ -31,11 +31,17 @@ def unshare(engines: Engines, actor: Actor, copy_id: str) -> Receipt:
 
 
 def refresh(engines: Engines, actor: Actor, copy_id: str) -> Receipt:
-    """Update a copy to the current text of its source, on behalf of its sharer."""
+    """Update a copy to the current text of its source, on behalf of its sharer.
+
+    A live or lazy copy would get that text anyway. A snapshot would not: the actor must be allowed to read the source.
+    """
 
     def operation(ctx: WriteContext, copy: Memory) -> Memory:
         _require_source(ctx, copy, refused=(DETACHED, REVOKED, SOURCE_DELETED, DIVERGED))
-        if copies.require_copy(copy)[0].claimed:
+        shared, _ = copies.require_copy(copy)
+        if shared.mode == SNAPSHOT:
+            _require_readable_source(ctx, copy)
+        if shared.claimed:
             raise Conflict(
                 f"the copy {copy.id} was imported, and its sharer is unknown here",
                 fix="`adopt` binds it to its source in your name, `detach` separates the two",
@@ -61,30 +67,38 @@ def adopt(engines: Engines, actor: Actor, copy_id: str) -> Receipt:
     """Overwrite a diverged copy with its source's text; the local text stays in the history.
 
     An imported copy, and one whose sharer lost the right to read the source, follow it from then on, shared by the
-    actor.
+    actor. Unless the text would have come anyway, the actor must be allowed to read the source.
     """
 
     def operation(ctx: WriteContext, copy: Memory) -> Memory:
-        is_revoked = _state(ctx, copy) == REVOKED
+        state = _state(ctx, copy)
+        is_revoked = state == REVOKED
         source = _require_source(ctx, copy, refused=(DETACHED, SOURCE_DELETED))
         if is_revoked and source.space.id not in ctx.readable:
             raise _revoked_error(copy.id)
-        is_tied = not is_revoked and not copies.require_copy(copy)[0].claimed
-        if is_tied and not freshness.is_stale(copy, source):
+        shared, _ = copies.require_copy(copy)
+        if not is_revoked and not shared.claimed and not freshness.is_stale(copy, source):
             return copy
+        if state == DIVERGED or shared.mode == SNAPSHOT:
+            _require_readable_source(ctx, copy)
         return sharing_refresh.overwrite_copy(ctx, copy, source, take_over=is_revoked)
 
     return _with_copy(engines, actor, copy_id, operation, lock=sharing_refresh.lock_chain)
 
 
 def set_refresh(engines: Engines, actor: Actor, copy_id: str, mode: str) -> Receipt:
-    """Change when a copy follows its source; one that becomes live is brought up to date at once."""
+    """Change when a copy follows its source; one that becomes live is brought up to date at once.
+
+    A snapshot that is to follow gets texts that it would not have got: the actor must be allowed to read the source.
+    """
     make_copy.require_mode(mode)
 
     def operation(ctx: WriteContext, copy: Memory) -> Memory:
         shared, _ = copies.require_copy(copy)
         if shared.mode == DETACHED:
             raise _detached_error(copy.id)
+        if shared.mode == SNAPSHOT != mode:
+            _require_readable_source(ctx, copy)
         if shared.mode != mode:
             changed = copy._replace(shared=shared._replace(mode=mode))
             copy = store_version.store_version(ctx, copy, changed, ["shared"], how="set_refresh", refresh=mode)
@@ -130,6 +144,19 @@ def _require_source(ctx: WriteContext, copy: Memory, *, refused: Sequence[str]) 
     if source is None:
         raise permissions.no_memory(link.target)
     return source
+
+
+def _require_readable_source(ctx: WriteContext, copy: Memory) -> None:
+    """Raise NotAllowed unless the actor may read the source, whose present text the copy would get by its request.
+
+    That the sharer may read it is not enough: the sharer has given away the text of that time, and no other.
+    """
+    _, link = copies.require_copy(copy)
+    if memories.find(ctx.tx, ctx.readable, link.target) is None:
+        raise NotAllowed(
+            f"{ctx.actor.principal} may not read the source of the copy {copy.id}",
+            fix="ask somebody who may read it, such as the principal that shared it",
+        )
 
 
 def _state(ctx: WriteContext, copy: Memory) -> str:
