@@ -11,7 +11,7 @@ import pytest
 
 from commonbook.access import permissions
 from commonbook.compose.book import open_book as compose_book
-from commonbook.errors import NotAllowed, NotFound
+from commonbook.errors import NotAllowed, NotFound, TooMany
 from commonbook.model.session import NewMessage, WorkReport
 from commonbook.model.spaces import Space
 from commonbook.sessions import settle
@@ -408,6 +408,49 @@ def test_a_right_that_is_lost_in_the_middle_fails_the_job_and_a_person_sees_it(t
     assert (timed.status().waiting_jobs, timed.status().failed_jobs, timed.status().unsettled) == (0, 1, 1)
     assert timed.work(retry=True) == 1
     assert (timed.status().failed_jobs, timed.status().unsettled) == (0, 0)
+
+
+def test_a_right_that_a_worker_loses_leaves_the_job_to_others(timed, clock, monkeypatch):
+    timed.grant("agent:worker", "personal", "writer")
+    worker = timed.acting_as("agent:worker")
+    timed.append("s", ["the walrus sleeps"])
+    clock.forward(days=1)
+    take = jobs.take
+
+    def lost(tx, spaces, *, kinds):
+        monkeypatch.setattr(permissions.PermissionSnapshot, "with_role", lambda held, role, spaces: {})
+        return take(tx, spaces, kinds=kinds)
+
+    for _ in range(jobs.MAX_ATTEMPTS + 2):
+        monkeypatch.setattr(jobs, "take", lost)
+        assert worker.work() == 1
+        monkeypatch.undo()
+        assert worker.work() == 0, "others come first"
+        clock.forward(seconds=3)
+    assert (timed.status().waiting_jobs, timed.status().failed_jobs) == (1, 0)
+    assert timed.work() == 1
+    assert (timed.status().waiting_jobs, timed.status().unsettled) == (0, 0)
+
+
+def test_what_a_job_writes_counts_against_no_limit_of_its_worker(timed, clock):
+    timed.grant("agent:worker", "personal", "writer")
+    timed.grant("agent:worker", "team", "writer")
+    worker = timed.acting_as("agent:worker")
+    old = timed.remember("the walrus sleeps")
+    successor = timed.remember("the walrus swims", replaces=old.id, expires=clock.now() + timedelta(hours=1))
+    copy = timed.share(timed.remember("the seal sleeps").id, "team", refresh="lazy").id
+    timed.edit(timed.get(copy).source.target, text="the seal swims")
+    timed.append("s", ["the walrus sleeps"])
+    timed.set_limit("write", 1, principal="agent:worker")
+    clock.forward(days=1)
+    timed.recall("seal", spaces=["team"])
+    assert worker.work() >= 3
+    assert (timed.status().waiting_jobs, timed.status().failed_jobs, timed.status().unsettled) == (0, 0, 0)
+    assert timed.get(old.id).marks == ("successor_ended",), successor
+    assert {one.id: one.text for one in timed.list().items}[copy] == "the seal swims"
+    assert worker.remember("the one write of this minute").new
+    with pytest.raises(TooMany):
+        worker.remember("one too many")
 
 
 def test_who_may_only_read_a_session_is_told_so_and_a_stranger_finds_none(book):

@@ -8,8 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from commonbook.access import permissions
+from commonbook.errors import NotAllowed, TooMany
 from commonbook.model.session import SettleReport, WorkReport
-from commonbook.ports.database import Reading, Transaction
+from commonbook.ports.database import Reading, Result, Transaction
 from commonbook.ports.retry_read import retry_read
 from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.tables import jobs, spaces
@@ -50,12 +51,14 @@ class WorkContext(NamedTuple):
 class Outcome(NamedTuple):
     """The result of one attempt at a job: finished, unless it is to run again or has failed.
 
-    A handler reports failure by an exception, which becomes the `error`.
+    A handler reports failure by an exception, which becomes the `error`. `is_refused` says that it is about the actor,
+    not about the job.
     """
 
     again_after: timedelta | None = None
     settled: SettleReport | None = None
     error: str = ""
+    is_refused: bool = False
 
 
 FINISHED: Final = Outcome()
@@ -82,7 +85,8 @@ def work(
 ) -> int:
     """Run the jobs that are due, by priority, until none is left or time is over; return how many were run.
 
-    A failed job is recorded with its error and tried again later; it does not stop the others. A long job that runs
+    A failed job is recorded with its error and tried again later; it does not stop the others. One that the actor is
+    not allowed to run is left to other workers. A long job that runs
     out of time is put back, and keeps the progress that it has made. `noticed` is called after each attempt to settle a
     session, whether it failed or not.
     """
@@ -134,13 +138,20 @@ def _run(context: WorkContext, job: Job) -> Outcome:
     try:
         outcome = JOB_KINDS[job.kind].handler(context, job)
     except Exception as error:  # noqa: BLE001 - any error is recorded with the job, tried again, and shown
-        outcome = Outcome(error=f"{type(error).__name__}: {error}")
+        outcome = Outcome(error=f"{type(error).__name__}: {error}", is_refused=_is_about_actor(context, error))
     context.engines.db.write(partial(_record, job=job, outcome=outcome), durable=False)
     return outcome
 
 
+def _is_about_actor(context: WorkContext, error: Exception) -> bool:
+    """Tell whether another worker may succeed where this actor was refused; nobody may more than the owner."""
+    return isinstance(error, (NotAllowed, TooMany)) and not permissions.is_owner(context.actor)
+
+
 def _record(tx: Transaction, job: Job, outcome: Outcome) -> None:
-    if outcome.error:
+    if outcome.is_refused:
+        jobs.release(tx, job, outcome.error)
+    elif outcome.error:
         jobs.fail(tx, job, outcome.error)
     elif outcome.again_after is not None:
         jobs.reschedule(tx, job, tx.now + outcome.again_after)
@@ -151,9 +162,16 @@ def _record(tx: Transaction, job: Job, outcome: Outcome) -> None:
 # --- handlers
 
 
+def _write(context: WorkContext, operation: Callable[[WriteContext], Result]) -> Result:
+    """Run an operation of a job: it is work for others, and does not count against the limits of the actor."""
+    return transaction.write(context.engines, context.actor, operation, counted=False)
+
+
 def _settle_session(context: WorkContext, job: Job) -> Outcome:
     key = (job.space, job.subject)
-    settled = settle.settle(context.engines, context.actor, key, flush=False, similarity=context.similarity)
+    settled = settle.settle(
+        context.engines, context.actor, key, flush=False, similarity=context.similarity, counted=False
+    )
     again_after = episode_boundaries.LIMITS.gap + _SETTLE_MARGIN if settled.unsettled else None
     return Outcome(again_after, settled)
 
@@ -172,7 +190,7 @@ def _refresh_copies(context: WorkContext, job: Job) -> Outcome:
         # The next worker begins with the first stale copy again: stopping before any has changed would be no progress.
         if step.changed and context.out_of_time():
             return CONTINUE
-        step = transaction.write(context.engines, context.actor, partial(_refresh_batch, job=job, after=step.last))
+        step = _write(context, partial(_refresh_batch, job=job, after=step.last))
     return FINISHED
 
 
@@ -189,25 +207,25 @@ def _refresh_copy(context: WorkContext, job: Job) -> Outcome:
 
 
 def _apply_rules(context: WorkContext, job: Job) -> Outcome:
-    while transaction.write(context.engines, context.actor, partial(apply_rules.apply_batch, space=job.subject)):
+    while _write(context, partial(apply_rules.apply_batch, space=job.subject)):
         if context.out_of_time():
             return CONTINUE
     return FINISHED
 
 
 def _retry_rules(context: WorkContext, job: Job) -> Outcome:
-    transaction.write(context.engines, context.actor, partial(apply_rules.retry_rules, memory_id=job.subject))
+    _write(context, partial(apply_rules.retry_rules, memory_id=job.subject))
     return FINISHED
 
 
 def _notify_dependents(context: WorkContext, job: Job) -> Outcome:
-    transaction.write(context.engines, context.actor, partial(notices.notify, memory_id=job.subject))
+    _write(context, partial(notices.notify, memory_id=job.subject))
     return FINISHED
 
 
 def _notify_ended(context: WorkContext, job: Job) -> Outcome:
     notify_ended = partial(notices.notify_ended, memory_id=job.subject)
-    return Outcome(transaction.write(context.engines, context.actor, notify_ended))
+    return Outcome(_write(context, notify_ended))
 
 
 JOB_KINDS: Final[Mapping[str, JobKind]] = {

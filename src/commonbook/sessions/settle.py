@@ -43,7 +43,9 @@ class _PlanOutdated(Exception):
     """Messages came or went after the plan was made."""
 
 
-def settle(engines: Engines, actor: Actor, key: SessionKey, *, flush: bool, similarity: Similarity) -> SettleReport:
+def settle(
+    engines: Engines, actor: Actor, key: SessionKey, *, flush: bool, similarity: Similarity, counted: bool = True
+) -> SettleReport:
     """Make episodes of the decided segments; with `flush`, of all unsettled messages."""
 
     def operation(ctx: WriteContext, plan: Plan | None) -> SettleReport:
@@ -55,7 +57,7 @@ def settle(engines: Engines, actor: Actor, key: SessionKey, *, flush: bool, simi
             return SettleReport(key[1], (), 0, space.name if space else "")
         return report(ctx, session, make_episodes(ctx, session, plan))
 
-    return with_plan(engines, actor, lambda _: key, similarity, operation, flush=flush)
+    return with_plan(engines, actor, lambda _: key, similarity, operation, flush=flush, counted=counted)
 
 
 def report(ctx: WriteContext, session: Session, episodes: tuple[str, ...]) -> SettleReport:
@@ -77,10 +79,12 @@ def with_plan(
     *,
     flush: bool,
     also: LocateSession | None = None,
+    counted: bool = True,
 ) -> Result:
     """Run an operation with a plan that still holds in its transaction, where no boundaries are looked for.
 
-    `also` locates another session that the operation changes.
+    `also` locates another session that the operation changes. The write counts against the rate limit of the actor,
+    unless it is not `counted`.
     """
 
     def with_lock(ctx: WriteContext, plan: Plan | None, *, last: bool) -> Result:
@@ -91,10 +95,9 @@ def with_plan(
     for _ in range(_MAX_ATTEMPTS - 1):
         plan = _plan(engines, actor, locate, similarity, flush=flush)
         with suppress(_PlanOutdated):
-            return write(engines, actor, partial(with_lock, plan=plan, last=False))
-    return write(
-        engines, actor, partial(with_lock, plan=_plan(engines, actor, locate, similarity, flush=flush), last=True)
-    )
+            return write(engines, actor, partial(with_lock, plan=plan, last=False), counted=counted)
+    plan = _plan(engines, actor, locate, similarity, flush=flush)
+    return write(engines, actor, partial(with_lock, plan=plan, last=True), counted=counted)
 
 
 @retry_read

@@ -170,6 +170,20 @@ def reschedule(tx: Transaction, job: Job, due: datetime) -> bool:
 
 def fail(tx: Transaction, job: Job, error: str) -> bool:
     """Put a job back with a back-off and its error; after the last attempt, set it to `failed`."""
+    state = "waiting" if job.attempts < MAX_ATTEMPTS else "failed"
+    backoff = min(_MIN_BACKOFF * 2 ** (job.attempts - 1), _MAX_BACKOFF)
+    return _put_back(tx, job._replace(state=state, due=tx.now + backoff, error=error))
+
+
+def release(tx: Transaction, job: Job, error: str) -> bool:
+    """Put a job back that its worker was not allowed to run: the attempt does not count, and others can take it."""
+    return _put_back(
+        tx, job._replace(state="waiting", due=tx.now + _MIN_BACKOFF, attempts=job.attempts - 1, error=error)
+    )
+
+
+def _put_back(tx: Transaction, job: Job) -> bool:
+    """Replace a leased job by the same one without a lease; return False if another worker has taken it over."""
     if not _delete_leased(tx, job):
         return False
     # A job that was enqueued meanwhile is the same work: this one replaces it and keeps the count of attempts.
@@ -179,10 +193,8 @@ def fail(tx: Transaction, job: Job, error: str) -> bool:
         kind=job.kind,
         subject=job.subject,
     )
-    state = "waiting" if job.attempts < MAX_ATTEMPTS else "failed"
-    if state == "failed":
+    if job.state == "failed":
         _delete_failures(tx, job)
-    backoff = min(_MIN_BACKOFF * 2 ** (job.attempts - 1), _MAX_BACKOFF)
     tx.run(
         "INSERT INTO job (id, space, kind, subject, state, due, attempts, error, created)"
         " VALUES (:id, :space, :kind, :subject, :state, :due, :attempts, :error, :created)",
@@ -190,10 +202,10 @@ def fail(tx: Transaction, job: Job, error: str) -> bool:
         space=job.space,
         kind=job.kind,
         subject=job.subject,
-        state=state,
-        due=format_time(tx.now + backoff),
+        state=job.state,
+        due=format_time(job.due),
         attempts=job.attempts,
-        error=error[:500],
+        error=job.error[:500],
         created=format_time(job.created),
     )
     return True
