@@ -313,6 +313,38 @@ def test_a_retraction_is_told_from_a_plain_expiry_and_can_be_taken_back(book, se
     assert (book.get(thought).marks, book.inbox().items) == ((), ())
 
 
+@pytest.mark.parametrize("times", [{"expires": "in 30 days"}, {"expires": None}, {"valid_until": None}])
+def test_an_edit_of_its_times_does_not_take_a_retraction_back(book, settle, times):
+    _, _, thought, _ = retracted_thought(book)
+    with pytest.raises(Conflict, match="was retracted") as refused:
+        book.edit(thought, **times)
+    assert "reinstate" in refused.value.fix
+    book.edit(thought, text="oil is very cheap", tags=["prices"])
+    settle()
+    assert ("retracted" in book.get(thought).marks, recalled(book)) == (True, set())
+    book.reinstate(thought)
+    book.edit(thought, expires="in 30 days")
+    settle()
+    assert "retracted" not in book.get(thought).marks
+    assert thought in recalled(book)
+
+
+def test_a_hand_edit_of_its_times_does_not_take_a_retraction_back(book, home):
+    _, _, thought, _ = retracted_thought(book)
+    path = home / book.get(thought).path
+    kept = [line for line in path.read_text().splitlines() if not line.startswith(("expires:", "valid_until:"))]
+    path.write_text("\n".join(kept).replace("oil is cheap", "oil is very cheap") + "\n")
+    book.sync()
+    found = book.get(thought)
+    assert (found.text, "retracted" in found.marks, recalled(book)) == ("oil is very cheap", True, set())
+    assert "\nexpires: " in path.read_text()
+    later = path.read_text().replace("\nexpires: 20", "\nexpires: 21")
+    path.write_text(later)
+    book.sync()
+    assert ("retracted" in book.get(thought).marks, recalled(book)) == (True, set())
+    assert path.read_text() != later
+
+
 def test_a_retraction_that_is_taken_back_when_its_cause_is_gone_leaves_no_doubt(book):
     ground, _, thought, _ = retracted_thought(book)
     book.reinstate(ground)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from commonbook.markdown import keyed_hashes
 from commonbook.markdown.memory_conversion import memory_from_document, proven_decisions, proven_tie
+from commonbook.model.memory import is_retracted
 
 if TYPE_CHECKING:
     from commonbook.markdown.front_matter import Document
@@ -18,6 +19,17 @@ if TYPE_CHECKING:
 
 
 def apply_document(ctx: WriteContext, memory: Memory, document: Document) -> Memory:
+    """Return a memory with the changes of its file, and with those of our lines that the database has yet to learn.
+
+    The times of a retracted memory stay as they are, since only `reinstate` takes a retraction back.
+    """
+    edited = _with_proven_lines(ctx, memory, document)
+    if edited.decisions == memory.decisions and is_retracted(memory, ctx.tx.now):
+        return edited._replace(expires=memory.expires, valid_until=memory.valid_until)
+    return edited
+
+
+def _with_proven_lines(ctx: WriteContext, memory: Memory, document: Document) -> Memory:
     """Return a memory with the changes of its file, and with the lines of ours that the database does not know.
 
     Such a line has a valid MAC, in a file that is not older than the memory: an older state of the database was put

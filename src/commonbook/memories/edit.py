@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from commonbook.errors import BadInput, NotFound, VersionConflict
+from commonbook.errors import BadInput, Conflict, NotFound, VersionConflict
 from commonbook.files import hand_edits, scan
 from commonbook.memories import read
 from commonbook.memories.remember import require_ordered_times, resolve_links
-from commonbook.model.memory import UNSET, Changes, Deleted, Filter, Memory, Receipt, receipt_of
+from commonbook.model.memory import UNSET, Changes, Deleted, Filter, Memory, Receipt, is_retracted, receipt_of
 from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import link_checks, open_notices
@@ -32,6 +32,11 @@ def edit(engines: Engines, actor: Actor, memory_id: str, changes: Changes, *, ex
     def operation(ctx: WriteContext, memory: Memory) -> Memory:
         edited = _apply_changes(ctx, memory, changes)
         changed = [name for name in Changes._fields if getattr(edited, name) != getattr(memory, name)]
+        if {"expires", "valid_until"} & set(changed) and is_retracted(memory, ctx.tx.now):
+            raise Conflict(
+                f"memory {memory.id} was retracted, which set its times",
+                fix="`reinstate` takes the retraction back; then edit the times",
+            )
         return store_version.store_version(ctx, memory, edited, changed, how="edit") if changed else memory
 
     return _change(engines, actor, memory_id, operation, expected_version=expected_version)

@@ -8,8 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from commonbook.access import scope
-from commonbook.memories.validity import is_retracted
 from commonbook.model.invalidation import ENDED, Invalidation
+from commonbook.model.memory import is_retracted
 from commonbook.reasoning import invalidations as graph
 from commonbook.reasoning import open_notices
 from commonbook.reasoning.invalidations import is_outdated

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from commonbook.model.invalidation import RETRACT
 from commonbook.model.memory import Memory
 from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading
@@ -54,12 +53,6 @@ def validity_of(memory: Memory, sources: Mapping[str, Memory], successors: Succe
 def valid_since(memory: Memory) -> datetime:
     """Return the time from which a memory is valid: as it states, else since it occurred or was created."""
     return memory.valid_from or min(memory.created, memory.occurred or memory.created)
-
-
-def is_retracted(memory: Memory, now: datetime) -> bool:
-    """Tell whether a memory has ended because somebody retracted it."""
-    ended = memory.expires is not None and memory.expires <= now
-    return ended and any(decision.verdict == RETRACT for decision in memory.decisions)
 
 
 def _earliest(times: Iterable[datetime | None]) -> datetime | None:

@@ -10,7 +10,7 @@ from enum import Enum
 from typing import Final, NamedTuple
 
 from commonbook.model.ids import format_time, parse_time
-from commonbook.model.invalidation import Decision, Invalidation, Notice, SupersedeReason
+from commonbook.model.invalidation import RETRACT, Decision, Invalidation, Notice, SupersedeReason
 from commonbook.model.spaces import Space
 
 KINDS: Final = ("note", "fact", "preference", "decision", "procedure", "episode", "reflection", "notice")
@@ -261,6 +261,12 @@ class Deleted(NamedTuple):
 
     ids: tuple[str, ...]
     dry_run: bool
+
+
+def is_retracted(memory: Memory, now: datetime) -> bool:
+    """Tell whether a memory has ended because somebody retracted it."""
+    ended = memory.expires is not None and memory.expires <= now
+    return ended and any(decision.verdict == RETRACT for decision in memory.decisions)
 
 
 def receipt_of(memory: Memory, *, new: bool) -> Receipt:
