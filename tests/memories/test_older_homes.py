@@ -22,6 +22,7 @@ import commonbook
 from commonbook import Book, DiskFull, NotFound
 from commonbook.engines.postgres.migrations import MIGRATIONS as POSTGRES_MIGRATIONS
 from commonbook.engines.sqlite.migrations import MIGRATIONS
+from commonbook.tables.file_journal import content_hash
 from tests.support.postgres_server import TEMPLATE
 
 MADE = Path(__file__).parents[1] / "data"
@@ -335,6 +336,71 @@ def test_a_copy_that_is_put_back_opens_as_before(migrating: Path):
     with commonbook.open(home) as book:
         assert {one.text for one in book.list(limit=100).items} == texts
         assert book.verify_log().findings == ()
+
+
+def mark_changed_files_malformed(home: Path) -> set[str]:
+    """Do to the database what an older program does when it reads files whose format it does not know."""
+    with closing(sqlite3.connect(home / ".commonbook" / "state.db")) as database:
+        rows = database.execute("SELECT path, hash FROM file").fetchall()
+        changed = {path for path, hash_ in rows if hash_ != content_hash((home / path).read_bytes())}
+        for path in changed:
+            stat = (home / path).stat()
+            state = (content_hash((home / path).read_bytes()), stat.st_size, stat.st_mtime_ns, path)
+            database.execute(
+                "UPDATE file SET trouble = 'bad links', young = 0, hash = ?, size = ?, mtime_ns = ? WHERE path = ?",
+                state,
+            )
+        database.commit()
+    return changed
+
+
+def test_what_the_older_program_found_malformed_after_the_way_back_is_read_again(home: Path):
+    write_home(home, 3)
+    with commonbook.open(home) as book:
+        assert book.schema_migration is not None
+        copy = Path(str(book.schema_migration.copy))
+        before = {one.id: (one.text, one.marks, one.freshness, one.links) for one in book.list(limit=100).items}
+    copy.rename(home / ".commonbook" / "state.db")
+    assert mark_changed_files_malformed(home)
+    with commonbook.open(home) as book:
+        after = {one.id: (one.text, one.marks, one.freshness, one.links) for one in book.list(limit=100).items}
+        assert after == before
+        page = by_text(book, "Call Bertha when billing pages")
+        assert book.edit(page.id, text="Call Carla when billing pages").revision > page.revision
+        assert book.doctor() == ()
+
+
+@pytest.mark.parametrize("remedy", ["rebuild", "touch"])
+def test_a_file_that_parses_does_not_stay_malformed(home: Path, remedy: str):
+    with commonbook.open(home) as book:
+        memory = book.remember("the walrus sleeps").id
+        path = home / book.get(memory).path
+    with closing(sqlite3.connect(home / ".commonbook" / "state.db")) as database:
+        database.execute("UPDATE file SET trouble = 'bad links', young = 0")
+        database.commit()
+    with commonbook.open(home) as book:
+        if remedy == "rebuild":
+            book.rebuild()
+        else:
+            os.utime(path, (1_700_000_000, 1_700_000_000))
+            book.sync()
+        assert book.get(memory).marks == ()
+        assert book.edit(memory, text="the otter swims").revision == 2
+        assert book.doctor() == ()
+
+
+def test_the_file_of_an_episode_that_was_moved_before_the_migration_names_the_space_of_its_session(home: Path):
+    write_home(home, 3)
+    with closing(sqlite3.connect(home / ".commonbook" / "state.db")) as database:
+        # The session was in another space than its episode.
+        database.execute(
+            "UPDATE session_place SET space = (SELECT id FROM space WHERE name = 'everybody') WHERE id = 'talk'"
+        )
+        database.commit()
+    with commonbook.open(home) as book:
+        (episode,) = [one for one in book.list(limit=100).items if one.session == "talk"]
+        assert episode.session_space == "everybody"
+        assert "session_space: everybody\n" in (home / episode.path).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("where", ["before", "while copying"])

@@ -70,13 +70,10 @@ def apply_file(ctx: WriteContext, path: str) -> Outcome:
     if data is None:
         return "no file"
     hash_ = file_journal.content_hash(data)
-    if synced is not None and synced.hash == hash_:
-        trouble = None if synced.trouble == file_journal.MISSING else synced.trouble
-        file_journal.set_synced(
-            ctx.tx, path, stat, hash_, memory=synced.memory, version=synced.version, trouble=trouble
-        )
-        if trouble is None:
-            _check_copy_after_trouble(ctx, synced)
+    # A file that did not parse is parsed again, though it is the same: an older program may have found it malformed.
+    if synced is not None and synced.hash == hash_ and synced.trouble in {None, file_journal.MISSING}:
+        file_journal.set_synced(ctx.tx, path, stat, hash_, memory=synced.memory, version=synced.version)
+        _check_copy_after_trouble(ctx, synced)
         return "unchanged"
     try:
         document = parse_file(data, ctx.engines)
@@ -183,7 +180,8 @@ def _mark_malformed(
     memory = synced.memory if synced else memories.at_path(ctx.tx, path)
     version = synced.version if synced else 0
     file_journal.set_synced(ctx.tx, path, stat, hash_, memory=memory, version=version, trouble=reason)
-    return "malformed"
+    known = synced is not None and synced.hash == hash_ and synced.trouble == reason
+    return "unchanged" if known else "malformed"
 
 
 def _match_memory(

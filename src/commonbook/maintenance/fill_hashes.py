@@ -30,7 +30,7 @@ def fill_rows(engines: Engines) -> None:
 
 
 def write_files(engines: Engines) -> None:
-    """Write the files whose lines have hashes and MACs now; what people did to files was applied before."""
+    """Write the files that have new lines now; what people did to files was applied before."""
     engines.db.write(partial(_enqueue_files, engines=engines))
     journal.write_pending(engines)
 
@@ -79,14 +79,15 @@ def _enqueue_files(tx: Transaction, engines: Engines) -> None:
         return
     ctx = _context(tx, engines)
     for batch, _, _ in _batches(ctx):
-        ctx.enqueue_files([memory for memory in batch if _has_hashed_lines(memory) and _is_synced(tx, memory)])
+        ctx.enqueue_files([memory for memory in batch if _has_new_lines(memory) and _is_synced(tx, memory)])
         # The journal has the memories: what they say is read again when they are written.
         ctx.pending.files_to_write.clear()
     home.replace(tx, hashes=home.HASHES_IN_FILES)
 
 
-def _has_hashed_lines(memory: Memory) -> bool:
-    return memory.deleted is None and bool(memory.links or memory.shared or memory.decisions)
+def _has_new_lines(memory: Memory) -> bool:
+    """Tell whether a file has hashes, MACs or the space of a session: no earlier program wrote them."""
+    return memory.deleted is None and bool(memory.links or memory.shared or memory.decisions or memory.session_space)
 
 
 def _is_synced(tx: Transaction, memory: Memory) -> bool:

@@ -235,6 +235,9 @@ ALTER TABLE memory ADD COLUMN copy_hash TEXT;
 -- links
 ALTER TABLE link DROP COLUMN revision;
 ALTER TABLE link ADD COLUMN target_hash TEXT;
+
+-- files: those that an older program could not parse are read again
+UPDATE file SET young = 1 WHERE trouble IS NOT NULL;
 """
 
 MIGRATIONS: Final = tuple(

@@ -241,6 +241,9 @@ ALTER TABLE memory ADD COLUMN copy_hash TEXT;
 -- links
 ALTER TABLE link DROP COLUMN revision;
 ALTER TABLE link ADD COLUMN target_hash TEXT;
+
+-- files: those that an older program could not parse are read again
+UPDATE file SET young = 1 WHERE trouble IS NOT NULL;
 """
 
 MIGRATIONS: Final = (VERSION_1, VERSION_2, VERSION_3, VERSION_4)
