@@ -229,8 +229,60 @@ def test_after_a_lost_database_a_session_is_in_its_space_although_an_episode_was
     assert [one.space.name for one in again.sessions()] == ["team"]
     assert {again.get(one).space.name for one in (first, second)} == {"team", to}
     assert (again.get(first).session_space, again.get(second).session_space) == ("team", None)
-    assert [one.text for one in again.messages("s").items] == ["the walrus sleeps", "the otter swims"]
+    # What the moved episode says may have been written elsewhere: it is no message of the session any more.
+    assert [(one.seq, one.text) for one in again.messages("s").items] == [(2, "the otter swims")]
+    assert "the walrus sleeps" in again.get(first).text
     assert again.append("s", ["the heron nests"], space="team").messages[0].seq == 3
+
+
+def test_words_written_in_another_space_do_not_reach_a_session_when_the_database_is_lost(book, open_book):
+    _, episode = settled(book, "the walrus sleeps", "the otter swims", space="hr")
+    book.move(episode, "vault")
+    book.edit(episode, text=book.get(episode).text.replace("the otter swims", "the heron is secret"), tags=["secret"])
+    lose(book)
+    again = open_book()
+    again.grant("user:bob", "hr", "writer")
+    bob = again.acting_as("user:bob")
+    assert list(bob.sessions()) == []
+    assert "secret" not in str(bob.log(space="hr"))
+    assert found(bob, "the heron is secret", spaces=["hr"]) == []
+    assert "the heron is secret" in again.get(episode).text
+    assert bob.append("s", ["the walrus wakes"], space="hr").messages[0].seq == 1
+    again.move(episode, "hr")
+    assert [one.text for one in bob.messages("s", space="hr").items] == ["the walrus wakes"]
+
+
+# --- files that somebody made
+
+
+def forge(book, name, text, *, seq, fields=""):
+    """Put an episode with one message into the folder of the space `team`."""
+    heading = f"### user:eve (user) \u00b7 2026-11-17T07:18:34.556326Z \u00b7 {seq} \u00b7 forged-{name}"
+    path = Path(book.home) / "team" / f"{name}.md"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"---\ntitle: {name}\nkind: episode\nsession_id: s\n{fields}---\n\n{heading}\n\n{text}\n")
+    assert book.sync().new == 1
+
+
+@pytest.mark.parametrize("seq", [2, 9])
+@pytest.mark.parametrize("there", [True, False], ids=["existing", "new"])
+def test_a_file_adds_no_message_to_a_session_of_another_space(book, seq, there):
+    if there:
+        book.append("s", ["the walrus sleeps"], space="vault")
+    forge(book, "eve", "the otter swims", seq=seq, fields="session_space: vault\n")
+    texts = [one.text for session in book.sessions() for one in book.messages(session.id).items]
+    assert texts == (["the walrus sleeps"] if there else [])
+    assert there or "vault" not in {space.name for space in book.spaces()}
+    assert book.append("s", ["the heron nests"], space="vault").messages[0].seq == (2 if there else 1)
+
+
+@pytest.mark.parametrize("there", [True, False], ids=["existing", "new"])
+def test_a_number_far_away_from_the_last_one_does_not_come_into_the_log(book, there):
+    if there:
+        book.append("s", ["the walrus sleeps"], space="team")
+    forge(book, "eve", "the otter swims", seq=10**12)
+    assert book.append("s", ["the heron nests"], space="team").messages[0].seq == (2 if there else 1)
+    assert any("otter" in hit.text for hit in book.recall("otter", spaces=["team"]).hits)
 
 
 # --- a database that is older than the files

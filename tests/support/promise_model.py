@@ -398,8 +398,11 @@ class Model:
             self.memories[dependent].evidence.discard(ground)
 
     def restore_messages(self, episode: Memory) -> None:
-        """Take in the messages of an episode whose file came back; a number that is taken keeps one out."""
-        if episode.session is None:
+        """Take in the messages of an episode whose file came back; a number that is taken keeps one out.
+
+        An episode in another space than its session brings no messages back.
+        """
+        if episode.session is None or episode.session[0] != episode.space:
             return
         messages = self.sessions.setdefault(episode.session, [])
         known = {message.word for message in messages}
@@ -411,7 +414,9 @@ class Model:
 
     def _keep_what_episodes_say(self, stored: dict[SessionKey, Iterable[Message]]) -> None:
         """Keep the messages that are in live episodes or in the database; of a lost database, nothing is stored."""
-        in_files = {word: one.id for one in self.live() if one.session for word in one.words}
+        episodes = [one for one in self.live() if one.session]
+        in_files = {word: one.id for one in episodes for word in one.words}
+        restored = {word for one in episodes if one.session and one.session[0] == one.space for word in one.words}
         for key, messages in list(self.sessions.items()):
             before = {message.word: message for message in stored.get(key, ())}
             if not before.keys() <= {message.word for message in messages}:
@@ -420,9 +425,16 @@ class Model:
                 messages.extend(again)
                 for message in messages:
                     message.unsure = True
-            self.sessions[key] = [one for one in messages if one.word in in_files or one.word in before]
+            self.sessions[key] = [one for one in messages if one.word in restored or one.word in before]
             for message in self.sessions[key]:
                 known = before.get(message.word)
                 rewound_before = known.rewound if known else False
                 message.unsure = message.unsure or rewound_before != message.rewound or bool(known and known.unsure)
                 message.episode = in_files.get(message.word) or (known.episode if known else None)
+        for episode in episodes:
+            # An episode that was away from its session and is back: others may have got its numbers since.
+            count = len(self.sessions.get(episode.session or ("", ""), ()))
+            self.restore_messages(episode)
+            messages = self.sessions.get(episode.session or ("", ""), [])
+            for message in messages if len(messages) > count else ():
+                message.unsure = True

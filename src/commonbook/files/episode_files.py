@@ -1,14 +1,14 @@
 """Restores sessions from episode files, when the database is lost or older than the files.
 
 Messages of a file that the session log lacks are appended to it; those that the log has as unsettled are recorded as
-settled in the episode, so that no message ends up in two episodes.
+settled in the episode, so that no message ends up in two episodes. An episode in another space than its session appends
+nothing: its words may have been written there, for other readers.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from commonbook.errors import BadSpaceName
 from commonbook.markdown import transcript
 from commonbook.model.session import Message, Session
 from commonbook.tables import sessions
@@ -18,8 +18,11 @@ if TYPE_CHECKING:
     from commonbook.model.spaces import Space
     from commonbook.write.context import WriteContext
 
-_MAX_SEQ: Final = 10**12
-"""A larger number is a typing error; a session that went on from it would soon exceed what a transcript can hold."""
+_MAX_GAP: Final = 1_000_000
+"""A number further behind the last one of the log is a typing error or forged: the session would go on from it.
+
+Files are read in the order of their paths, and rewound messages are in none: so numbers may be missing in between.
+"""
 
 
 def restore_messages(ctx: WriteContext, memory: Memory) -> None:
@@ -27,16 +30,19 @@ def restore_messages(ctx: WriteContext, memory: Memory) -> None:
     space = _session_space(ctx, memory)
     if space is None or memory.session is None:
         return
-    parsed = _numbered(memory)
-    if not parsed:
-        return
+    parsed = transcript.parse(memory.text).messages
     session = find_locked(ctx, space, memory.session)
     known = sessions.get_many(ctx.tx, ctx.spaces, [message.id for message in parsed])
     if session is not None:
         _settle(ctx, session, memory, [message for message, space_id in known.values() if space_id == space.id])
-    unknown = _distinct([message for message in parsed if message.id not in known])
+    if space.id == memory.space.id:
+        _append_unknown(ctx, session, memory, memory.session)
+
+
+def _append_unknown(ctx: WriteContext, session: Session | None, memory: Memory, session_id: str) -> None:
+    unknown = unknown_messages(ctx, memory, session)
     if unknown:
-        append_messages(ctx, session or create_session(ctx, space, memory, memory.session), memory, unknown)
+        append_messages(ctx, session or create_session(ctx, memory.space, memory, session_id), memory, unknown)
 
 
 def find_locked(ctx: WriteContext, space: Space, session_id: str) -> Session | None:
@@ -70,13 +76,10 @@ def append_messages(
 
 
 def _session_space(ctx: WriteContext, memory: Memory) -> Space | None:
-    """Return the space of an episode's session: its own, unless the file names another one, which may be read later."""
+    """Return the space of an episode's session: its own, unless the file names another one; None if that is unknown."""
     if memory.kind != "episode" or memory.session_space is None:
         return memory.space if memory.kind == "episode" else None
-    try:
-        return ctx.require_writable_space(memory.session_space, origin="folder")
-    except BadSpaceName:
-        return None
+    return next((space for space in ctx.spaces.values() if space.name == memory.session_space), None)
 
 
 def _settle(ctx: WriteContext, session: Session, memory: Memory, known: list[Message]) -> None:
@@ -92,15 +95,17 @@ def _settle(ctx: WriteContext, session: Session, memory: Memory, known: list[Mes
         ctx.log(session.space, "session.adopt", (), session=session.id, settled=len(unsettled))
 
 
-def _numbered(memory: Memory) -> list[transcript.TranscriptMessage]:
-    return [message for message in transcript.parse(memory.text).messages if 0 < message.seq <= _MAX_SEQ]
-
-
-def unknown_messages(ctx: WriteContext, memory: Memory) -> list[transcript.TranscriptMessage]:
-    """Return the messages of an episode that no session has."""
-    parsed = _numbered(memory)
+def unknown_messages(ctx: WriteContext, memory: Memory, session: Session | None) -> list[transcript.TranscriptMessage]:
+    """Return the messages of an episode that no session has and that its session could have reached."""
+    parsed = transcript.parse(memory.text).messages
     known = sessions.get_many(ctx.tx, ctx.spaces, [message.id for message in parsed])
-    return _distinct([message for message in parsed if message.id not in known])
+    last = session.last if session else 0
+    reached: list[transcript.TranscriptMessage] = []
+    for message in _distinct([message for message in parsed if message.id not in known and message.seq > 0]):
+        if message.seq <= last + _MAX_GAP:
+            reached.append(message)
+            last = max(last, message.seq)
+    return reached
 
 
 def _distinct(messages: list[transcript.TranscriptMessage]) -> list[transcript.TranscriptMessage]:

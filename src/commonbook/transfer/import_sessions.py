@@ -22,7 +22,7 @@ def begin_session(ctx: WriteContext, memory: Memory, begun: set[SessionKey]) -> 
         return
     key = (memory.space.id, memory.session)
     session = episode_files.find_locked(ctx, memory.space, memory.session)
-    unknown = episode_files.unknown_messages(ctx, memory) if session is None or key in begun else []
+    unknown = episode_files.unknown_messages(ctx, memory, session) if session is None or key in begun else []
     if unknown:
         begun.add(key)
         session = session or episode_files.create_session(ctx, memory.space, memory, memory.session)
