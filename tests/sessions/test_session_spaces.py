@@ -1,8 +1,20 @@
 """A session belongs to its space: the same name in two spaces is two sessions, and no name tells of a hidden one."""
 
+import json
+
 import pytest
 
-from commonbook import Ambiguous, BadInput, CommonbookError, Filter, NewMessage, NotAllowed, NotFound, WorkReport
+from commonbook import (
+    Ambiguous,
+    BadInput,
+    CommonbookError,
+    Conflict,
+    Filter,
+    NewMessage,
+    NotAllowed,
+    NotFound,
+    WorkReport,
+)
 
 BOB, EVE = "user:bob", "user:eve"
 
@@ -154,6 +166,18 @@ def test_a_parent_in_a_space_that_may_not_be_read_is_not_shown(book, bob):
     assert (bob.messages("s").session.parent, bob.messages("s").session.parent_space) == (None, None)
 
 
+def test_neither_the_log_nor_a_refusal_names_a_session_of_another_space(book, bob):
+    book.append("secret-plan", ["x"], space="vault")
+    book.switch("secret-plan", "s", space="vault", to_space="hr")
+    book.switch("s", "hidden-plan", space="hr", to_space="vault")
+    book.switch("s", "t", space="hr")
+    error, message, fix = outcome(lambda: bob.append("s", ["x"], space="hr", parent="guess"))
+    assert (error, "plan" in message + fix) == (Conflict, False)
+    logged = {entry.action: json.loads(entry.payload) for entry in bob.log(space="hr")}
+    assert "plan" not in str([entry.payload for entry in bob.log(space="hr")])
+    assert (logged["session.switch"]["to"], logged["session.begin"]["parent"]) == ("t", "s")
+
+
 def test_a_prefetched_result_belongs_to_the_session_of_one_space(book):
     for space in ("team", "personal"):
         book.append("s", [f"a heron in {space}"], space=space)
@@ -228,3 +252,19 @@ def test_an_episode_that_is_moved_carries_the_space_of_its_session(book):
     book.move(episode, "people")
     assert (book.get(episode).session, book.get(episode).session_space) == ("s", None)
     assert book.recall("otter", spaces="people").hits[0].session == "s"
+
+
+def test_an_episode_names_its_session_only_to_those_who_may_read_that_space(book, bob):
+    book.append("merger", ["the heron", "the otter"], space="vault")
+    (episode,) = book.settle("merger", space="vault").episodes
+    book.move(episode, "hr")
+    book.create_space("pub")
+    book.grant(BOB, "pub", "reader")
+    copy = book.share(episode, "pub").id
+    listed = bob.list(Filter(kinds=("episode",))).items
+    assert {one.id for one in listed} == {episode, copy}
+    for one in (*listed, bob.get(episode), bob.get(copy)):
+        assert (one.session, one.session_space) == (None, None)
+    assert (book.get(episode).session, book.get(episode).session_space) == ("merger", "vault")
+    book.grant(BOB, "vault", "reader")
+    assert (bob.get(episode).session, bob.get(episode).session_space) == ("merger", "vault")

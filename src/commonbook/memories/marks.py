@@ -61,7 +61,7 @@ def with_marks(
     *,
     incoming: Callable[[], list[Link]] | None = None,
 ) -> list[Memory]:
-    """Return the memories with their marks and successors.
+    """Return the memories with their marks and successors; a session that may not be read is not named.
 
     `incoming` is the result of `request_links`, if the caller has requested these links already.
     """
@@ -78,7 +78,7 @@ def with_marks(
             *_file_marks(troubles.get((memory.id, memory.path))),
             *_reasoning_marks(memory, around),
         )
-        served = memory._replace(marks=marks, superseded_by=successor)
+        served = _without_hidden_session(memory, allowed)._replace(marks=marks, superseded_by=successor)
         if memory.id in copy_states:
             served = _with_freshness(tx, allowed, served, copy_states[memory.id])
         marked.append(served)
@@ -131,6 +131,13 @@ def _surroundings(
         open_notices.among(tx, all_spaces, found),
         now,
     )
+
+
+def _without_hidden_session(memory: Memory, allowed: SpaceScope) -> Memory:
+    """Return a memory without its session, if that is in another space that may not be read."""
+    if memory.session_space is None or any(space.name == memory.session_space for space in allowed.values()):
+        return memory
+    return memory._replace(session=None, session_space=None)
 
 
 def _with_freshness(tx: Reading, allowed: SpaceScope, copy: Memory, state: freshness.CopyState) -> Memory:

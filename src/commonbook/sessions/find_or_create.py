@@ -59,7 +59,7 @@ def find_or_create(
     parent = options.parent
     if parent is not None and (parent, options.parent_space or session.space.id) != _parent(ctx, session):
         raise Conflict(
-            f"the session {session_id} goes on from {session.parent or 'no other'}, which cannot be changed",
+            f"the session {session_id} does not go on from {parent}, and that cannot be changed",
             fix="leave the parent out, or use another session",
         )
     return session
@@ -94,7 +94,9 @@ def _create(ctx: WriteContext, space: Space, session_id: str, options: NewSessio
         parent_space=ctx.spaces[parent[0]].name if parent else None,
     )
     sessions.add(ctx.tx, session, parent=parent)
-    ctx.log(session.space, "session.begin", (), session=session.id, parent=session.parent)
+    # Readers of the log may not be allowed to read the space of the parent.
+    logged = options.parent if parent and parent[0] == space.id else None
+    ctx.log(session.space, "session.begin", (), session=session.id, parent=logged)
     return session
 
 

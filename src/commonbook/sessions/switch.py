@@ -48,8 +48,10 @@ def switch(
         sessions.next_generation(ctx.tx, previous)
         if reason != "branch":
             sessions.close(ctx.tx, previous, ctx.tx.now)
-        _switch_to(ctx, new, previous, reason, options._replace(space=to_space or options.space))
-        ctx.log(previous.space, "session.switch", (), session=old, to=new, reason=reason)
+        begun = _switch_to(ctx, new, previous, reason, options._replace(space=to_space or options.space))
+        # Readers of the log may not be allowed to read the space of the new session.
+        to = new if begun.space.id == previous.space.id else None
+        ctx.log(previous.space, "session.switch", (), session=old, to=to, reason=reason)
         return settle.report(ctx, previous, episodes)
 
     return settle.with_plan(
@@ -70,7 +72,7 @@ def _located_in(space: str, session_id: str) -> settle.LocateSession:
     )
 
 
-def _switch_to(ctx: WriteContext, new: str, previous: Session, reason: str, options: NewSessionOptions) -> None:
+def _switch_to(ctx: WriteContext, new: str, previous: Session, reason: str, options: NewSessionOptions) -> Session:
     """Begin the new session, with the tags of the old one unless others are named, or open the existing one again."""
     space = space_of(ctx, new, options.space)
     if sessions.find(ctx.tx, ctx.writable, (space.id, new)) is None:
@@ -79,6 +81,7 @@ def _switch_to(ctx: WriteContext, new: str, previous: Session, reason: str, opti
     session = find_or_create(ctx, new, options)
     reopen(ctx, session)
     sessions.next_generation(ctx.tx, session)
+    return session
 
 
 def close(engines: Engines, actor: Actor, key: SessionKey, *, similarity: Similarity) -> SettleReport:

@@ -65,6 +65,7 @@ def _new_copy(ctx: WriteContext, source: Memory, to: Space, refresh: str) -> Mem
         **identity_fields(ctx, memory_id=copy_id, space=to, title=source.title, how="share"),
         links=(Link(copy_id, "shared_from", source.id, source.content_hash),),
         session=None,
+        session_space=None,
         shared=CopyInfo(refresh, source.root, ctx.actor.principal, ctx.tx.now),
         decisions=(),
         supersede_reasons=(),
