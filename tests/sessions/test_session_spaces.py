@@ -166,6 +166,30 @@ def test_a_parent_in_a_space_that_may_not_be_read_is_not_shown(book, bob):
     assert (bob.messages("s").session.parent, bob.messages("s").session.parent_space) == (None, None)
 
 
+def test_an_append_may_name_the_parent_that_its_session_has_in_another_space(book):
+    book.append("parent", ["x"], space="vault")
+    book.switch("parent", "s", space="vault", to_space="hr")
+    for number in (1, 2):
+        sent = book.append("s", [NewMessage(f"m{number}", client_id=f"{number}")], space="hr", parent="parent")
+        assert (sent.space, sent.messages[0].seq, sent.messages[0].new) == ("hr", number, True)
+    with pytest.raises(Conflict):
+        book.append("s", ["never"], space="hr", parent="another")
+    assert book.messages("s").session.parent_space == "vault"
+    assert texts(book, "s") == ["m1", "m2"]
+
+
+def test_a_repeat_is_recognized_whatever_parent_it_names(book):
+    first, other = NewMessage("one", client_id="1"), NewMessage("two", client_id="2")
+    book.append("s", [first], space="hr", parent="before")
+    for parent in (None, "before", "another"):
+        assert not book.append("s", [first], space="hr", parent=parent).messages[0].new
+        assert not book.append("s", [first, first], space="hr", parent=parent).messages[1].new
+    with pytest.raises(Conflict):
+        book.append("s", [first, other], space="hr", parent="another")
+    assert texts(book, "s") == ["one"]
+    assert book.messages("s").session.parent == "before"
+
+
 def test_neither_the_log_nor_a_refusal_names_a_session_of_another_space(book, bob):
     book.append("secret-plan", ["x"], space="vault")
     book.switch("secret-plan", "s", space="vault", to_space="hr")

@@ -173,7 +173,11 @@ class Appender:
             space = space_of(ctx, request.session_id, name)
             locked = sessions.LockedSession(ctx.tx, (space.id, request.session_id), request.client_ids)
         count_write(ctx)
-        session = find_or_create(ctx, request.session_id, request.options, locked)
+        options = request.options
+        if options.parent is not None and _all_repeated(request, locked):
+            # They are stored already, whatever parent is named now.
+            options = options._replace(parent=None)
+        session = find_or_create(ctx, request.session_id, options, locked)
         self._note_space(name, session)
         return _store_new_and_report_repeats(ctx, session, request.messages, locked)
 
@@ -193,6 +197,11 @@ def _mask(sent: NewMessage) -> _MaskedMessage:
         validation.validate_key(sent.client_id)
     text, masked = masking.clean_for_storage(sent.text)
     return _MaskedMessage(sent, text, masked, sent.role)
+
+
+def _all_repeated(request: _AppendRequest, locked: sessions.LockedSession) -> bool:
+    known = locked.repeated()
+    return all(message.sent.client_id in known for message in request.messages)
 
 
 def _store_new_and_report_repeats(

@@ -56,10 +56,10 @@ def find_or_create(
     session = _find(ctx, locked)
     if session is None:
         return _create(ctx, space or space_of(ctx, session_id, options.space), session_id, options)
-    parent = options.parent
-    if parent is not None and (parent, options.parent_space or session.space.id) != _parent(ctx, session):
+    # By name alone: the parent may be in another space, which an append cannot name.
+    if options.parent is not None and options.parent != session.parent:
         raise Conflict(
-            f"the session {session_id} does not go on from {parent}, and that cannot be changed",
+            f"the session {session_id} does not go on from {options.parent}, and that cannot be changed",
             fix="leave the parent out, or use another session",
         )
     return session
@@ -70,11 +70,6 @@ def _find(ctx: WriteContext, locked: sessions.LockedSession) -> Session | None:
     if session is not None and session.space.id not in ctx.writable:
         raise permissions.refusal(ctx.actor, session.space.name)
     return session
-
-
-def _parent(ctx: WriteContext, session: Session) -> tuple[str | None, str | None]:
-    space = next((space.id for space in ctx.spaces.values() if space.name == session.parent_space), None)
-    return session.parent, space
 
 
 def _create(ctx: WriteContext, space: Space, session_id: str, options: NewSessionOptions) -> Session:
