@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import commonbook
-from commonbook.errors import BadInput, Conflict, NotFound
+from commonbook.errors import BadInput, Conflict, NotAllowed, NotFound
 from commonbook.model.memory import Filter
 from commonbook.model.session import NewMessage
 from commonbook.sessions import settle, switch
@@ -87,16 +87,48 @@ def test_parent_and_tags_are_fixed_when_a_session_is_made(book):
     assert [one.name for one in book.spaces()] == ["team"]
 
 
-def test_a_session_goes_on_under_a_name_that_its_space_had_before(book):
-    book.append("s", ["one"], space="team/backend")
-    book.rename_space("team/backend", "crew/backend")
-    book.append("s", ["two"], space="team/backend")
-    book.rename_space("crew/backend", "crew/platform")
-    for name in ("team/backend", "crew/backend", "crew/platform"):
-        book.append("s", [name], space=name)
-    assert book.append("s", ["another session"], space="team/platform").space == "team/platform"
-    assert [one.name for one in book.spaces()] == ["crew/platform", "team/platform"]
-    assert texts(book, "s", space="crew/platform") == ["one", "two", "team/backend", "crew/backend", "crew/platform"]
+def test_a_former_name_of_a_space_means_no_session_of_it(book):
+    book.append("s", ["one", "two"], space="team")
+    book.rename_space("team", "crew")
+    assert book.append("s", ["three"], space="crew").messages[0].seq == 3
+    assert book.switch("s", "t", space="team").space == "team"
+    session = book.messages("s", space="crew").session
+    assert (session.unsettled, session.closed) == (3, None)
+    sent = book.append("s", ["another session"], space="team")
+    assert (sent.space, sent.messages[0].seq) == ("team", 1)
+    assert texts(book, "s", space="crew") == ["one", "two", "three"]
+
+
+def test_a_former_name_answers_others_as_any_name_that_they_may_not_use(book):
+    book.create_space("team")
+    book.grant("user:bob", "team", "writer")
+    bob = book.acting_as("user:bob")
+    bob.append("s", ["one"], space="team")
+    book.rename_space("team", "crew")
+    for make_another in (lambda: None, lambda: book.create_space("team")):
+        make_another()
+        for verb in (
+            lambda: bob.append("s", ["x"], space="team"),
+            lambda: bob.switch("s", "t", space="team"),
+            lambda: bob.settle("s", space="team"),
+            lambda: bob.rewind("s", 0, space="team"),
+            lambda: bob.messages("s", space="team"),
+            lambda: bob.close_session("s", space="team"),
+        ):
+            with pytest.raises(NotAllowed):
+                verb()
+    assert texts(bob, "s") == ["one"]
+
+
+def test_nobody_catches_messages_for_the_default_space_in_the_one_that_had_its_name(book):
+    book.append("s", ["one"])
+    book.rename_space("personal", "team")
+    book.grant("user:bob", "team", "writer")
+    bob = book.acting_as("user:bob")
+    bob.append("support-43", ["hi"], space="team")
+    for name in ("support-43", "support-44"):
+        assert book.append(name, ["SECRET"]).space == "personal"
+    assert texts(bob, "support-43") == ["hi"]
 
 
 # --- switch

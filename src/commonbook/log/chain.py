@@ -18,7 +18,6 @@ has locked the head is the only one that can commit there.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from hashlib import sha256
@@ -222,12 +221,6 @@ def is_logged(tx: Transaction, *, space: str, seq: int, digest: str) -> bool:
     """Tell whether an entry was committed; wait first for a transaction that is still appending to the chain."""
     lock(tx, [space])
     return _hash_at(tx, space, seq) == digest
-
-
-def had_name(tx: Reading, space: str, name: str) -> bool:
-    """Tell whether a space had this name before it was renamed."""
-    rows = tx.rows("SELECT payload FROM log_entry WHERE space = :space AND action = 'space.rename'", space=space)
-    return any(json.loads(payload).get("old") == name for (payload,) in rows)
 
 
 def entries(tx: Reading, space: str, *, after: int = 0, limit: int = 500) -> list[LogEntry]:

@@ -16,7 +16,7 @@ from commonbook.model.session import MAX_MESSAGES, AppendReceipt, Message, Messa
 from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
 from commonbook.sessions import episode_boundaries
-from commonbook.sessions.find_or_create import NewSessionOptions, find_or_create, reopen, space_of
+from commonbook.sessions.find_or_create import NewSessionOptions, find_or_create, reopen
 from commonbook.sessions.group_commit import DEFERRED, Deferred, GroupCommit, RetryAlone, error_for_each
 from commonbook.tables import jobs, sessions
 from commonbook.text import masking, validation
@@ -152,6 +152,11 @@ class Appender:
         locks = [by_key.get(request.key) if request.space_hint in free else None for request in requests]
         if not any(locks):
             raise RetryAlone
+        for ctx, request, locked in zip(contexts, requests, locks, strict=True):
+            session = locked.session(ctx.spaces) if locked else None
+            if session and session.space.name != request.options.space and len(requests) > 1:
+                # Its space was renamed, and the append may create another one of that name: not along with others.
+                raise RetryAlone
         try:
             return [
                 self._append_to_session(ctx, request, locked) if locked else DEFERRED
@@ -170,7 +175,7 @@ class Appender:
         # Waits for the lock of the session before anything else is read.
         hinted = locked.session(ctx.spaces) if locked else None
         if locked is None or hinted is None or hinted.space.name != name:
-            space = space_of(ctx, request.session_id, name)
+            space = ctx.require_writable_space(name)
             locked = sessions.LockedSession(ctx.tx, (space.id, request.session_id), request.client_ids)
         count_write(ctx)
         options = request.options

@@ -6,7 +6,6 @@ from typing import NamedTuple
 
 from commonbook.access import permissions
 from commonbook.errors import BadInput, Conflict
-from commonbook.log import chain
 from commonbook.model.session import Session
 from commonbook.model.spaces import Space
 from commonbook.ports.database import Reading
@@ -33,29 +32,17 @@ def reopen(ctx: WriteContext, session: Session) -> None:
         ctx.log(session.space, "session.open", (), session=session.id)
 
 
-def space_of(ctx: WriteContext, session_id: str, name: str) -> Space:
-    """Return the space that a write to a session names, created if needed; the actor must be allowed to write to it.
-
-    A client's outbox may still use the name that the space of its session had before it was renamed.
-    """
-    if all(space.name != name for space in ctx.spaces.values()):
-        for session in sessions.find_by_name(ctx.tx, ctx.writable, session_id):
-            if chain.had_name(ctx.tx, session.space.id, name):
-                return session.space
-    return ctx.require_writable_space(name)
-
-
 def find_or_create(
     ctx: WriteContext, session_id: str, options: NewSessionOptions, locked: sessions.LockedSession | None = None
 ) -> Session:
     """Return the session, created if it does not exist; the parent of an existing one cannot be changed."""
     space = None
     if locked is None:
-        space = space_of(ctx, session_id, options.space)
+        space = ctx.require_writable_space(options.space)
         locked = sessions.LockedSession(ctx.tx, (space.id, session_id))
     session = _find(ctx, locked)
     if session is None:
-        return _create(ctx, space or space_of(ctx, session_id, options.space), session_id, options)
+        return _create(ctx, space or ctx.require_writable_space(options.space), session_id, options)
     # By name alone: the parent may be in another space, which an append cannot name.
     if options.parent is not None and options.parent != session.parent:
         raise Conflict(

@@ -10,7 +10,7 @@ from commonbook.model.spaces import Actor
 from commonbook.ports.embedding import Similarity
 from commonbook.ports.engines import Engines
 from commonbook.sessions import settle
-from commonbook.sessions.find_or_create import NewSessionOptions, find_or_create, reopen, require_writable, space_of
+from commonbook.sessions.find_or_create import NewSessionOptions, find_or_create, reopen, require_writable
 from commonbook.tables import sessions
 from commonbook.tables.sessions import SessionKey
 from commonbook.text import validation
@@ -74,7 +74,7 @@ def _located_in(space: str, session_id: str) -> settle.LocateSession:
 
 def _switch_to(ctx: WriteContext, new: str, previous: Session, reason: str, options: NewSessionOptions) -> Session:
     """Begin the new session, with the tags of the old one unless others are named, or open the existing one again."""
-    space = space_of(ctx, new, options.space)
+    space = ctx.require_writable_space(options.space)
     if sessions.find(ctx.tx, ctx.writable, (space.id, new)) is None:
         parent = (None, None) if reason == "resume" else (previous.id, previous.space.id)
         options = options._replace(parent=parent[0], parent_space=parent[1], tags=options.tags or previous.tags)
