@@ -140,3 +140,46 @@ def test_scores_are_the_same_to_the_last_digit_with_and_without_other_peoples_co
     assert alice.edit(own[0], text="new words").copies == 1
     assert alice.get(pulled).text == "new words"
     assert [one.readable for one in alice.copies(own[0])] == [True]
+
+
+# --- below a copy that was deleted
+
+
+def expire(book, source: str) -> None:
+    book.edit(source, expires="2020-01-01")
+
+
+def supersede(book, source: str) -> None:
+    book.remember("petrol idea", space="personal", replaces=source)
+
+
+def retract(book, source: str) -> None:
+    (ground,) = [link.target for link in book.get(source).links]
+    book.delete(ground)
+    book.triage(source, "retract")
+
+
+@pytest.mark.parametrize("end", [expire, supersede, retract])
+def test_recall_agrees_with_get_below_an_unshared_copy_when_the_source_ends(book, end):
+    ground = book.remember("ground", space="personal").id
+    source = book.reflect("oil thought", [ground], space="personal").id
+    middle = book.share(source, "team").id
+    last = book.share(book.share(middle, "below").id, "last").id
+    assert [hit.id for hit in book.recall("oil thought", spaces=["last"]).hits] == [last]
+    book.unshare(middle)
+    assert [hit.id for hit in book.recall("oil thought", spaces=["last"]).hits] == [last]
+    end(book, source)
+    assert {"expired", "superseded"} & set(book.get(last).marks)
+    assert not book.recall("oil thought", spaces=["last"]).hits
+
+
+def test_recall_agrees_with_get_below_an_unshared_copy_when_the_source_holds_again(book):
+    source = book.remember("oil", space="personal").id
+    middle = book.share(source, "team").id
+    last = book.share(middle, "last").id
+    book.edit(source, expires="2020-01-01")
+    book.unshare(middle)
+    assert not book.recall("oil", spaces=["last"]).hits
+    book.edit(source, expires=None)
+    assert book.get(last).marks == ()
+    assert [hit.id for hit in book.recall("oil", spaces=["last"]).hits] == [last]

@@ -13,7 +13,7 @@ from commonbook.errors import BadInput
 from commonbook.model.memory import DETACHED, CopyInfo, Link, Memory
 from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading, Transaction
-from commonbook.tables import memories
+from commonbook.tables import links, memories
 
 _IDS_PER_QUERY: Final = 1000
 _MAX_MEMBERS: Final = 10_000
@@ -81,6 +81,17 @@ def sources_of(tx: Reading, spaces: SpaceScope, candidates: Iterable[Memory]) ->
         sources |= level
         wanted = {copied_from(memory) for memory in level.values()} - {None} - sources.keys()
     return sources
+
+
+def tied_to(tx: Reading, spaces: SpaceScope, sources: Sequence[str]) -> dict[str, Memory]:
+    """Return the copies with a tie to one of these memories, deleted ones too, by their ids, without their texts.
+
+    It is the reverse of `sources_of`. The table `copy` has no rows of deleted copies, so the links are read.
+    """
+    candidates = {link.source for link in links.incoming_any_space(tx, sources, relations=("shared_from",))}
+    headers = memories.get_headers_any_space(tx, spaces, sorted(candidates))
+    wanted = frozenset(sources)
+    return {id_: memory for id_, memory in headers.items() if copied_from(memory) in wanted}
 
 
 def chain_of(memory: Memory, sources: Mapping[str, Memory]) -> list[Memory]:
