@@ -225,13 +225,27 @@ def test_history_keeps_every_text_with_who_and_when(book: Book):
 # --- move, delete
 
 
+def test_a_move_names_the_file_after_the_present_title(book: Book, folder: Folder):
+    memory = book.remember("We fire Carla", title="We fire Carla", space="vault")
+    assert book.edit(memory.id, text="Lunch is at noon", title="Lunch").path == memory.path
+    moved = book.move(memory.id, "team")
+    assert moved.path == memory.path.replace("vault/", "team/").replace("we-fire-carla", "lunch")
+    book.grant("user:bob", "team", "reader")
+    bob = book.acting_as("user:bob")
+    assert bob.get(memory.id).path == moved.path
+    assert "carla" not in str(bob.recall("lunch", spaces="team").hits).lower()
+    book.sync()
+    assert book.get(memory.id).path == moved.path
+    assert [path.relative_to(folder()).as_posix() for path in folder().rglob("*.md")] == [moved.path]
+
+
 def test_a_move_takes_file_history_tags_and_links_along(book: Book, folder: Folder):
     other = book.remember("other")
     memory = book.remember("one", space="a", tags=["x"], links=[("related_to", other.id)])
     book.edit(memory.id, text="two")
     moved = book.move(memory.id, "b/c")
     assert moved.space == "b/c"
-    assert moved.path == memory.path.replace("a/", "b/c/", 1)
+    assert moved.path == memory.path.replace("a/", "b/c/", 1).replace("one--", "two--")
     assert (folder() / moved.path).is_file()
     assert not (folder() / memory.path).exists()
     assert [one.text for one in book.history(memory.id)] == ["one", "two"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 
 from commonbook.text.space_names import INVALIDATIONS, MAX_LEVELS, PERSONAL, SYSTEM_PARTS, is_legal
@@ -21,6 +22,15 @@ def moved_path(path: str, old: str, new: str) -> str:
     rest = path.removeprefix(old + "/")
     moved = f"{new}/{rest}"
     return moved if space_of(moved) == new else f"{new}/{rest.rpartition('/')[2]}"
+
+
+def with_slug(path: str, slug: str, memory_id: str) -> str:
+    """Return the path with another slug before the tail of the id; a name that a person gave the file stays."""
+    folder, _, name = path.rpartition("/")
+    ending = re.search(r"--([0-9a-f]{8,12})(-[0-9]+)?\.md\Z", name)
+    if ending is None or not memory_id.replace("-", "").endswith(ending[1]):
+        return path
+    return f"{folder}/{slug}--{ending[1]}.md"
 
 
 def space_of(path: str) -> str:
