@@ -132,7 +132,18 @@ def test_only_the_owner_sets_limits_and_it_stands_in_the_log(book, notes):
     assert book.verify_log().findings == ()
 
 
-@pytest.mark.parametrize("wrong", [("share", -1), ("share", 1_000_001), ("breathe", 5), ("share", True)])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("share", -1),
+        ("share", 1_000_001),
+        ("breathe", 5),
+        ("share", True),
+        ("write", 1.5),
+        ("write", 2.0),
+        ("write", "3"),
+    ],
+)
 def test_a_limit_that_cannot_be_is_refused(book, wrong):
     with pytest.raises(BadInput):
         book.set_limit(*wrong)

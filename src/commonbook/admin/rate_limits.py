@@ -23,8 +23,10 @@ def set_limit(
     """Set a limit per minute of a principal, or the general one (no principal); None removes the limit."""
     if action not in rate_limits.DEFAULTS:
         raise BadInput(f"{action!r} is not an action with a limit", fix=f"use one of {', '.join(rate_limits.DEFAULTS)}")
-    if per_minute is not None and (isinstance(per_minute, bool) or not 0 <= per_minute <= MAX_PER_MINUTE):
-        raise BadInput(f"{per_minute} times a minute is out of range", fix=f"give 0 to {MAX_PER_MINUTE:,}")
+    if per_minute is not None and not _is_possible(per_minute):
+        raise BadInput(
+            f"{per_minute!r} is no limit", fix=f"give a whole number of times a minute, 0 to {MAX_PER_MINUTE:,}"
+        )
     limited = EVERYBODY if principal is None else authentication.principal_name(principal)
 
     def operation(ctx: WriteContext) -> RateLimit:
@@ -39,6 +41,11 @@ def set_limit(
         return rate_limits.limit_for(ctx.tx, limited, action)
 
     return write(engines, actor, operation)
+
+
+def _is_possible(per_minute: object) -> bool:
+    is_whole = isinstance(per_minute, int) and not isinstance(per_minute, bool)
+    return is_whole and per_minute in range(MAX_PER_MINUTE + 1)
 
 
 def list_limits(engines: Engines, actor: Actor) -> tuple[RateLimit, ...]:
