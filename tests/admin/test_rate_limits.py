@@ -254,13 +254,25 @@ def test_the_appends_of_others_are_stored_when_one_is_over_its_limit(book, place
     assert book.verify_log().findings == ()
 
 
-def test_a_refused_attempt_is_logged_whatever_the_limit(book, ids):
-    book.set_limit("write", 1, principal=ALICE)
-    hidden = book.remember("hidden", space="vault").id
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_refused_attempt_that_is_logged_counts_as_a_write(book, ids, exists, at):
+    at(0)
+    book.set_limit("write", 2, principal=ALICE)
+    aimed_at = book.remember("hidden", space="vault").id if exists else "0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c2e"
+    alice = book.acting_as(ALICE)
     with pytest.raises(NotFound):
-        book.acting_as(ALICE).supersede(hidden, ids["memory"])
-    book.acting_as(ALICE).edit(ids["memory"], text="changed")
-    assert [one.actor for one in book.log(space="vault") if one.action == "refused"] == [ALICE]
+        alice.supersede(aimed_at, ids["memory"])
+    with pytest.raises(NotFound):
+        alice.reinstate(aimed_at)
+    for _ in range(3):
+        with pytest.raises(TooMany):
+            alice.reinstate(aimed_at)
+    with pytest.raises(TooMany):
+        alice.edit(ids["memory"], text="changed")
+    if exists:
+        assert [one.actor for one in book.log(space="vault") if one.action == "refused"] == [ALICE, ALICE]
+    at(62)
+    assert alice.edit(ids["memory"], text="changed").version == 2
 
 
 def test_recall_has_a_limit_of_its_own(book, ids, at):

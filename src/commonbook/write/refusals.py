@@ -21,14 +21,18 @@ from commonbook.write.transaction import write
 
 @contextmanager
 def logging_refusal(engines: Engines, actor: Actor, verb: str, ids: Iterable[str]) -> Iterator[None]:
-    """If the block raises NotAllowed or NotFound, log the refused attempt in the spaces of these memories."""
+    """If the block raises NotAllowed or NotFound, log the refused attempt in the spaces of these memories.
+
+    The attempt counts as a write of the actor, whether there are such memories or not: the write of the block itself
+    was rolled back with its count.
+    """
     try:
         yield
     except (NotAllowed, NotFound):
         if wanted := tuple(ids):
             # If the home is full or busy, the caller still gets the refusal and not that error.
             with suppress(CommonbookError):
-                write(engines, actor, partial(_note_refusals, verb=verb, ids=wanted), counted=False)
+                write(engines, actor, partial(_note_refusals, verb=verb, ids=wanted))
         raise
 
 
