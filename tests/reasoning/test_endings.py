@@ -245,6 +245,51 @@ def test_behind_an_ended_successor_its_own_successor_counts(book, settle, old, n
     assert (recalled(book), waiting(book)) == (set(), set())
 
 
+@pytest.fixture
+def newest(book, old, new):
+    """A memory that supersedes the successor of `old`, which was deleted after that."""
+    newest = book.remember("lard costs nine", space="prices", replaces=new).id
+    book.delete(new)
+    return newest
+
+
+def test_dependents_stay_suspect_while_a_memory_stands_behind_a_deleted_successor(book, old, new):
+    thought = book.reflect("oil is dear", [old], space="facts").id
+    newest = book.remember("lard costs nine", space="prices", replaces=new).id
+    assert waiting(book) == {(thought, old, False)}
+    book.delete(new)
+    assert book.get(old).superseded_by == newest
+    assert "suspect" in book.get(thought).marks
+    assert waiting(book) == {(thought, old, False)}
+    book.delete(newest)
+    assert book.get(thought).marks == ()
+    assert waiting(book) == {(old, new, True)}
+
+
+def test_a_new_dependent_of_what_is_superseded_behind_a_deleted_successor_is_told(book, old, newest):
+    thought = book.reflect("oil is dear", [old], space="facts").id
+    assert "suspect" in book.get(thought).marks
+    assert waiting(book) == {(thought, old, False)}
+    book.triage(thought, "keep")
+    book.edit(newest, text="lard costs ten")
+    assert (book.get(thought).marks, book.inbox().items) == ((), ())
+
+
+def test_what_is_superseded_behind_a_deleted_successor_can_be_reinstated(book, settle, old, new, newest):
+    thought = book.reflect("oil is dear", [old], space="facts").id
+    settle()
+    book.reinstate(old)
+    settle()
+    assert (book.get(old).marks, book.get(thought).marks, book.inbox().items) == ((), (), ())
+    assert old in recalled(book)
+    assert new not in {one.id for one in book.list().items}
+    assert "restore" not in {one.action for one in book.log(space="prices")}
+    book.delete(newest)
+    assert book.get(old).marks == ()
+    with pytest.raises(Conflict, match="is not superseded"):
+        book.reinstate(old)
+
+
 def test_a_successor_that_is_a_copy_ends_with_its_source(book, settle, old):
     source = book.remember("fat costs seven", space="prices").id
     copy = book.share(source, "facts").id

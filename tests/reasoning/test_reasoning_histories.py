@@ -61,7 +61,7 @@ class Histories(RuleBasedStateMachine):
         self.hands = {who: self.book if who == OWNER else self.book.acting_as(who) for who in self.people.values()}
         self.model = Model()
         self.text_count = self.checked = 0
-        self.files: dict[str, tuple[Path, bytes]] = {}
+        self.files: dict[str, tuple[Path, bytes, dict[tuple[str, str], int]]] = {}
         self.reinstated: list[tuple[Known, Known]] = []
         self.book.create_space(self.top)
         self.book.set_depth(self.top, CAP)
@@ -243,9 +243,9 @@ class Histories(RuleBasedStateMachine):
     @rule(who=WHO, at=AT, one=st.booleans())
     def reinstate(self, who: str, at: int, one: bool) -> None:
         live = [each for each in self._memories() if not each.deleted]
-        gone = [each for each in live if self.model.superseding(each.id) or each.retractions]
+        gone = [each for each in live if self.model.doubted(each.id) or each.retractions]
         old, actor = self._some(at, gone, self._memories()), self.people[who]
-        ended = self.model.superseding(old.id)
+        ended = self.model.doubted(old.id)
         by = ended[at % len(ended)] if one and ended else None
         taken_back = old.retractions if by is None else set()
         refused = self._refusal(actor, old) or (None if ended or taken_back else Conflict)
@@ -268,17 +268,19 @@ class Histories(RuleBasedStateMachine):
         """Keep the content of a file that may be deleted, to restore it later; a server has no files."""
         if os.path.isdir(self.book.home) and not memory.deleted:
             path = Path(self.book.home) / next(one.path for one in self._listed(OWNER) if one.id == memory.id)
-            self.files[memory.id] = (path, path.read_bytes())
+            self.files[memory.id] = (path, path.read_bytes(), dict(memory.links))
 
     def restore(self, _who: str, at: int) -> None:
         """Bring back the file of a memory that was deleted, by hand."""
         gone = [one for one in self._memories() if one.deleted and one.id in self.files]
         if gone:
             memory = gone[at % len(gone)]
-            path, data = self.files[memory.id]
+            path, data, links = self.files[memory.id]
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
             self.book.sync()
+            # The file still has the link that a reinstatement took from the deleted memory.
+            memory.links = {**links, **memory.links}
             self.model.restore(memory)
 
     def move(self, who: str, at: int, where: str) -> None:

@@ -249,6 +249,10 @@ class Model:
             waiting += [one.id for one in new if through(one)]
         return list(reached.values())
 
+    def _is_replaced(self, id_: str) -> bool:
+        """Tell whether a memory that is not deleted stands behind a deleted successor."""
+        return any(not one.deleted for one in self._reach(id_, lambda one: one.deleted))
+
     def left_by_successors(self, memory: Memory, now: datetime) -> bool:
         """Tell whether all successors were deleted or retracted; one that only expired is noticed by a worker."""
         successors = self.successors(memory.id)
@@ -309,8 +313,9 @@ class Model:
             ancestor = self.memories.get(at)
             if ancestor is None or (ancestor.forgotten and not upper and at not in evidence):
                 continue
-            # A successor that expires or is retracted leaves the dependents in doubt; one that is deleted does not.
-            by = [one for one in self.successors(at) if upper or not one.deleted]
+            # A successor that expires or is retracted leaves the dependents in doubt. One that is deleted does so only
+            # if another one stands behind it.
+            by = [one for one in self.successors(at) if upper or not one.deleted or self._is_replaced(one.id)]
             invalidating = [one.id for one in by] + ([DELETED] if ancestor.deleted else [])
             doubts |= {(at, one) for one in invalidating if one != id_ and at in self.ancestors(id_, avoiding=one)}
         return doubts

@@ -110,6 +110,10 @@ class Model:
     def superseding(self, id_: str) -> list[str]:
         return [one.id for one in self.known.values() if ("supersedes", id_) in one.links and not one.deleted]
 
+    def doubted(self, id_: str) -> list[str]:
+        """Return the direct successors of a memory that are not deleted, or that another one stands behind."""
+        return [by for by in self.direct_successors(id_) if not self.known[by].deleted or self.doubted(by)]
+
     def chain(self, id_: str) -> list[Known]:
         """Return a memory and the sources along its tie."""
         memory = self.known[id_]
@@ -141,7 +145,7 @@ class Model:
         """Return the invalidations of a memory by its own links, each with the depth."""
         depths: dict[Key, int] = {}
         for at in self.depths(id_, own=True):
-            invalidating = [*self.superseding(at), *(["deleted"] if self.known[at].deleted else [])]
+            invalidating = [*self.doubted(at), *(["deleted"] if self.known[at].deleted else [])]
             for by in invalidating:
                 spared = self.depths(id_, own=True, avoiding=by)
                 if by != id_ and at in spared:

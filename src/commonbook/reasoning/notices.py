@@ -57,7 +57,7 @@ def _lock_dependencies(ctx: WriteContext, changed: Sequence[Memory]) -> None:
     So no concurrent transaction invalidates those ancestors, or adds dependents of the superseded memories.
     """
     if ctx.tx.has_concurrent_writers:
-        ctx.lock({target for memory in changed for target in supersession.targets_of(memory)})
+        ctx.lock(supersession.predecessors_of(ctx.tx, ctx.spaces, changed))
         graph.ancestors_of(ctx.tx, ctx.spaces, changed, lock=ctx.lock)
 
 
@@ -69,7 +69,7 @@ def _affected(ctx: WriteContext, changes: Mapping[str, tuple[Memory | None, Memo
     if not changes:
         return set()
     states = [memory for pair in changes.values() for memory in pair if memory is not None]
-    superseded = {target for memory in states for target in supersession.targets_of(memory)}
+    superseded = supersession.predecessors_of(ctx.tx, ctx.spaces, states)
     dependents = dependents_of(ctx.tx, ctx.spaces, sorted({*changes, *superseded}))
     # The file of a notice may have been moved or restored by hand: its dependent is checked too.
     about = {memory.notice.dependent for memory in states if memory.notice}

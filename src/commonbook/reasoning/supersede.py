@@ -12,7 +12,7 @@ from commonbook.model.reasoning import SupersedeReport
 from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import link_checks, notices
-from commonbook.tables import links, memories
+from commonbook.tables import links, memories, supersession
 from commonbook.text import validation
 from commonbook.text.validation import validate_line
 from commonbook.write import store_version
@@ -71,13 +71,15 @@ def _reinstate(ctx: WriteContext, *, old_id: str, by: str | None, scanned: bool)
     """
     ctx.lock([old_id])
     old = ctx.require_writable(old_id)
-    live = _live_successors(ctx, old, by)
+    successors = _doubted_successors(ctx, old, by)
     is_retracted = by is None and any(decision.verdict == RETRACT for decision in old.decisions)
-    if not live and not is_retracted:
+    if not successors and not is_retracted:
         by_whom = f" by {by}" if by else " or retracted"
         raise Conflict(f"memory {old.id} is not superseded{by_whom}", fix="`commonbook show` names its successor")
-    for superseding in live:
-        new = hand_edits.with_file_changes(ctx.as_filesystem(), superseding, scanned=scanned)
+    for superseding in successors:
+        new = superseding
+        if superseding.deleted is None:
+            new = hand_edits.with_file_changes(ctx.as_filesystem(), superseding, scanned=scanned)
         without = new._replace(
             links=tuple(link for link in new.links if (link.relation, link.target) != ("supersedes", old.id)),
             supersede_reasons=tuple(reason for reason in new.supersede_reasons if reason.superseded != old.id),
@@ -87,17 +89,21 @@ def _reinstate(ctx: WriteContext, *, old_id: str, by: str | None, scanned: bool)
     if is_retracted:
         _take_retraction_back(ctx, hand_edits.with_file_changes(ctx, old, scanned=scanned))
     readable = ctx.readable
-    visible = [memory.id for memory in live if memory.space.id in readable]
+    visible = [memory.id for memory in successors if memory.space.id in readable]
     return SupersedeReport(old.id, visible[0] if visible else "", new=False, notified=0)
 
 
-def _live_successors(ctx: WriteContext, old: Memory, by: str | None) -> list[Memory]:
-    """Lock and return the live memories that supersede a memory: all, or the one in `by`."""
+def _doubted_successors(ctx: WriteContext, old: Memory, by: str | None) -> list[Memory]:
+    """Lock and return the direct successors that keep a memory superseded: all, or the one in `by`.
+
+    A deleted one is among them if another memory stands in its place.
+    """
     incoming = links.incoming_any_space(ctx.tx, [old.id], relations=("supersedes",))
-    ids = sorted({link.source for link in incoming if by is None or link.source == by} - {old.id})
-    ctx.lock(ids)
+    ctx.lock({link.source for link in incoming} - {old.id})
+    successors = supersession.superseding(ctx.tx, ctx.spaces, [old.id]).get(old.id, ())
+    ids = sorted(successor.id for successor in successors if by is None or successor.id == by)
     by_id = memories.get_many(ctx.tx, ctx.spaces, ids)
-    return [by_id[id_] for id_ in ids if id_ in by_id and by_id[id_].deleted is None]
+    return [by_id[id_] for id_ in ids if id_ in by_id]
 
 
 def _take_retraction_back(ctx: WriteContext, memory: Memory) -> None:

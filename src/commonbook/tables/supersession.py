@@ -22,7 +22,7 @@ RELATIONS: Final = ("supersedes",)
 """The relations of the links that `successors_among` reads."""
 
 Superseding = Mapping[str, Sequence[Memory]]
-"""The live memories that supersede each memory that is superseded, by its id; without their texts."""
+"""The successors of each memory whose dependents are in doubt, by its id; without their texts."""
 
 
 def has_ended(memory: Memory, now: datetime) -> bool:
@@ -61,6 +61,19 @@ class Successors(NamedTuple):
     def lasting(self, memory_id: str) -> list[Memory]:
         """Return the successors of a memory that are not deleted, direct or in the place of one that may end."""
         return [successor for successor in self._reached(memory_id, through=may_end) if successor.deleted is None]
+
+    def doubted(self, memory_id: str) -> list[Memory]:
+        """Return the direct successors of a memory without those that are deleted, and nothing else in their place."""
+        return [
+            successor
+            for successor in self.direct.get(memory_id, ())
+            if successor.deleted is None or self._is_replaced(memory_id, successor.id)
+        ]
+
+    def _is_replaced(self, memory_id: str, deleted_id: str) -> bool:
+        """Tell whether a memory that is not deleted stands behind a deleted successor of another one."""
+        behind = self._reached(deleted_id, through=lambda successor: successor.deleted is not None)
+        return any(successor.deleted is None and successor.id != memory_id for successor in behind)
 
     def _reached(self, memory_id: str, *, through: Callable[[Memory], bool]) -> Iterator[Memory]:
         """Yield the successors of a memory, each once, going on to the successors of those that `through` accepts."""
@@ -142,19 +155,17 @@ def targets_of(memory: Memory) -> list[str]:
 
 
 def superseding(tx: Reading, spaces: SpaceScope, ids: Sequence[str]) -> Superseding:
-    """Return the memories, in any space, that supersede these and are not deleted, whether they have expired or not.
+    """Return the direct successors of these memories that leave dependents in doubt, in any space.
+
+    These are the ones that are not deleted, whether they have expired or not, and deleted ones behind which another
+    memory stands in their place.
 
     It is for a writer that decides who is notified, and may miss nothing: `spaces` are all that the transaction knows,
     and RetryTransaction is raised if a memory is in a space that was made since.
     """
-    incoming = _incoming(tx, ids)
-    sources = memories.get_headers_any_space(tx, spaces, _source_ids(incoming))
-    live: dict[str, list[Memory]] = {}
-    for link in incoming:
-        source = sources.get(link.source)
-        if source is not None and source.deleted is None and link.source != link.target:
-            live.setdefault(link.target, []).append(source)
-    return live
+    successors = successors_of(tx, spaces, ids)
+    found = {id_: successors.doubted(id_) for id_ in ids if id_ in successors.direct}
+    return {id_: doubted for id_, doubted in found.items() if doubted}
 
 
 def _source_ids(incoming: Sequence[Link]) -> list[str]:

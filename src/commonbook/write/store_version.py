@@ -53,14 +53,15 @@ def store_version(
         memories.replace(ctx.tx, ctx.engines.keys, new)
     if new.links != old.links or new.space.id != old.space.id:
         links.replace(ctx.tx, old.space.id, new)
-    if new.revision != old.revision or old.deleted is not None:
+    if new.revision != old.revision or _is_restored(old, new):
         ctx.pending.note_changed_text(new)
     if _validity(old) != _validity(new):
         ctx.note_validity_change(old, new)
     if _reasoning_differs(old, new):
         ctx.note_reasoning_change(old, new)
     ctx.log_memory(new, _action(old, new, how), fields=sorted(changed_fields), **logged)
-    ctx.enqueue_files([new], seen=seen)
+    if new.deleted is None:
+        ctx.enqueue_files([new], seen=seen)
     return new
 
 
@@ -175,8 +176,12 @@ def bind_copy(ctx: WriteContext, copy: Memory) -> bool:
     return (root is None or root.deleted is not None) and copies.bind(ctx.tx, copy)
 
 
+def _is_restored(old: Memory, new: Memory) -> bool:
+    return old.deleted is not None and new.deleted is None
+
+
 def _action(old: Memory, new: Memory, how: str) -> str:
-    if old.deleted is not None:
+    if _is_restored(old, new):
         return "restore"
     if new.space.id != old.space.id:
         return "move.in"
