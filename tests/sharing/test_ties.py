@@ -104,6 +104,27 @@ def test_an_export_that_was_edited_and_imported_again_is_compared_by_its_words(b
     ]
 
 
+@pytest.mark.parametrize(("mode", "text", "freshness"), [("live", "seven", "fresh"), ("snapshot", "five", "stale")])
+def test_an_unshared_copy_that_an_import_brings_back_has_not_diverged(book, source, tmp_path, mode, text, freshness):
+    copy = book.share(source, "team", refresh=mode).id
+    book.export(str(tmp_path / "exported"))
+    book.edit(source, text="oil costs seven")
+    book.unshare(copy)
+    book.import_folder(str(tmp_path / "exported"))
+    assert state(book, copy) == [(f"oil costs {text}", freshness)]
+
+
+def test_an_unshared_copy_that_comes_back_with_other_words_has_diverged(book, source, tmp_path):
+    copy = book.share(source, "team").id
+    book.export(str(tmp_path / "exported"))
+    book.edit(source, text="oil costs seven")
+    book.unshare(copy)
+    (file,) = (tmp_path / "exported" / "team").rglob("*.md")
+    file.write_text(file.read_text().replace("costs five", "is ours"))
+    book.import_folder(str(tmp_path / "exported"))
+    assert state(book, copy) == [("oil is ours", "diverged")]
+
+
 def test_an_imported_copy_does_not_tell_whether_a_guess_about_an_unreadable_memory_is_right(book, source, tmp_path):
     book.grant(BOB, "team", "writer")
     bob = book.acting_as(BOB)

@@ -258,7 +258,7 @@ def _add(ctx: WriteContext, path: str, stat: FileStat, hash_: str, document: Doc
     file_journal.set_synced(ctx.tx, path, stat, hash_, memory=memory.id, version=memory.version)
     file_journal.clear_former_path(ctx.tx, path)
     ctx.log_memory(memory, "remember", how="file")
-    _check_copy(ctx, memory.id)
+    check_copy(ctx, memory.id)
     # The new version alone is no reason to write every file again after a lost database.
     as_in_file = memory._replace(version=document.version or memory.version)
     if file_journal.content_hash(render_memory(as_in_file, ctx.engines)) != hash_:
@@ -304,20 +304,34 @@ def _move_or_restore(ctx: WriteContext, memory: Memory, path: str, document: Doc
         file_journal.drop_synced(ctx.tx, memory.path, memory.id)
     file_journal.clear_former_path(ctx.tx, path)
     revised = memory if document is None else apply_document(ctx, memory, document)
+    if document is not None and memory.deleted is not None:
+        revised = with_words_taken(ctx, revised, document)
     space = ctx.require_writable_space(file_paths.space_of(path), origin="folder")
     seen = memory.version if document is None else document.version
     _revise(ctx, memory, revised._replace(path=path, deleted=None), to=space, seen=seen)
-    _check_copy(ctx, memory.id)
+    check_copy(ctx, memory.id)
     return "moved" if memory.deleted is None else "restored"
+
+
+def with_words_taken(ctx: WriteContext, restored: Memory, document: Document) -> Memory:
+    """Return a copy that its file restores, as one that took over the words of the file, if the file proves that.
+
+    The hash of its link to the source is keyed: only this home can have written one that fits these words.
+    """
+    link, hash_ = restored.source, store_version.with_hashes(ctx, restored).copy_hash
+    if link is None or hash_ is None or (link.relation, link.target, hash_) not in document.links:
+        return restored
+    links = tuple(one._replace(target_hash=hash_) if one == link else one for one in restored.links)
+    return restored._replace(links=links)
 
 
 def _check_copy_after_trouble(ctx: WriteContext, synced: file_journal.SyncedFile | None) -> None:
     """Have a copy follow its source again when its file was malformed or missing before."""
     if synced is not None and synced.trouble is not None:
-        _check_copy(ctx, synced.memory)
+        check_copy(ctx, synced.memory)
 
 
-def _check_copy(ctx: WriteContext, memory_id: str | None) -> None:
+def check_copy(ctx: WriteContext, memory_id: str | None) -> None:
     """Have a copy take over changes that its source got while the file of the copy was away.
 
     The step that updates copies works by source: this marks the source, and all of its copies are checked. What a
@@ -393,7 +407,7 @@ def _revise(ctx: WriteContext, old: Memory, new: Memory, *, seen: int | None, to
         if new.decisions != old.decisions:
             ctx.note_reasoning_change(old, new)
         if new.source != old.source:
-            _check_copy(ctx, new.id)
+            check_copy(ctx, new.id)
         return
     if new.path != old.path:
         memories.relocate(ctx.tx, old, new.path)

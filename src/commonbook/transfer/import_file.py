@@ -307,7 +307,10 @@ def plan_import(
                 imported=imported, outcome="in the way", target=LinkTarget(present.id, present.content_hash)
             )
     outcome = _compare(ctx, imported, record, present)
-    proposed = store_version.with_hashes(ctx, _updated_memory(present, imported)._replace(deleted=None))
+    proposed = _updated_memory(present, imported)._replace(deleted=None)
+    if present.deleted:
+        proposed = hand_edits.with_words_taken(ctx, proposed, imported.document)
+    proposed = store_version.with_hashes(ctx, proposed)
     return ImportPlan(
         imported=imported,
         outcome=outcome,
@@ -404,6 +407,8 @@ def _update(ctx: WriteContext, plan: ImportPlan, targets: Sequence[LinkTarget]) 
     # A version above ours is of another book, or of a state of this one that was lost: no number of it may match.
     version = store_version.version_after_loss(ctx, above=named) if named > old.version else None
     new = store_version.store_version(ctx, old, new_state, changed, how="import", version=version) if changed else old
+    if old.deleted:
+        hand_edits.check_copy(ctx, new.id)
     linked = _record_import(ctx, plan, new, new.version, [target.memory for target in targets])
     before = {link.target for link in old.links if link.relation == _RELATED}
     return plan._replace(outcome="updated" if changed else "unchanged", linked=linked, new_links=len(linked - before))
