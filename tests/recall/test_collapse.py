@@ -1,4 +1,4 @@
-"""A root and its copies are one hit, which names the other searched spaces that have it."""
+"""Memories of one root that say the same are one hit, which names the other searched spaces that have it."""
 
 from __future__ import annotations
 
@@ -97,17 +97,66 @@ def test_a_copy_that_says_something_else_is_a_hit_of_its_own(book):
     assert by_id[copies[0]].freshness == "diverged"
 
 
-def test_an_older_version_gives_way_to_the_present_one(book):
-    root = book.remember("the telescope of the keeper", space="team").id
+@pytest.mark.parametrize("query", ["who owns the billing service", "billing", ""])
+@pytest.mark.parametrize("indexed", [False, True])
+def test_an_older_version_never_stands_for_the_present_one(book, query, indexed):
+    root = book.remember("Alice owns the billing service", space="vault").id
+    copies = share_twelve_times(book, root, refresh="snapshot")
+    book.edit(root, text="Since March, billing belongs to Carla, after the reorganisation of the payments department")
+    if indexed:
+        book.reindex()
+    hits = {hit.freshness: hit for hit in book.recall(query, spaces=["/"]).hits}
+    assert hits.keys() == {None, "stale"}
+    assert (hits[None].id, hits[None].also_in) == (root, ())
+    old = hits["stale"]
+    assert sorted([(old.space, old.id), *places(old)]) == sorted(zip(COPIES, copies, strict=True))
+
+
+def test_a_revoked_copy_never_stands_for_the_present_words(book):
+    root = book.remember("Alice owns the billing service", space="vault").id
+    book.grant(ALICE, "vault", "reader")
+    book.grant(ALICE, "team", "writer")
+    copy = book.acting_as(ALICE).share(root, "team").id
+    book.revoke(ALICE, "vault")
+    book.edit(root, text="Since March, billing belongs to Carla, after the reorganisation of the payments department")
+    hits = book.recall("who owns the billing service", spaces=["/"]).hits
+    assert {(hit.id, hit.freshness, hit.also_in) for hit in hits} == {(root, None, ()), (copy, "revoked", ())}
+
+
+def test_a_hit_names_each_space_that_says_the_same_once(book):
+    root = book.remember("the telescope of the keeper", space="vault").id
     copies = share_twelve_times(book, root, refresh="snapshot")
     book.edit(root, text="the telescope of the mayor")
-    for query in ("telescope", "mayor"):
-        (hit,) = book.recall(query, spaces=["/"]).hits
-        assert (hit.id, {place.id for place in hit.also_in}) == (root, set(copies))
-    (hit,) = book.recall("keeper", spaces=["/"]).hits
-    assert (hit.freshness, len(hit.also_in)) == ("stale", len(copies)), "only the older version says it"
-    (hit,) = book.recall("telescope", spaces=["team/04", "team/05"]).hits
-    assert hit.freshness == "stale"
+    book.refresh(copies[0])
+    for memory in copies[1:5]:
+        book.edit(memory, text="the telescope of the sailor")
+    hits = book.recall("telescope", spaces=["/"]).hits
+    groups = [sorted([(hit.space, hit.id), *places(hit)]) for hit in hits]
+    family = list(zip(COPIES, copies, strict=True))
+    assert sorted(groups) == sorted([[family[0], ("vault", root)], family[1:5], family[5:]])
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_fewer_hits_are_the_first_of_more(book, indexed):
+    """Penalties of stale and suspect memories do not let better ones fall out, however few are asked for."""
+    ground = book.remember("the tide comes twice a day", space="vault").id
+    for number in range(6):
+        text = f"fact {number} about otters and rivers"
+        root = book.remember(text, space="vault").id
+        book.share(root, "team", refresh="snapshot")
+        book.edit(root, text=f"{text} corrected")
+        book.reflect(f"thought {number} about otters and rivers", on=[ground], space="vault")
+    book.edit(ground, text="the tide comes once a day")
+    if indexed:
+        book.reindex()
+
+    def recall(k):
+        return [(hit.id, hit.score) for hit in book.recall("otters and rivers", spaces=["/"], k=k).hits]
+
+    most = recall(50)
+    assert len(most) == 18
+    assert [score for _, score in most] == sorted((score for _, score in most), reverse=True)
+    assert [recall(k) for k in range(1, 19)] == [most[:k] for k in range(1, 19)]
 
 
 def test_the_copies_of_an_episode_are_no_hits_beside_its_messages(book):

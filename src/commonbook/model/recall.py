@@ -39,7 +39,7 @@ class Hit(NamedTuple):
     """A passage that answers a query, with its place and the properties of its memory.
 
     `passage` is the matching text, `before` and `after` are the texts around it; `text` is the whole message or memory.
-    `also_in` names the other searched spaces that have a copy of the same root, which is no hit of its own.
+    `also_in` names the other searched spaces where a memory of the same root says the same; it is no hit of its own.
     """
 
     type: str

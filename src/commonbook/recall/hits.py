@@ -6,6 +6,7 @@ for suspect memories and outdated copies are applied here, since only the rows t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
@@ -67,7 +68,7 @@ class HitBuilder:
     def hits(self, rows: Sequence[int]) -> Iterator[Hit]:
         """Yield the best hits: each message by itself, and each memory once with its best passage.
 
-        Of the copies of one root, the best is a hit; if several are equal, the root itself.
+        Of the memories of one root that say the same, the best is a hit; if several are equal, the root itself.
         """
         chosen = self._choose(rows)
         places = self._other_places(chosen)
@@ -79,27 +80,28 @@ class HitBuilder:
                 yield self._message_hit(*self._messages[passage], row)
 
     def _choose(self, rows: Sequence[int]) -> list[int]:
-        """Return the rows of the best hits, at most k; copies do not take the places of others."""
-        limit = k = self._query.request.k
-        while True:
-            selected = self._select(rows, limit)
-            ranked = self._rank(rows, selected, limit)
-            distinct = self._collapse(ranked)
-            if len(distinct) >= k or len(selected) < limit:
-                return [row for row in distinct[:k] if not self._penalty(row) or self._score(row) >= self._min_score]
-            limit *= 2
+        """Return the rows of the best hits, at most k; copies do not take the places of others.
 
-    def _rank(self, rows: Sequence[int], selected: list[int], limit: int) -> list[int]:
-        """Load the selected rows, and return them by score, with the rows that a penalty of one lets go before it."""
+        More rows are read until none that is left can score higher than the last hit. So fewer hits are always the
+        first of more, although penalties are known only of the rows that were read.
+        """
+        limit = k = self._query.request.k
+        selected, above = self._select(rows, limit), math.inf
+        while True:
+            distinct = self._collapse(self._rank(selected))
+            if len(distinct) >= k:
+                above = self._score(distinct[k - 1])
+            else:
+                limit *= 2
+            further = self._select(rows, limit, above)
+            if len(further) <= len(selected):
+                return [row for row in distinct[:k] if not self._penalty(row) or self._score(row) >= self._min_score]
+            selected = further
+
+    def _rank(self, selected: list[int]) -> list[int]:
+        """Load the selected rows, and return them by score; of equal scores, in the order that they had."""
         self._load(selected)
-        if not any(self._penalty(row) for row in selected):
-            return selected
-        # A row with a penalty may have to give way to one of the next rows, which then scores higher.
-        lowest = min(self._score(row) for row in selected)
-        runners_up = [row for row in self._select(rows, 2 * limit)[limit:] if self._score(row) > lowest]
-        self._load(runners_up)
-        ranked = sorted([*selected, *runners_up], key=lambda row: -self._score(row))
-        return ranked if self._has_copies(ranked) else ranked[:limit]
+        return sorted(selected, key=lambda row: -self._score(row))
 
     def _has_copies(self, rows: Sequence[int]) -> bool:
         return any(self._pool.flags[row] & IS_COPY for row in rows)
@@ -114,16 +116,20 @@ class HitBuilder:
         ids = dict.fromkeys(self._ids_of(row)[1] for row in rows)
         chosen = [self._memories[id_] for id_ in ids if id_ in self._memories]
         alive_at = None if "expired" in self._query.request.include else self._query.now
-        return collapse.other_places(self._tx, self._allowed, chosen, self._members, alive_at)
+        return collapse.other_places(self._tx, self._engines.keys, self._allowed, chosen, self._members, alive_at)
 
     def _members(self) -> list[tuple[str, str, str]]:
         return [member for request in self._member_requests for member in request()]
 
-    def _select(self, rows: Sequence[int], limit: int) -> list[int]:
-        """Return the first rows that become hits: messages, and the best passage of each memory."""
+    def _select(self, rows: Sequence[int], limit: int, above: float = math.inf) -> list[int]:
+        """Return the first rows that become hits: messages, and the best passage of each memory.
+
+        They are `limit` or fewer, and further ones that score higher than `above` without penalties.
+        """
         chosen: dict[str, int] = {}
         for row in rows:
-            if len(chosen) == limit or self._scores.total[row] < self._min_score:
+            score = float(self._scores.total[row])
+            if score < self._min_score or (len(chosen) >= limit and round(score, 6) <= above):
                 break
             passage, memory = self._ids_of(row)
             is_message = bool(self._pool.flags[row] & IS_MESSAGE)

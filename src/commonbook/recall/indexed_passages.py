@@ -233,10 +233,15 @@ def follows_source(memory: Memory) -> bool:
     return memory.root != memory.id and memory.shared is not None and not memory.shared.claimed
 
 
+def root_of(memory: Memory) -> str:
+    """Return the root of a copy that follows its source; of any other memory, its own id."""
+    return memory.root if follows_source(memory) else memory.id
+
+
 def _wording(memory: Memory) -> str:
     """Return a text that is the same for a root and for its copies with the same title and text."""
     words = blake2b(f"{memory.title}\n{memory.text}".encode(), digest_size=16).hexdigest()
-    return f"{memory.root if follows_source(memory) else memory.id} {words}"
+    return f"{root_of(memory)} {words}"
 
 
 def _end(moment: datetime | None) -> int:
