@@ -17,13 +17,16 @@ from typing import TYPE_CHECKING, Final
 
 from commonbook.engines.process.fair_lock import FairLock
 from commonbook.engines.process.fork_safety import ForkGate
-from commonbook.engines.sqlite import schema_copies
 from commonbook.errors import Busy, CommonbookError, DiskFull, HomeDamaged, HomeError, HomeIsNewer, HomeReadOnly
 from commonbook.model.reports import Change, SchemaMigration
 from commonbook.ports.database import Result, Row, Transaction
+from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
+    from commonbook.engines.sqlite import schema_copies
     from commonbook.ports.keys import Clock
+else:
+    schema_copies = LazyModule("commonbook.engines.sqlite.schema_copies")
 
 _CLOSE_LOCK_SECONDS: Final = 2.0
 _PARAMETER: Final = re.compile(r":([a-z_]+)")
@@ -75,6 +78,10 @@ class SqliteDatabase:
 
     def schema_copies(self) -> list[str]:
         """Return the copies that were made before migrations of the schema, oldest first."""
+        folder, name = os.path.split(self._path)
+        # Mostly there is none, and nothing more is loaded.
+        if not any(entry.startswith(f"{name}.before-") for entry in os.listdir(folder)):
+            return []
         return schema_copies.find_copies(self._path)
 
     def remove_schema_copies(self) -> None:
