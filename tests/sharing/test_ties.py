@@ -315,6 +315,15 @@ def test_adopting_a_revoked_copy_ties_it_in_the_name_of_the_one_who_adopts(book,
     assert state(book, copy) == [("oil costs seven", "fresh")]
 
 
+def test_a_revoked_copy_whose_source_was_deleted_adopts_nothing(book, source):
+    copy = pulled_by_alice(book, source)
+    book.edit(copy, text="oil is dear")
+    book.delete(source)
+    with pytest.raises(NotFound):
+        book.adopt(copy)
+    assert (book.get(copy).text, book.get(copy).freshness) == ("oil is dear", "revoked")
+
+
 def test_sharing_what_is_there_already_tells_how_it_stands(book, source):
     copy = book.share(source, "team", refresh="snapshot").id
     book.edit(source, text="oil costs seven")

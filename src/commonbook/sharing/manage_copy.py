@@ -76,6 +76,9 @@ def adopt(engines: Engines, actor: Actor, copy_id: str) -> Receipt:
         source = _require_source(ctx, copy, refused=(DETACHED, SOURCE_DELETED))
         if is_revoked and source.space.id not in ctx.readable:
             raise _revoked_error(copy.id)
+        if source.deleted is not None:
+            # The state of a revoked copy does not tell that its source was deleted too.
+            raise _source_deleted_error(copy.id)
         shared, _ = copies.require_copy(copy)
         if not is_revoked and not shared.claimed and not freshness.is_stale(copy, source):
             return copy
