@@ -559,7 +559,7 @@ class Promises(RuleBasedStateMachine):
             word = self._word()
             path.write_text(path.read_text().replace(text(chosen.words[-1]), text(word)))
             self.world.book.import_folder(str(folder))
-            chosen.write((word,))
+            chosen.write((*chosen.words[:-1], word))
         shutil.rmtree(folder)
 
     @precondition(lambda self: self.world.has_files)
@@ -584,7 +584,7 @@ class Promises(RuleBasedStateMachine):
         if verb == "text" and memory.session is None and memory.words:
             word = self._word()
             path.write_text(path.read_text().replace(text(memory.words[-1]), text(word)))
-            memory.write((word,))
+            memory.write((*memory.words[:-1], word))
         elif verb == "remove":
             path.unlink()
             memory.deleted, memory.forgotten = True, memory.forgotten or lost
