@@ -85,9 +85,16 @@ class MaintenanceVerbs(RecallVerbs):
             self._engines, self._actor, folder, space=space, dry_run=dry_run, progress=progress
         )
 
-    def export(self, target: str, *, space: str | None = None, progress: Progress = no_progress) -> TransferReport:
-        """Export a space, or all of them, to a folder of Markdown or an archive (`.zip`, `.tar.gz`)."""
-        return self._transfer_service.export(self._engines, self._actor, target, space=space, progress=progress)
+    def export(
+        self, target: str, *, space: str | None = None, okf: bool = False, progress: Progress = no_progress
+    ) -> TransferReport:
+        """Export a space, or all of them, to a folder of Markdown or an archive (`.zip`, `.tar.gz`).
+
+        With `okf` the export is a bundle in the Open Knowledge Format v0.2, which other programs read.
+        """
+        return self._transfer_service.export(
+            self._engines, self._actor, target, space=space, as_okf=okf, progress=progress
+        )
 
     def rebuild(self, *, progress: Progress = no_progress) -> SyncReport:
         """Derive all derived data again, including the search index, from the files and the database."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -130,6 +130,27 @@ def render(document: Document, dialect: Dialect) -> bytes:
     if not closing.endswith("\n") and (gap or text or end):
         closing += eol
     return f"{bom}{_canonical_or('---' + eol, layout.opening)}{front}{closing}{gap}{text}{end}".encode()
+
+
+def add_fields(data: bytes, fields: Mapping[str, Sequence[str]], dialect: Dialect) -> bytes:
+    """Return a file with the lines of further fields at the end of its front matter.
+
+    A field that the file has already stays as it is, unless it is empty.
+    """
+    content = _decode(data)
+    bom = "\ufeff" if content.startswith("\ufeff") else ""
+    split = _split(content.removeprefix(bom))
+    opening, raw, closing, rest = split or ("---\n", "", "---\n", content.removeprefix(bom))
+    eol = "\r\n" if opening.endswith("\r\n") else "\n"
+    present = _yaml_fields(raw, dialect)
+    filled = {field.name for field in present if field.value not in (None, "")}
+    # The line of the opening `---` comes first, so that the numbers of the lines are those of the fields.
+    kept = [opening, *raw.splitlines(keepends=True)]
+    for field in present:
+        if field.name in fields.keys() - filled:
+            kept[field.first_line : field.end_line] = [""] * (field.end_line - field.first_line)
+    added = "".join(line + eol for name, lines in fields.items() if name not in filled for line in lines)
+    return f"{bom}{''.join(kept)}{added}{closing}{rest}".encode()
 
 
 # --- the file, its front matter and its text

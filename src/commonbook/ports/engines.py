@@ -25,9 +25,9 @@ class TransferService(Protocol):
         ...
 
     def export(
-        self, engines: Engines, actor: Actor, target: str, *, space: str | None, progress: Progress
+        self, engines: Engines, actor: Actor, target: str, *, space: str | None, as_okf: bool, progress: Progress
     ) -> TransferReport:
-        """Write memories as a folder or an archive."""
+        """Write memories as a folder or an archive, which is a bundle in the Open Knowledge Format with `as_okf`."""
         ...
 
 

@@ -4,22 +4,36 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Final, TypeAlias
 
 from commonbook.access import permissions, scope
 from commonbook.errors import NotFound
+from commonbook.markdown import okf
 from commonbook.markdown.memory_conversion import render_memory
 from commonbook.model.memory import Memory
 from commonbook.model.reports import Finding, Progress, TransferReport
 from commonbook.model.spaces import Actor, SpaceScope
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
+from commonbook.ports.files import ExportTarget
 from commonbook.tables import memories
+from commonbook.transfer import export_okf
 
-_BATCH = 200
+_BATCH: Final = 200
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+_Written: TypeAlias = tuple[str | None, str, str]
+"""A file of an export: the id of its memory (None for a listing), its path, and how it compares with the one before."""
 
 
-def export(engines: Engines, actor: Actor, target: str, *, space: str | None, progress: Progress) -> TransferReport:
-    """Write the live memories of a space (with a final '/', also of all spaces below it), or of all spaces."""
+def export(
+    engines: Engines, actor: Actor, target: str, *, space: str | None, as_okf: bool, progress: Progress
+) -> TransferReport:
+    """Write the live memories of a space (with a final '/', also of all spaces below it), or of all spaces.
+
+    With `as_okf` the export is a bundle in the Open Knowledge Format.
+    """
     permissions.require_owner(actor, "write folders of this machine")
     outcomes: Counter[str] = Counter()
     foreign: list[Finding] = []
@@ -30,13 +44,16 @@ def export(engines: Engines, actor: Actor, target: str, *, space: str | None, pr
             raise NotFound(f"there is no space {space!r}", fix="`commonbook space list` shows the spaces")
         paths = _paths(tx, chosen)
         with engines.external_files.target(target) as out:
-            for memory in _by_path(tx, chosen, paths):
-                outcome = out.put(memory.path, render_memory(memory, engines), changed=memory.updated)
-                outcomes[outcome] += 1
+            written = (
+                _write_okf(engines, tx, chosen, paths, out) if as_okf else _write_files(engines, tx, chosen, paths, out)
+            )
+            for memory_id, path, outcome in written:
                 if outcome == "foreign":
-                    foreign.append(_foreign_finding(memory.path))
-                else:
-                    ids.append(memory.id)
+                    foreign.append(_foreign_finding(path))
+                elif memory_id is not None:
+                    ids.append(memory_id)
+                if memory_id is not None:
+                    outcomes[outcome] += 1
                 progress("exporting", outcomes.total(), len(paths))
     return TransferReport(
         done=outcomes["new"],
@@ -45,6 +62,33 @@ def export(engines: Engines, actor: Actor, target: str, *, space: str | None, pr
         skipped=tuple(foreign),
         ids=tuple(ids),
     )
+
+
+def _write_files(
+    engines: Engines, tx: Reading, chosen: SpaceScope, paths: Sequence[tuple[str, str]], out: ExportTarget
+) -> Iterator[_Written]:
+    """Write each memory as the home has it."""
+    for batch in _by_path(tx, chosen, paths):
+        for memory in batch:
+            outcome = out.put(memory.path, render_memory(memory, engines), changed=memory.updated)
+            yield memory.id, memory.path, outcome
+
+
+def _write_okf(
+    engines: Engines, tx: Reading, chosen: SpaceScope, paths: Sequence[tuple[str, str]], out: ExportTarget
+) -> Iterator[_Written]:
+    """Write each memory as a concept of a bundle, and then the listings of the folders."""
+    targets = export_okf.targets_of(tx, chosen, paths)
+    entries: list[okf.Entry] = []
+    changed = _EPOCH
+    for batch in _by_path(tx, chosen, paths):
+        for memory, path, data in export_okf.bundle_files(engines, tx, batch, targets):
+            entries.append(okf.Entry(path, memory.title, okf.describe(memory)))
+            changed = max(changed, memory.updated)
+            yield memory.id, path, out.put(path, data, changed=memory.updated)
+    # The newest change of a memory, so that equal states of a book give equal archives.
+    for path, outcome in export_okf.write_indexes(out, entries, changed=changed):
+        yield None, path, outcome
 
 
 def _paths(tx: Reading, chosen: SpaceScope) -> list[tuple[str, str]]:
@@ -58,11 +102,11 @@ def _paths(tx: Reading, chosen: SpaceScope) -> list[tuple[str, str]]:
     return sorted(paths)
 
 
-def _by_path(tx: Reading, chosen: SpaceScope, paths: Sequence[tuple[str, str]]) -> Iterator[Memory]:
+def _by_path(tx: Reading, chosen: SpaceScope, paths: Sequence[tuple[str, str]]) -> Iterator[list[Memory]]:
     for at in range(0, len(paths), _BATCH):
         ids = [memory_id for _, memory_id in paths[at : at + _BATCH]]
         by_id = memories.get_many(tx, chosen, ids)
-        yield from (by_id[memory_id] for memory_id in ids)
+        yield [by_id[memory_id] for memory_id in ids]
 
 
 def _foreign_finding(path: str) -> Finding:

@@ -253,6 +253,7 @@ def _import(to: Parser) -> None:
 
 def _export(to: Parser) -> None:
     to.add_argument("target", metavar="TARGET", help="a folder, or an archive (.zip, .tar.gz)")
+    to.add_argument("--okf", action="store_true", help="as a bundle in the Open Knowledge Format, for other programs")
 
 
 def _migrate(to: Parser) -> None:

@@ -25,7 +25,7 @@ def _import(call: Call) -> int:
 
 
 def _export(call: Call) -> int:
-    report = call.book.export(call.args.target, space=call.args.space, progress=call.progress)
+    report = call.book.export(call.args.target, space=call.args.space, okf=call.args.okf, progress=call.progress)
     return call.print_answer(
         json_values.transfer_report_json(report), lambda out: memories.show_transfer_report(out, "Exported", report)
     )
