@@ -30,7 +30,7 @@ _SMALL_BATCH: Final = 10
 def single_add(bench: Bench) -> Iterator[Figure]:
     """Measure one durable `remember` after another against one commit and one atomic file write."""
     for n in (0, bench.scale.middle, bench.scale.large):
-        with commonbook.open(bench.home_to_write(n)) as book, closing(BareLoop(bench.bare(n))) as loop:
+        with commonbook.open(bench.home_to_write(n), create=True) as book, closing(BareLoop(bench.bare(n))) as loop:
             ours, reference = in_turns(
                 bench.scale.write_rounds,
                 partial(_add_ours, book, texts(f"single {n}"), bench.scale.adds),
@@ -68,7 +68,7 @@ def batch(bench: Bench) -> Iterator[Figure]:
     scale = bench.scale
     for size, n in ((_SMALL_BATCH, 0), (scale.batch // 10, 0), (scale.batch, 0), (scale.batch, scale.large)):
         home, bare = (bench.home_to_write(n), bench.bare(n)) if n else (bench.fresh("home"), bench.fresh("bare"))
-        with commonbook.open(home) as book, closing(BareLoop(bare)) as loop:
+        with commonbook.open(home, create=True) as book, closing(BareLoop(bare)) as loop:
             ours, reference = in_turns(
                 scale.batch_rounds,
                 partial(_batch_ours, book, texts(f"batch {n}"), size),
@@ -173,7 +173,7 @@ def serve(home: str, bare: str, requests: IO[str], answers: IO[str]) -> None:
     """Run as the child process: read `ours N` or `bare N` and answer with when it began and ended."""
     # The same texts for both, but no text twice on one home.
     for_ours, for_bare = (texts(f"process {os.getpid()}") for _ in range(2))
-    with commonbook.open(home) as book, closing(BareLoop(bare)) as loop:
+    with commonbook.open(home, create=True) as book, closing(BareLoop(bare)) as loop:
         print("[0, 0]", file=answers, flush=True)
         for request in requests:
             what, count = request.split()

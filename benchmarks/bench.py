@@ -164,7 +164,7 @@ def drafts(source: Iterator[str], n: int) -> list[Draft]:
 
 def _fill_home(folder: str, n: int) -> None:
     source = texts(f"home {n}")
-    with commonbook.open(folder) as book:
+    with commonbook.open(folder, create=True) as book:
         for left in range(n, 0, -_BATCH):
             book.remember_many(drafts(source, min(left, _BATCH)))
 
@@ -182,7 +182,7 @@ def _copy_indexed(original: str, folder: str) -> None:
 
 def _fill_library(folder: str, passages: int, *, kind: str) -> None:
     source, stored = shelves(passages, kind), 0
-    with commonbook.open(folder) as book:
+    with commonbook.open(folder, create=True) as book:
         while batch := list(islice(source, _BATCH)):
             book.remember_many([shelf.draft for shelf in batch])
             stored += sum(len(shelf.passages) for shelf in batch)

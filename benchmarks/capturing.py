@@ -76,7 +76,7 @@ class _Run:
     def begun(cls, bench: Bench, processes: int, sessions: int) -> Iterator[_Run]:
         home, bare = bench.fresh("home"), bench.fresh("bare")
         with ExitStack() as running:
-            book = running.enter_context(commonbook.open(home))
+            book = running.enter_context(commonbook.open(home, create=True))
             book.remember("The on-call rota is in the handbook.", space="personal")
             # Both run all the time, so that they slow down ours and the reference alike.
             for beside in ("work", "recall"):
@@ -148,7 +148,7 @@ def serve_write(home: str, bare: str, sessions: int, name: str, requests: IO[str
     """Run as a writing process: read `ours N` or `bare N` and answer with when it began and ended."""
     # The same texts for both.
     for_ours, for_bare = (zip(count(1), texts(f"writer {name}"), strict=False) for _ in range(2))
-    with commonbook.open(home) as book, closing(BareLog(bare)) as log:
+    with commonbook.open(home, create=True) as book, closing(BareLog(bare)) as log:
         ready(answers)
         for request in requests:
             what, number = request.split()
@@ -165,7 +165,7 @@ def serve_write(home: str, bare: str, sessions: int, name: str, requests: IO[str
 
 def serve_recall(home: str, requests: IO[str], answers: IO[str]) -> None:
     """Run as a recalling process: one query after another with short pauses, until standard input ends."""
-    with commonbook.open(home) as book:
+    with commonbook.open(home, create=True) as book:
         book.recall("who owns billing", spaces="personal")
         ready(answers)
         while not _is_closed(requests, 0.05):
@@ -174,7 +174,7 @@ def serve_recall(home: str, requests: IO[str], answers: IO[str]) -> None:
 
 def serve_work(home: str, requests: IO[str], answers: IO[str]) -> None:
     """Run as a worker, until standard input ends."""
-    with commonbook.open(home) as book:
+    with commonbook.open(home, create=True) as book:
         ready(answers)
         while not _is_closed(requests, 0.05):
             book.work(seconds=1)

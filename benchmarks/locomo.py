@@ -74,7 +74,7 @@ def _measure_in_temporary_book(file: str, database: str | None) -> dict[str, flo
             _require_empty(require_address(database, "the database"))
             make_keys(keys)
             settings = settings._replace(database=DatabaseChoice(database, keys))
-        with open_book(settings) as book:
+        with open_book(settings, create=True) as book:
             return measure(book, file, progress=_show)
 
 

@@ -30,7 +30,10 @@ _ELSEWHERE: Final = "elsewhere"
 def supersede(bench: Bench) -> Iterator[Figure]:
     """Measure superseding a memory with n dependents, beside as many rows in one commit and their files."""
     for n in bench.scale.dependents:
-        with commonbook.open(bench.fresh("reasoned")) as book, closing(BareLoop(bench.fresh("bare"))) as loop:
+        with (
+            commonbook.open(bench.fresh("reasoned"), create=True) as book,
+            closing(BareLoop(bench.fresh("bare"))) as loop,
+        ):
             old = book.remember("it was so", space=PERSONAL).id
             links = (("reflects_on", old),)
             book.remember_many([Draft(f"thought {at}", space=f"s{at % _SPACES}", links=links) for at in range(n)])
@@ -72,7 +75,10 @@ def recall_suspect(bench: Bench) -> Iterator[Figure]:
     n = bench.scale.shared
     notes = list(islice((shelf.draft.text for shelf in shelves(2 * n) if len(shelf.passages) == 1), n))
     suspect = round(n * _SUSPECT_SHARE)
-    with commonbook.open(bench.fresh("doubtful")) as book, commonbook.open(bench.fresh("sure")) as plain:
+    with (
+        commonbook.open(bench.fresh("doubtful"), create=True) as book,
+        commonbook.open(bench.fresh("sure"), create=True) as plain,
+    ):
         for target in (book, plain):
             old, new = target.remember_many([Draft("it was so", space=_ELSEWHERE), Draft("it is so", space=_ELSEWHERE)])
             links = (("reflects_on", old.id),) if target is book else ()
@@ -97,7 +103,10 @@ def suspect_chain(bench: Bench) -> Iterator[Figure]:
     """Measure a write at the end of a chain of n, and recall when all of it is suspect, beside both without links."""
     n = bench.scale.middle
     notes = list(islice((shelf.draft.text for shelf in shelves(2 * n) if len(shelf.passages) == 1), n))
-    with commonbook.open(bench.fresh("chained")) as book, commonbook.open(bench.fresh("loose")) as plain:
+    with (
+        commonbook.open(bench.fresh("chained"), create=True) as book,
+        commonbook.open(bench.fresh("loose"), create=True) as plain,
+    ):
         old, new = (book.remember(text, space=_ELSEWHERE).id for text in ("it was so", "it is so"))
         last = old
         for text in notes:

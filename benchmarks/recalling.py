@@ -53,7 +53,10 @@ def recall(bench: Bench) -> Iterator[Figure]:
     for n in bench.scale.passages:
         for library, kinds in _QUESTION_KINDS.items():
             home = bench.library(n, library)
-            with commonbook.open(home) as book, closing(BareSearch(bench.bare_search(n, library))) as search:
+            with (
+                commonbook.open(home, create=True) as book,
+                closing(BareSearch(bench.bare_search(n, library))) as search,
+            ):
                 for kind in kinds:
                     yield from _recall(bench, book, search, n, kind)
 
@@ -190,7 +193,7 @@ def write_then_recall(bench: Bench) -> Iterator[Figure]:
     """Measure from the receipt of a memory until another process has recalled it, beside a recall without a write."""
     n = bench.scale.passages[-2]
     home = bench.library_to_write(n)
-    with commonbook.open(home) as book, closing(_Reader(home)) as reader:
+    with commonbook.open(home, create=True) as book, closing(_Reader(home)) as reader:
         ours, reference = in_turns(
             bench.scale.questions // 4,
             partial(_write_and_ask, book, reader, count(1_000)),
@@ -267,7 +270,7 @@ class _Reader:
 
 def serve(home: str, requests: IO[str], answers: IO[str]) -> None:
     """Run as the child process: answer with the end of a recall and its hits, or with the private memory."""
-    with commonbook.open(home) as book:
+    with commonbook.open(home, create=True) as book:
         print("0", file=answers, flush=True)
         for request in requests:
             what, *arguments = json.loads(request)

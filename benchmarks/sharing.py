@@ -42,7 +42,7 @@ def edit_shared(bench: Bench) -> Iterator[Figure]:
     """Measure an edit until all live copies have followed, beside as many rows in one commit and their files."""
     for n in bench.scale.copies:
         home = bench.fresh("shared")
-        with commonbook.open(home) as book, closing(BareLoop(bench.fresh("bare"))) as loop:
+        with commonbook.open(home, create=True) as book, closing(BareLoop(bench.fresh("bare"))) as loop:
             source = _with_copies(book, home, n)
             new_texts = (f"text {number}" for number in count())
             ours, reference = in_turns(
@@ -98,14 +98,14 @@ def lineage(bench: Bench) -> Iterator[Figure]:
     """Measure the lineage of the last of a chain, and all copies of one source, beside one query for the same rows."""
     n = bench.scale.chain
     home = bench.fresh("chain")
-    with commonbook.open(home) as book:
+    with commonbook.open(home, create=True) as book:
         chain = [book.remember("the text of the source", space=PERSONAL).id, *(new_id() for _ in range(n))]
         _copy_by_hand(home, [(chain[at], chain[at - 1], chain[0], f"chain/s{at}") for at in range(1, n + 1)])
         book.sync()
         yield _lineage(bench, book, home, chain[-1], n=n, what="lineage at the end of a chain of n", sql=_CHAIN_SQL)
     n = bench.scale.fan
     home = bench.fresh("fan")
-    with commonbook.open(home) as book:
+    with commonbook.open(home, create=True) as book:
         source = _with_copies(book, home, n)
         yield _lineage(bench, book, home, source, n=n, what="copies of a source that has n", sql=_COPIES_SQL)
 
@@ -130,7 +130,10 @@ def recall_copies(bench: Bench) -> Iterator[Figure]:
     """Measure recall in a space with three copies in ten memories, beside the same texts without copies."""
     n = bench.scale.shared
     notes = list(islice((shelf.draft.text for shelf in shelves(2 * n) if len(shelf.passages) == 1), n))
-    with commonbook.open(bench.fresh("copies")) as book, commonbook.open(bench.fresh("none")) as plain:
+    with (
+        commonbook.open(bench.fresh("copies"), create=True) as book,
+        commonbook.open(bench.fresh("none"), create=True) as plain,
+    ):
         for target in (book, plain):
             sources = target.remember_many(
                 [Draft(text, space=_ELSEWHERE) for text in notes[: round(n * _SHARE_COPIED)]]

@@ -106,7 +106,7 @@ def open_book(chosen: Settings) -> Iterator[OpenBook]:
     opened: list[Book] = []
 
     def opening() -> Book:
-        opened.append(commonbook.open(None if chosen.database else chosen.home))
+        opened.append(commonbook.open(None if chosen.database else chosen.home, create=True))
         return opened[-1]
 
     yield opening

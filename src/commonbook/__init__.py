@@ -168,15 +168,18 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
 # fmt: on
 
 
-def open(home: str | os.PathLike[str] | None = None, *, space: str | None = None) -> Book:  # noqa: A001 - the name is the point
-    """Open a book in a home folder, or at the address of a PostgreSQL server; it is created if it does not exist.
+def open(  # noqa: A001 - the name is the point
+    home: str | os.PathLike[str] | None = None, *, space: str | None = None, create: bool = False
+) -> Book:
+    """Open a book in a home folder, or at the address of a PostgreSQL server.
 
-    Without `home`, COMMONBOOK_DATABASE is used, else COMMONBOOK_HOME, else `~/commonbook`.
+    Without `home`, COMMONBOOK_DATABASE is used, else COMMONBOOK_HOME, else `~/commonbook`. With `create` a book that
+    does not exist is made; pass it wherever a new book is wanted.
     """
     from commonbook.compose.book import open_book
     from commonbook.settings.settings import Settings
 
-    return open_book(Settings.load(home, space=space))
+    return open_book(Settings.load(home, space=space), create=create)
 
 
 # Type checkers see the imports above; a `__getattr__` would let every misspelt name pass.

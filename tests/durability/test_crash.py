@@ -108,7 +108,7 @@ VERBS: dict[str, Op] = {
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_crash_at_any_point_leaves_all_of_a_change_or_nothing(tmp_path, verb):
     original, ledger = tmp_path / "original", Ledger()
-    with closing(commonbook.open(original)) as book:
+    with closing(commonbook.open(original, create=True)) as book:
         for text in ("first*60", "other*60"):
             op = {"verb": "remember", "text": text, **_TITLE}
             ledger.write(op, do(book, op))
@@ -143,7 +143,7 @@ def test_a_crash_at_any_point_leaves_all_of_a_change_or_nothing(tmp_path, verb):
 @pytest.mark.parametrize("verb", ["remember", "edit the text", "move", "delete", "take in a save"])
 def test_crashing_again_while_repairing_a_crash_changes_nothing(tmp_path, verb, first):
     home, ledger = tmp_path / "home", Ledger()
-    with closing(commonbook.open(home)) as book:
+    with closing(commonbook.open(home, create=True)) as book:
         op = {"verb": "remember", "text": "first*60", **_TITLE}
         ledger.write(op, do(book, op))
     op = {"id": next(iter(ledger.memories)), **VERBS[verb]} if verb != "remember" else VERBS[verb]
@@ -167,7 +167,7 @@ def test_a_hand_edit_stays_on_top_through_two_crashes(home):
     assert _crash(home.parent, home="home", point="before the flush", ops=[remember]) == 77
     crashing.save(next(home.rglob("*.md")), "typed after the crash")
     _crash(home.parent, home="home", point="before the flush", ops=[], early=True)
-    with closing(commonbook.open(home)) as book:
+    with closing(commonbook.open(home, create=True)) as book:
         memory = book.list().items[0]
         assert memory.text == "typed after the crash"
         assert [one.text for one in book.history(memory.id)] == [text_of("first*60"), "typed after the crash"]
@@ -178,7 +178,7 @@ def test_a_hand_edit_stays_on_top_through_two_crashes(home):
 
 
 def _remembered(home: Path) -> tuple[str, Path]:
-    with closing(commonbook.open(home)) as book:
+    with closing(commonbook.open(home, create=True)) as book:
         receipt = book.remember("first", title="one", space="a")
     return receipt.id, home / receipt.path
 
@@ -210,7 +210,7 @@ def _go_on(child) -> None:
 def test_a_journal_entry_that_was_overtaken_never_overwrites_what_is_newer(home, stopped, newer):
     id_, _ = _remembered(home)
     child = stopped(home, "after the commit", {"verb": "edit", "id": id_, "text": "from the stopped one*3000"})
-    book = commonbook.open(home)
+    book = commonbook.open(home, create=True)
     book.edit(id_, text="newer")
     if newer == "edit and close":
         book.close()
@@ -240,7 +240,7 @@ def test_who_carries_out_an_overtaken_entry_writes_what_is_newer(home, stopped, 
     with monkeypatch.context() as patch:
         # This one cannot have the files, so its entry is still in the journal when the stopped one goes on.
         patch.setattr(HomeFolder, "lock", lambda _self, *, wait: nullcontext(enter_result=False))
-        with closing(commonbook.open(home)) as book:
+        with closing(commonbook.open(home, create=True)) as book:
             book.edit(id_, text="newer")
         assert crashing.read(file)[1] == "first"
         _go_on(child)
@@ -257,7 +257,7 @@ def test_who_carries_out_an_overtaken_entry_writes_what_is_newer(home, stopped, 
 def test_the_journal_entry_of_a_killed_process_never_overwrites_what_is_newer(home, stopped):
     id_, file = _remembered(home)
     child = stopped(home, "after the commit", {"verb": "edit", "id": id_, "text": "from the killed one"})
-    with closing(commonbook.open(home)) as book:
+    with closing(commonbook.open(home, create=True)) as book:
         book.edit(id_, text="newer")
         child.kill()
         book.sync()
@@ -270,7 +270,7 @@ def test_the_journal_entry_of_a_killed_process_never_overwrites_what_is_newer(ho
 @pytest.mark.parametrize("point", ["with the files locked", "after the exchange"])
 def test_a_stopped_process_that_holds_the_files_does_not_keep_others_from_writing(home, stopped, point, monkeypatch):
     id_, file = _remembered(home)
-    book = commonbook.open(home)
+    book = commonbook.open(home, create=True)
     child = stopped(home, point, {"verb": "edit", "id": id_, "text": "from the stopped one"})
     monkeypatch.setattr(write_out, "_LOCK_WAIT_SECONDS", 0.3)
     begun = time.monotonic()
@@ -291,7 +291,7 @@ def test_a_stopped_process_that_holds_the_files_does_not_keep_others_from_writin
 
 
 def test_a_strike_off_of_long_ago_does_not_strike_off_the_same_path_issued_anew(home, monkeypatch):
-    idle, busy = commonbook.open(home), commonbook.open(home)
+    idle, busy = commonbook.open(home, create=True), commonbook.open(home)
     receipt = idle.remember("there and back", space="a")
     busy.rename_space("a", "b")
     real = write_out.write_out
@@ -315,7 +315,7 @@ def test_a_strike_off_of_long_ago_does_not_strike_off_the_same_path_issued_anew(
 
 
 def test_a_file_that_cannot_be_written_fails_its_change_and_never_closes_the_home(home, tmp_path):
-    with closing(commonbook.open(home)) as book:
+    with closing(commonbook.open(home, create=True)) as book:
         book.remember("first", space="a")
     (tmp_path / "elsewhere").mkdir()
     (home / "b").symlink_to(tmp_path / "elsewhere")
@@ -361,7 +361,7 @@ def _run_sql(home: Path, statement: str) -> None:
 def test_a_log_entry_that_cannot_be_written_fails_its_change(home, monkeypatch, broken):
     id_, file = _remembered(home)
     before = look_at(home)
-    with closing(commonbook.open(home)) as book, monkeypatch.context() as patch:
+    with closing(commonbook.open(home, create=True)) as book, monkeypatch.context() as patch:
         error = broken(patch, home)
         for change in (
             lambda: book.remember("never", space="a", key="k"),
@@ -395,7 +395,7 @@ def test_a_home_whose_key_is_gone_changes_nothing(home):
     key = home / ".commonbook" / "keys" / "signing.key"
     kept = key.read_bytes()
     key.unlink()
-    with closing(commonbook.open(home)) as book:
+    with closing(commonbook.open(home, create=True)) as book:
         with pytest.raises(KeyMissing):
             book.edit(id_, text="never")
         assert book.get(id_).text == "first"
@@ -436,13 +436,13 @@ def test_a_newer_home_is_refused_and_not_touched(home, crashed):
     before = _snapshot(home)
     for _ in range(2):
         with pytest.raises(HomeIsNewer):
-            commonbook.open(home)
+            commonbook.open(home, create=True)
     assert _snapshot(home) == before
 
 
 def test_an_open_book_stops_cleanly_when_a_newer_program_migrates_its_home(home):
     id_, file = _remembered(home)
-    book = commonbook.open(home)
+    book = commonbook.open(home, create=True)
     book.edit(id_, text="second")
     _migrated_by_a_newer_program(home, crashed=False)
     for verb in (

@@ -48,7 +48,7 @@ def _all_found(home: Path, reports: list[dict[str, Any]], *, each: int) -> None:
 @pytest.mark.parametrize("new", [True, False], ids=["in a new home", "in an old home"])
 def test_four_processes_remember_into_one_home_and_nothing_is_lost(place, new):
     if not new:
-        commonbook.open(place).close()
+        commonbook.open(place, create=True).close()
     reports = crashing.run("many", place, 4, ADDS, 0, 1, deadline=60 + ADDS)
     assert len(reports) == 4
     _all_found(place, reports, each=ADDS)
@@ -56,7 +56,7 @@ def test_four_processes_remember_into_one_home_and_nothing_is_lost(place, new):
 
 @pytest.mark.timeout(120 + 5 * ROUNDS)
 def test_sixteen_processes_hold_transactions_of_20_ms_and_nobody_is_refused(place, record_property):
-    commonbook.open(place).close()
+    commonbook.open(place, create=True).close()
     begun = time.monotonic()
     reports = crashing.run("many", place, 16, ROUNDS * 2, 0.02, 2, deadline=60 + 5 * ROUNDS)
     took = time.monotonic() - begun
@@ -75,7 +75,7 @@ def test_sixteen_processes_make_one_new_home_at_the_same_time(place):
 
 
 def test_who_waits_too_long_is_told_who_holds_the_book(home):
-    with closing(commonbook.open(home)) as book:
+    with closing(commonbook.open(home, create=True)) as book:
         id_ = book.remember("first", title="one", space="a").id
     holder = start("stop", home, "in the transaction", 10)
     try:
@@ -100,7 +100,7 @@ def test_who_waits_too_long_is_told_who_holds_the_book(home):
 
 def test_who_gave_up_waiting_does_not_hold_the_lock_afterwards(home, monkeypatch):
     monkeypatch.setenv("COMMONBOOK_BUSY_SECONDS", "0.2")
-    first, second = commonbook.open(home), commonbook.open(home)
+    first, second = commonbook.open(home, create=True), commonbook.open(home)
     held, let_go = threading.Event(), threading.Event()
 
     def hold(_tx: object) -> None:
@@ -129,7 +129,7 @@ def test_who_gave_up_waiting_does_not_hold_the_lock_afterwards(home, monkeypatch
 
 
 def test_one_book_serves_eight_threads_that_read_and_write_at_once(place):
-    book = commonbook.open(place)
+    book = commonbook.open(place, create=True)
     shared = book.remember("shared 0", title="shared", space="a").id
     errors: list[BaseException] = []
     made: list[str] = []
@@ -170,8 +170,8 @@ _TWICE = """
 import os, subprocess, sys
 import commonbook
 home, other = sys.argv[1:]
-first = commonbook.open(home)
-second = commonbook.open(home)
+first = commonbook.open(home, create=True)
+second = commonbook.open(home, create=True)
 if {second_closes}:
     second.close()
 subprocess.run([sys.executable, "-c", other, home], check=True)
@@ -182,7 +182,7 @@ os.kill(os.getpid(), 9)
 
 _OTHER = """
 import sys, commonbook
-book = commonbook.open(sys.argv[1])
+book = commonbook.open(sys.argv[1], create=True)
 book.remember("by another process", space="a")
 book.close()
 """
@@ -191,7 +191,7 @@ book.close()
 @pytest.mark.parametrize("second_closes", [True, False], ids=["the second closes", "both stay open"])
 def test_opening_a_home_twice_does_not_cost_the_first_book_its_locks(home, second_closes):
     """POSIX drops all of a process's locks on a file when the process closes any descriptor of it."""
-    with closing(commonbook.open(home)) as book:
+    with closing(commonbook.open(home, create=True)) as book:
         book.remember("before", space="a")
     with pytest.raises(AssertionError, match=r"^-9"):
         crashing.script(_TWICE.format(second_closes=second_closes), home, _OTHER)
@@ -327,14 +327,14 @@ if (child := os.fork()) == 0:
     os._exit(0)
 book.close()
 if (other := os.fork()) == 0:
-    book = commonbook.open(home)
+    book = commonbook.open(home, create=True)
     for number in range(5):
         book.remember(f"other {number}", space="a")
     os.kill(os.getpid(), 9)
 os.waitpid(other, 0)
 os.write(tell, b"x")
 wait_for(child)
-book = commonbook.open(home)
+book = commonbook.open(home, create=True)
 assert {entry.actor for entry in book.log(space="a")} == {"user:local"}, "rows were lost and read back from files"
 expected = {"before", *(f"other {n}" for n in range(5)), *(f"child {n}" for n in range(3))}
 """,
@@ -350,7 +350,7 @@ if (parent := os.fork()) == 0:
             os._exit(0)
         os.write(tell, f"{child} {time.monotonic() - begun}".encode())
         os.kill(os.getpid(), 9)
-    commonbook.open(home)._engines.db.write(hold)
+    commonbook.open(home, create=True)._engines.db.write(hold)
 os.waitpid(parent, 0)
 child, took = os.read(told, 100).split()
 child = int(child)
@@ -369,7 +369,7 @@ import commonbook
 home = sys.argv[1]
 def wait_for(child):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0, "the child failed"
-book = commonbook.open(home)
+book = commonbook.open(home, create=True)
 {operation}
 assert {{memory.text for memory in book.list(limit=200).items}} == expected
 assert book.verify_log().ok

@@ -250,7 +250,7 @@ def _live(place: Path | str, model: Model, ready: threading.Barrier, trouble: li
                 assert capture_child.answer(child) == "ready"
                 if answer is None:
                     capture_child.after_a_kill(place)
-                    with closing(commonbook.open(place)) as book:
+                    with closing(commonbook.open(place, create=True)) as book:
                         # Killed while it waited for the disk, it may have written pages that are not visible yet, but
                         # would be after the last process has ended. The next write decides.
                         book.remember(f"a look at {model.who} after step {number}", space="looks")
@@ -265,7 +265,7 @@ def _live(place: Path | str, model: Model, ready: threading.Barrier, trouble: li
 @pytest.mark.slow
 @pytest.mark.timeout(180 + 2 * SECONDS)
 def test_after_a_soak_the_store_is_what_everybody_was_told(place, record_property):
-    commonbook.open(place).close()
+    commonbook.open(place, create=True).close()
     models = [Model(who) for who in range(4)]
     trouble: list[BaseException] = []
     ready = threading.Barrier(len(models))

@@ -89,7 +89,7 @@ def test_a_hand_edit_shows_within_two_seconds_while_another_process_watches(home
         "    print('ready', flush=True)\n"
         "    sys.stdin.read()\n"
     )
-    with commonbook.open(home) as book:
+    with commonbook.open(home, create=True) as book:
         receipt = book.remember("before", title="t")
         fresh = home / "team" / "fresh.md"
         with subprocess.Popen(

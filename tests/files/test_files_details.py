@@ -25,7 +25,7 @@ OTHER_ID = "0192f0c1-aaaa-7bbb-8ccc-0123456789ab"
 
 
 def everything(home: Path) -> list[tuple[object, ...]]:
-    with commonbook.open(home) as book:
+    with commonbook.open(home, create=True) as book:
         found: list[tuple[object, ...]] = [
             (
                 memory.id,
@@ -75,7 +75,7 @@ def test_a_rebuild_goes_on_while_another_process_writes(home: Path, book: Book):
     made = book.remember_many([Draft(text=f"n{n}", tags=("x",)) for n in range(300)])
     script = (
         "import sys, commonbook\n"
-        "with commonbook.open(sys.argv[1]) as book:\n"
+        "with commonbook.open(sys.argv[1], create=True) as book:\n"
         "    for n in range(100):\n"
         "        print(book.remember(f'beside {n}', tags=['x']).id, flush=True)\n"
     )
@@ -133,7 +133,7 @@ import sys
 opened = []
 sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == "open" else None)
 import commonbook
-with commonbook.open(sys.argv[1]) as book:
+with commonbook.open(sys.argv[1], create=True) as book:
     assert book.status().memories == int(sys.argv[2])
 print(sum(path.endswith(".md") for path in opened))
 """

@@ -97,11 +97,11 @@ UNREADABLE = """
 import os, sys
 import commonbook.compose.book, commonbook.engines.disk.signing_keys, commonbook.engines.disk.yaml_fields
 home = sys.argv[1]
-with commonbook.open(home + "-first") as book:  # What is loaded late is loaded by then.
+with commonbook.open(home + "-first", create=True) as book:  # What is loaded late is loaded by then.
     book.remember("one")
     book.doctor()
 os.setgid(65534); os.setuid(65534)
-with commonbook.open(home) as book:
+with commonbook.open(home, create=True) as book:
     kept = book.remember("one", space="a").id
     path = os.path.join(home, book.get(kept).path)
     os.chmod(os.path.join(home, "a"), 0)
@@ -239,7 +239,7 @@ def test_a_watched_file_with_a_decomposed_name_is_edited_not_doubled(home: Path,
 @pytest.mark.slow
 def test_a_watcher_outlives_a_lock_that_is_held_for_too_long(home: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("COMMONBOOK_BUSY_SECONDS", "0.2")
-    with commonbook.open(home) as book:
+    with commonbook.open(home, create=True) as book:
         memory = book.remember("one", title="t")
         noticed = threading.Event()
         with book.watching(lambda _report: noticed.set()):

@@ -80,7 +80,7 @@ class Person(threading.Thread):
 @pytest.mark.parametrize("scanning", [False, True], ids=["alone", "with a scanner"])
 @pytest.mark.parametrize("in_place", [False, True], ids=["renaming over", "in place"])
 def test_a_person_saves_while_a_program_edits_and_neither_text_is_lost(home, in_place, scanning):
-    book = commonbook.open(home)
+    book = commonbook.open(home, create=True)
     papers = {}
     for number in range(3):
         receipt = book.remember(f"first {number}", title=f"memory {number}", space="a")
@@ -164,7 +164,7 @@ def _meanwhile(monkeypatch: pytest.MonkeyPatch, act) -> None:
 
 @pytest.mark.parametrize("in_place", [True, False], ids=["in place", "renaming over"])
 def test_what_is_saved_between_commit_and_file_becomes_the_earlier_text(home, monkeypatch, in_place):
-    with closing(commonbook.open(home)) as book:
+    with closing(commonbook.open(home, create=True)) as book:
         id_, file = _remembered(book)
         _meanwhile(monkeypatch, lambda: save(file, "hand", in_place=in_place))
         book.edit(id_, text="by the program")
@@ -179,7 +179,7 @@ def test_what_is_saved_between_commit_and_file_becomes_the_earlier_text(home, mo
 @pytest.mark.parametrize("third", [False, True], ids=["alone", "while a third looks"])
 def test_what_two_processes_carry_out_at_once_is_not_taken_for_a_persons_text(home, monkeypatch, third):
     """One process writes a file that another has just written and marks as done; a person saves between the two."""
-    writer, scanner = commonbook.open(home), commonbook.open(home)
+    writer, scanner = commonbook.open(home, create=True), commonbook.open(home)
     id_, file = _remembered(writer)
     committed, marked_done, writing, saved = (threading.Event() for _ in range(4))
     real_write_out, real_put, real_mark_done = write_out.write_out, HomeFolder.put, file_journal.mark_done
@@ -231,7 +231,7 @@ def test_what_two_processes_carry_out_at_once_is_not_taken_for_a_persons_text(ho
 
 
 def test_what_is_saved_just_before_an_edit_is_taken_in_before_it(home):
-    with closing(commonbook.open(home)) as book:
+    with closing(commonbook.open(home, create=True)) as book:
         id_, file = _remembered(book)
         save(file, "hand")
         assert book.edit(id_, tags=["x"]).version == 3
@@ -247,7 +247,7 @@ def test_what_is_saved_just_before_an_edit_is_taken_in_before_it(home):
 
 def test_a_file_renamed_away_and_back_by_an_editor_is_not_deleted(home, monkeypatch):
     """Some editors move the file to a back-up and write it again: for a moment there is none."""
-    with closing(commonbook.open(home)) as book:
+    with closing(commonbook.open(home, create=True)) as book:
         id_, file = _remembered(book)
         data = file.read_bytes().replace(b"first", b"hand")
         backup = file.with_suffix(".bak")
@@ -263,7 +263,7 @@ def test_a_file_renamed_away_and_back_by_an_editor_is_not_deleted(home, monkeypa
 
 
 def test_a_truncated_moment_of_a_save_is_never_taken_for_a_text(home):
-    with closing(commonbook.open(home)) as book:
+    with closing(commonbook.open(home, create=True)) as book:
         id_, file = _remembered(book)
         data = file.read_bytes().replace(b"first", b"hand")
         with file.open("wb") as half:
@@ -278,7 +278,7 @@ def test_a_truncated_moment_of_a_save_is_never_taken_for_a_text(home):
 @pytest.mark.parametrize("what", ["removed", "without front matter", "edited"])
 def test_what_a_person_does_after_the_acknowledgement_stands_after_any_scan(home, what, who):
     """The process that wrote the file is still running, and has not removed the journal entry yet."""
-    with closing(commonbook.open(home)) as book:
+    with closing(commonbook.open(home, create=True)) as book:
         receipt = book.remember("first", title="one", space="a")
         file = home / receipt.path
         if what == "removed":
@@ -301,7 +301,7 @@ def test_what_a_person_does_after_the_acknowledgement_stands_after_any_scan(home
 
 
 def test_a_person_who_saves_a_moved_file_at_its_old_place_edits_the_moved_memory(home):
-    with closing(commonbook.open(home)) as book:
+    with closing(commonbook.open(home, create=True)) as book:
         id_, file = _remembered(book)
         data = file.read_bytes().replace(b"first", b"hand")
         book.move(id_, "b")

@@ -101,7 +101,7 @@ def clock():
 
 @pytest.fixture
 def timed(chosen, clock):
-    with closing(compose_book(chosen, clock=clock)) as book:
+    with closing(compose_book(chosen, clock=clock, create=True)) as book:
         yield book
 
 

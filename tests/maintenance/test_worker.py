@@ -41,7 +41,7 @@ def clock():
 @pytest.fixture
 def timed(chosen, clock):
     """A book whose clock the test sets, with one space, `lab`."""
-    with closing(compose_book(chosen, clock=clock)) as book:
+    with closing(compose_book(chosen, clock=clock, create=True)) as book:
         book.create_space("lab")
         yield book
 
@@ -232,7 +232,7 @@ def test_a_long_job_that_runs_out_of_time_is_finished_by_the_next_worker(chosen,
 
     monkeypatch.setattr(apply_rules, "apply_batch", slow)
     counts = [_count(timed, "team")]
-    with closing(compose_book(chosen, clock=clock)) as another:
+    with closing(compose_book(chosen, clock=clock, create=True)) as another:
         while waiting(timed):
             assert waiting(timed) == {jobs.APPLY_RULES_JOB: ""}
             assert len(counts) < 20

@@ -401,7 +401,7 @@ def test_without_a_named_space_the_project_of_the_working_directory_is_meant(
     project.mkdir()
     subprocess.run(["git", "init", "-q"], cwd=project, check=True)
     monkeypatch.chdir(project)
-    with commonbook.open(place) as book:
+    with commonbook.open(place, create=True) as book:
         assert book.remember("x").space == "projects/my-project"
     monkeypatch.setenv("COMMONBOOK_SPACE", "chosen")
     with commonbook.open(place) as book:

@@ -372,7 +372,7 @@ def test_what_the_older_program_found_malformed_after_the_way_back_is_read_again
 
 @pytest.mark.parametrize("remedy", ["rebuild", "touch"])
 def test_a_file_that_parses_does_not_stay_malformed(home: Path, remedy: str):
-    with commonbook.open(home) as book:
+    with commonbook.open(home, create=True) as book:
         memory = book.remember("the walrus sleeps").id
         path = home / book.get(memory).path
     with closing(sqlite3.connect(home / ".commonbook" / "state.db")) as database:
@@ -438,6 +438,6 @@ def test_the_command_says_that_it_migrated_and_where_the_copy_is(migrating: Path
 
 
 def test_a_new_home_has_nothing_to_copy(home: Path):
-    with commonbook.open(home) as book:
+    with commonbook.open(home, create=True) as book:
         assert book.schema_migration is None
     assert not list((home / ".commonbook").glob("state.db.before-*"))

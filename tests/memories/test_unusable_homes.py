@@ -65,7 +65,7 @@ def test_where_the_system_does_not_tell_nothing_is_refused(tmp_path: Path):
 def test_a_home_on_a_network_file_system_is_refused_and_not_made(home: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(book, "network_file_system", lambda _folder: "nfs4")
     with pytest.raises(NetworkFileSystem, match="nfs4") as caught:
-        commonbook.open(home)
+        commonbook.open(home, create=True)
     assert caught.value.fix
     assert not home.exists()
 
@@ -77,7 +77,7 @@ def test_a_home_that_is_a_file_or_below_one_is_refused(tmp_path: Path):
     (tmp_path / "file").write_text("x")
     for place in (tmp_path / "file", tmp_path / "file" / "home"):
         with pytest.raises(HomeReadOnly) as caught:
-            commonbook.open(place)
+            commonbook.open(place, create=True)
         assert caught.value.fix
     assert (tmp_path / "file").read_text() == "x"
 
@@ -111,7 +111,7 @@ home, lie = sys.argv[1], sys.argv[2] == "lie"
 if lie:
     HomeFolder.free_bytes = lambda self: 1 << 40
 acknowledged = []
-with commonbook.open(home) as book:
+with commonbook.open(home, create=True) as book:
     try:
         for n in range(10_000):
             acknowledged.append((book.remember(f"{n} " + "x" * 20_000).id, n))
@@ -212,7 +212,7 @@ def test_keys_are_for_the_owner_alone_and_doctor_names_open_ones(book: Book, hom
 
 def test_the_zone_of_a_book_is_recorded_when_it_is_made(place: Path | str, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("COMMONBOOK_ZONE", "Asia/Tokyo")
-    with commonbook.open(place) as book:
+    with commonbook.open(place, create=True) as book:
         memory = book.remember("x", occurred="2026-01-01 09:00")
         assert book.get(memory.id).occurred == datetime(2026, 1, 1, tzinfo=UTC)
     monkeypatch.delenv("COMMONBOOK_ZONE")

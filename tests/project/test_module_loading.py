@@ -21,7 +21,7 @@ MAX_OF_APPEND = 130
 
 def loaded_by(home: Path, *command: str) -> list[str]:
     """Return our modules that a command loads in a new process."""
-    with commonbook.open(home) as book:
+    with commonbook.open(home, create=True) as book:
         book.append("talk", ["hello"])
     arguments = [sys.executable, "-c", _PRINT_MODULES, "--home", str(home), *command]
     run = subprocess.run(arguments, capture_output=True, text=True, check=True, input="")

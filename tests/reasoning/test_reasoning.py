@@ -183,7 +183,7 @@ def test_a_note_with_the_fields_of_a_notice_is_a_note(book, home):
     path = next((home / "a").rglob("mine--*"))
     change(path, "kind: note\n", f"kind: note\n{fields}\n")
     (home / ".commonbook" / "state.db").unlink()
-    with commonbook.open(home) as again:
+    with commonbook.open(home, create=True) as again:
         again.sync()
         assert (again.get(note).kind, again.get(note).notice) == ("note", None)
         assert [one[1] for one in inbox_rows(again)] == [reflection]
@@ -243,7 +243,7 @@ def test_a_home_whose_database_is_lost_has_the_same_doubts(book, home):
     before = seen(book)
     book.close()
     (home / ".commonbook" / "state.db").unlink()
-    with commonbook.open(home) as again:
+    with commonbook.open(home, create=True) as again:
         again.sync()
         assert seen(again) == before
         again.rebuild()
@@ -254,7 +254,7 @@ def test_a_home_whose_database_is_lost_has_the_same_doubts(book, home):
 def test_an_exported_folder_brings_its_doubts_into_another_home(book, tmp_path):
     some_of_everything(book)
     book.export(str(tmp_path / "exported"))
-    with commonbook.open(tmp_path / "other") as other:
+    with commonbook.open(tmp_path / "other", create=True) as other:
         for new in (True, False):
             report = other.import_folder(str(tmp_path / "exported"))
             assert (bool(report.done), report.skipped) == (new, ())
@@ -276,7 +276,7 @@ def test_doubts_move_to_a_server_and_back(book, home, postgres, tmp_path):
         assert [one for one in inbox_rows(moved) if one[2] == old] == []
         before = seen(moved)
     migrate_book(server, str(tmp_path / "back"))
-    with commonbook.open(tmp_path / "back") as back:
+    with commonbook.open(tmp_path / "back", create=True) as back:
         assert seen(back) == before
         assert back.doctor() == ()
     postgres.drop_database("doubts")
@@ -360,7 +360,7 @@ def test_every_decision_works_where_the_database_that_knew_the_ground_was_lost(b
     book.delete(gone)
     book.close()
     (home / ".commonbook" / "state.db").unlink()
-    with commonbook.open(home) as again:
+    with commonbook.open(home, create=True) as again:
         again.sync()
         below = again.reflect("so are all houses", [thought], space="b").id
         assert {one.id for one in again.list().items if "suspect" in one.marks} == {thought, below}
@@ -375,7 +375,7 @@ def test_every_decision_works_where_the_database_that_knew_the_ground_was_lost(b
 
 
 def test_a_memory_that_was_kept_without_its_ground_can_be_read_from_its_file(book, open_book, tmp_path):
-    with commonbook.open(tmp_path / "first") as first:
+    with commonbook.open(tmp_path / "first", create=True) as first:
         gone = first.remember("the roof is blue", space="grounds").id
         path = tmp_path / "first" / first.get(gone).path
         content = path.read_bytes()
@@ -385,7 +385,7 @@ def test_a_memory_that_was_kept_without_its_ground_can_be_read_from_its_file(boo
     book.import_folder(str(tmp_path / "exported"))
     book.triage(thought, "keep", note="it is painted")
     book.export(str(tmp_path / "again"))
-    with commonbook.open(tmp_path / "third") as third:
+    with commonbook.open(tmp_path / "third", create=True) as third:
         assert third.import_folder(str(tmp_path / "again")).skipped == ()
         assert [(one.verdict, one.note) for one in third.get(thought).decisions] == [("keep", "it is painted")]
     (tmp_path / "ground").mkdir()
@@ -401,7 +401,7 @@ def test_a_doubt_that_came_through_a_copy_outlives_the_database_and_later_change
     book.delete(gone)
     book.close()
     (home / ".commonbook" / "state.db").unlink()
-    with commonbook.open(home) as again:
+    with commonbook.open(home, create=True) as again:
         again.link(thought, "derived_from", again.remember("so are walls", space="b").id)
         assert "suspect" in again.get(thought).marks
         below = again.reflect("so are all houses", [thought], space="b").id

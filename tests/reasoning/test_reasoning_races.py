@@ -224,7 +224,7 @@ if where == "rows":
     WriteContext.log_memory = counted(WriteContext.log_memory)
 if where == "files":
     HomeFolder.put = counted(HomeFolder.put)
-commonbook.open(place).supersede(old, new, reason="the new price list")
+commonbook.open(place, create=True).supersede(old, new, reason="the new price list")
 """
 
 

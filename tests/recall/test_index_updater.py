@@ -136,7 +136,7 @@ def _drafts(dice: random.Random, number: int) -> list[Draft]:
 
 def _fill(home: Path, number: int, seed: int = SEED) -> None:
     """Make a home with so many memories, and an index of it."""
-    with closing(commonbook.open(home)) as book:
+    with closing(commonbook.open(home, create=True)) as book:
         book.remember_many(_drafts(random.Random(seed), number))
         book.reindex()
 
@@ -200,7 +200,7 @@ def test_whatever_becomes_of_the_index_recall_is_right(home, open_book, true, tr
     book = open_book()
     assert _answers(book) == true(book)
     book.remember_many(_drafts(random.Random(7), 20))
-    with closing(commonbook.open(home)) as another:
+    with closing(commonbook.open(home, create=True)) as another:
         assert _answers(book) == _answers(another) == true(book)
         another.remember_many(_drafts(random.Random(8), MAX_PENDING + 2 if number > MAX_PENDING else 2))
         wanted = true(book)
@@ -280,7 +280,7 @@ def test_an_index_that_is_newer_than_the_book_is_not_believed(home, open_book, t
     backup = tmp_path / "backup"
     shutil.copytree(home, backup)
     dice = random.Random(1)
-    with closing(commonbook.open(home)) as book:
+    with closing(commonbook.open(home, create=True)) as book:
         ids = [memory.id for memory in book.list(limit=50).items]
         book.remember_many(_drafts(dice, 30))
         for id_ in ids[:5]:
@@ -311,12 +311,12 @@ def test_the_index_of_a_copy_that_went_its_own_way_is_not_believed(home, tmp_pat
     copy = tmp_path / "copy"
     shutil.copytree(home, copy)
     for place, seed in ((home, 1), (copy, 2)):
-        with closing(commonbook.open(place)) as book:
+        with closing(commonbook.open(place, create=True)) as book:
             book.remember_many(_drafts(random.Random(seed), 20))
             book.reindex()
     shutil.rmtree(_index(home))
     shutil.copytree(_index(copy), _index(home))
-    with closing(commonbook.open(home)) as book:
+    with closing(commonbook.open(home, create=True)) as book:
         assert _answers(book) == true(book)
         assert any(_answers(book))
 
@@ -476,7 +476,7 @@ def test_after_every_step_of_a_long_history_recall_is_as_if_the_index_were_new(p
     assert len(set(happened)) > 12, happened
     book.reindex(anew=True)
     assert _answers(book) == _answers(beside) == wanted
-    with closing(commonbook.open(place)) as fresh:
+    with closing(commonbook.open(place, create=True)) as fresh:
         assert _answers(fresh) == wanted
 
 

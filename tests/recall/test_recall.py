@@ -141,7 +141,7 @@ def test_candidates_of_one_score_are_chosen_by_their_whole_ids(home: Path):
     numbers = [f"8{n:03x}" for n in range(80)]
     answers = []
     for name, order in (("forwards", numbers), ("backwards", numbers[::-1])):
-        with commonbook.open(home.parent / name) as book:
+        with commonbook.open(home.parent / name, create=True) as book:
             folder = home.parent / name / "personal"
             folder.mkdir(exist_ok=True)
             for half in (order[:40], order[40:]):
@@ -160,7 +160,7 @@ def test_candidates_of_one_score_are_chosen_by_their_whole_ids(home: Path):
 
 ANSWERING = (
     "import sys, commonbook\n"
-    "with commonbook.open(sys.argv[1]) as book:\n"
+    "with commonbook.open(sys.argv[1], create=True) as book:\n"
     "    for line in sys.stdin:\n"
     "        verb, _, rest = line.rstrip('\\n').partition(' ')\n"
     "        if verb == 'remember': print(book.remember(rest).id, flush=True)\n"
@@ -420,7 +420,7 @@ def test_without_a_name_the_project_and_personal_are_asked_and_worktrees_share_i
     git("worktree", "add", "-q", str(second), cwd=first)
     git("init", "-q", cwd=elsewhere)
     monkeypatch.chdir(first)
-    with commonbook.open(place) as book:
+    with commonbook.open(place, create=True) as book:
         mine = book.remember("The walrus is ours").id
         own = book.remember("The walrus is private", space="personal").id
         team = book.remember("The walrus of the team", space="team").id
@@ -432,7 +432,7 @@ def test_without_a_name_the_project_and_personal_are_asked_and_worktrees_share_i
     monkeypatch.chdir(elsewhere)
     with commonbook.open(place) as book:
         assert ids(book.recall("walrus")) == [own] == ids(book.recall(""))
-    with commonbook.open(place, space="team") as book:
+    with commonbook.open(place, space="team", create=True) as book:
         assert set(ids(book.recall("walrus"))) == {team, own}
 
 
@@ -641,7 +641,7 @@ def test_a_speaker_who_is_named_is_preferred(book: Book, settle):
 )
 def test_no_transcript_that_a_person_wrote_keeps_others_from_being_found(place, monkeypatch, heading):
     monkeypatch.setenv("COMMONBOOK_ZONE", "America/New_York")
-    with commonbook.open(place) as book:
+    with commonbook.open(place, create=True) as book:
         receipt = book.remember("The walrus is fed")
         book.remember(f"{heading}\n\nThe walrus is hungry", kind="episode", title="odd")
         for query in ("walrus", "walrus in May 2026"):

@@ -291,20 +291,20 @@ def test_an_index_of_another_home_or_of_another_past_is_not_believed(book: Book,
     kept = tmp_path / "kept"
     shutil.copytree(home, kept)
     other = tmp_path / "other"
-    with commonbook.open(other) as stranger:
+    with commonbook.open(other, create=True) as stranger:
         stranger.remember_many([Draft(text=f"The walrus of a stranger {n}") for n in range(140)])
         stranger.reindex()
     for_home = home / ".commonbook" / "index"
     shutil.rmtree(for_home)
     shutil.copytree(other / ".commonbook" / "index", for_home)
-    with commonbook.open(home) as again:
+    with commonbook.open(home, create=True) as again:
         assert answers(again) == before
         # Now a past that the older copy of this home never had.
         again.remember_many([Draft(text=f"The walrus of later {n}") for n in range(140)])
         again.reindex()
     shutil.rmtree(kept / ".commonbook" / "index")
     shutil.copytree(for_home, kept / ".commonbook" / "index")
-    with commonbook.open(kept) as older:
+    with commonbook.open(kept, create=True) as older:
         assert answers(older) == before
         older.remember("The walrus of another future")
         assert len(older.recall("walrus of another future", k=1).hits) == 1
@@ -313,7 +313,7 @@ def test_an_index_of_another_home_or_of_another_past_is_not_believed(book: Book,
 
 WRITING = (
     "import sys, commonbook\n"
-    "with commonbook.open(sys.argv[1]) as book:\n"
+    "with commonbook.open(sys.argv[1], create=True) as book:\n"
     "    for n in range(60):\n"
     "        print(book.remember(f'The pelican {n} flies', space='beside').id, flush=True)\n"
 )
@@ -355,7 +355,7 @@ def test_importing_the_folder_into_another_home_gives_the_same_answers(book: Boo
     fill(book)
     before = comparable(answers(book))
     book.close()
-    with commonbook.open(tmp_path / "other") as other:
+    with commonbook.open(tmp_path / "other", create=True) as other:
         other.import_folder(str(home))
         assert comparable(answers(other)) == before
 

@@ -189,7 +189,7 @@ def test_four_processes_append_to_one_session_in_one_order(place):
     assert [report["error"] for report in reports] == [None] * 4
     acknowledged = {(seq, id_, text) for report in reports for id_, seq, text in report["told"]}
     assert len(acknowledged) == 4 * APPENDS
-    with closing(commonbook.open(place)) as book:
+    with closing(commonbook.open(place, create=True)) as book:
         stored = logs_of(book)["shared"].messages
     assert {(one.seq, one.id, one.text) for one in stored} == acknowledged
     assert [one.seq for one in stored] == list(range(1, 4 * APPENDS + 1))
@@ -326,7 +326,7 @@ def _receipts(answer: Any, batch: list[str]) -> list[tuple[int, str, str]]:
 def _what_happened_after_all(home: Path | str, stored: list[tuple[int, str, str]], under_way: list[str]) -> list[Any]:
     """Check the log against what was acknowledged; return the batch that nobody acknowledged, if it is there whole."""
     capture_child.after_a_kill(home)
-    with closing(commonbook.open(home)) as book:
+    with closing(commonbook.open(home, create=True)) as book:
         logs = logs_of(book)
     found = [(one.seq, one.id, one.text) for one in logs["s"].messages] if "s" in logs else []
     assert found[: len(stored)] == stored, "an acknowledged message is lost or changed"
@@ -350,7 +350,7 @@ _STORY: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("verb", _STORY)
 def test_a_crash_at_any_point_leaves_all_of_it_or_nothing(tmp_path, verb):
     op = _STORY[verb]
-    with closing(commonbook.open(tmp_path / "original")) as book:
+    with closing(commonbook.open(tmp_path / "original", create=True)) as book:
         book.append("old", ["one", "two"])
         book.settle("old")
         book.append("old", ["three", "four"])
@@ -371,7 +371,7 @@ def test_a_crash_at_any_point_leaves_all_of_it_or_nothing(tmp_path, verb):
         if end == 77 and case["point"] == "after the episode, before the marks":
             expected = before
         problems = wrong_with(home) + ([] if found == expected else [f"found {found}"])
-        with closing(commonbook.open(home)) as book:
+        with closing(commonbook.open(home, create=True)) as book:
             book.settle("old")
             problems += [] if all(one.episode for one in logs_of(book)["old"].live) else ["not all settled"]
         problems += wrong_with(home)
@@ -421,7 +421,7 @@ def test_what_was_acknowledged_is_there_when_the_power_goes(tmp_path):
             done = sum(point <= at for point in acknowledged)
             left = tmp_path / f"left-{at}"
             disk.cut(left, None if at in acknowledged else dice)
-            with closing(commonbook.open(left)) as book:
+            with closing(commonbook.open(left, create=True)) as book:
                 live = [one.text.split()[0] for one in logs_of(book)["s"].live]
             assert live in whole[done - 1 : done + 1], f"the power went after call {at} (seed {SEED}): {live}"
             assert wrong_with(left) == [], f"the power went after call {at} (seed {SEED})"

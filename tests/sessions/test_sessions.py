@@ -367,7 +367,7 @@ def test_after_a_shutdown_a_new_session_of_the_same_book_stores_or_fails_loudly(
         book.append("t", ["after the shutdown"])
     except (commonbook.errors.CommonbookError, sqlite3.Error, ValueError):
         stored = False
-    with closing(commonbook.open(place)) as again:
+    with closing(commonbook.open(place, create=True)) as again:
         assert ("t" in logs_of(again)) is stored
         assert again.append("s", ["two"]).messages[0].seq == 2
     assert wrong_with(place) == []

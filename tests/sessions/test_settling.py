@@ -51,7 +51,7 @@ def clock():
 @pytest.fixture
 def timed(chosen, clock):
     """A book whose time is the test's."""
-    with closing(compose_book(chosen, clock=clock)) as book:
+    with closing(compose_book(chosen, clock=clock, create=True)) as book:
         yield book
 
 
@@ -308,11 +308,11 @@ def test_with_the_database_lost_every_settled_message_comes_back_from_its_file(h
 
 
 def test_an_exported_folder_brings_its_messages_into_another_home(place, tmp_path):
-    with closing(commonbook.open(place)) as book:
+    with closing(commonbook.open(place, create=True)) as book:
         _a_full_book(book)
         before, recalled = logs_of(book), recalled_hits(book)
         book.export(str(tmp_path / "exported"))
-    with closing(commonbook.open(tmp_path / "other")) as other:
+    with closing(commonbook.open(tmp_path / "other", create=True)) as other:
         for _ in range(2):
             other.import_folder(str(tmp_path / "exported"))
             after = logs_of(other)
@@ -466,7 +466,7 @@ def test_a_session_that_fell_silent_is_settled_when_it_is_due_and_not_before(tim
 
 @pytest.mark.slow
 def test_what_is_said_while_the_rest_is_settled_is_settled_later(chosen, timed, clock, monkeypatch):
-    with closing(compose_book(chosen, clock=clock)) as other:
+    with closing(compose_book(chosen, clock=clock, create=True)) as other:
         timed.append("s", [NewMessage("said", role="assistant"), NewMessage("said again", role="assistant")])
         clock.forward(hours=2)
         begun, make_episodes = threading.Event(), settle.make_episodes

@@ -136,7 +136,7 @@ FAULTS = ("lost", "older", "copied in use")
 @pytest.mark.parametrize("case", CASES)
 def test_what_happened_is_still_true(home: Path, tmp_path: Path, fault: str, case: str):
     happen, then = CASES[case]
-    with commonbook.open(home) as book:
+    with commonbook.open(home, create=True) as book:
         world = World(book)
         keep_database(home, tmp_path / "kept")
         happen(book, world)
@@ -147,9 +147,9 @@ def test_what_happened_is_still_true(home: Path, tmp_path: Path, fault: str, cas
         home = tmp_path / "copied"
     lose_database(home) if fault == "lost" else put_database_back(home, tmp_path / "kept")
     for _ in range(2):
-        with commonbook.open(home) as book:
+        with commonbook.open(home, create=True) as book:
             require_truth(book)
-    with commonbook.open(home) as book:
+    with commonbook.open(home, create=True) as book:
         then(book, world)
         require_truth(book)
         book.rebuild()
@@ -160,13 +160,13 @@ def test_what_happened_is_still_true(home: Path, tmp_path: Path, fault: str, cas
 @pytest.mark.parametrize("case", CASES)
 def test_a_home_copied_in_use_with_files_older_than_the_database_tells_no_lies(home: Path, tmp_path: Path, case: str):
     happen, _ = CASES[case]
-    with commonbook.open(home) as book:
+    with commonbook.open(home, create=True) as book:
         world = World(book)
         shutil.copytree(home, tmp_path / "copied", ignore=shutil.ignore_patterns("state.db*"))
         happen(book, world)
         keep_database(home, tmp_path / "kept")
     put_database_back(tmp_path / "copied", tmp_path / "kept")
-    with commonbook.open(tmp_path / "copied") as book:
+    with commonbook.open(tmp_path / "copied", create=True) as book:
         require_truth(book)
         assert book.get(world.thought).decisions == () or case == "decision made"
         if case in ("source edited", "copy made", "decision made"):
@@ -188,7 +188,7 @@ def retype(home: Path, path: str, old: str, new: str) -> None:
 @pytest.mark.parametrize("fault", ["lost", "older"])
 @pytest.mark.parametrize("edited", [("source",), ("copy",), ("source", "copy")])
 def test_files_edited_while_the_database_was_away(home: Path, tmp_path: Path, fault: str, edited: tuple[str, ...]):
-    with commonbook.open(home) as book:
+    with commonbook.open(home, create=True) as book:
         world = World(book)
         keep_database(home, tmp_path / "kept")
         book.edit(world.source, text="oil costs six")
@@ -241,7 +241,7 @@ def test_the_file_of_a_copy_from_an_older_commit_is_not_taken_for_an_edit(home: 
 
 @pytest.mark.parametrize("fault", ["lost", "older"])
 def test_a_version_from_before_the_loss_never_matches_by_accident(home: Path, tmp_path: Path, fault: str):
-    with commonbook.open(home) as book:
+    with commonbook.open(home, create=True) as book:
         memory = book.remember("one")
         keep_database(home, tmp_path / "kept")
         seen = [memory.version, *(book.edit(memory.id, text=f"text {number}").version for number in range(5))]
@@ -262,7 +262,7 @@ def test_a_version_from_before_the_loss_never_matches_by_accident(home: Path, tm
 
 @pytest.mark.parametrize("fault", [None, "lost", "older"])
 def test_a_forged_or_edited_decision_is_no_decision(home: Path, tmp_path: Path, fault: str | None):
-    with commonbook.open(home) as book:
+    with commonbook.open(home, create=True) as book:
         world = World(book)
         other = book.reflect("milk is white", [world.ground], space="personal").id
         keep_database(home, tmp_path / "kept")
@@ -287,7 +287,7 @@ def test_a_forged_or_edited_decision_is_no_decision(home: Path, tmp_path: Path, 
 
 @pytest.mark.parametrize("fault", ["lost", "older"])
 def test_a_tie_whose_line_was_edited_is_only_a_claim_or_stays_as_it_was(home: Path, tmp_path: Path, fault: str):
-    with commonbook.open(home) as book:
+    with commonbook.open(home, create=True) as book:
         world = World(book)
         secret = book.remember("the code is 41", space="personal").id
         keep_database(home, tmp_path / "kept")
@@ -307,10 +307,10 @@ def test_a_tie_whose_line_was_edited_is_only_a_claim_or_stays_as_it_was(home: Pa
 
 
 def test_a_home_whose_keys_are_lost_too_keeps_its_words_and_claims_its_ties(home: Path):
-    with commonbook.open(home) as book:
+    with commonbook.open(home, create=True) as book:
         world = World(book)
     shutil.rmtree(home / ".commonbook")
-    with commonbook.open(home) as book:
+    with commonbook.open(home, create=True) as book:
         copy = book.get(world.live)
         assert copy.shared is not None
         assert (copy.text, copy.shared.claimed, copy.freshness) == (FIRST, True, "fresh")

@@ -486,7 +486,7 @@ def test_imported_copies_are_claimed_and_follow_nobody_until_somebody_lets_them(
     below = book.share(team, "below").id
     book.edit(below, text="edited there")
     book.export(str(tmp_path / "out"))
-    with commonbook.open(tmp_path / "new") as other:
+    with commonbook.open(tmp_path / "new", create=True) as other:
         other.import_folder(str(tmp_path / "out"))
         found = {one.id: one for one in other.list().items}
         assert [one.shared.claimed for one in found.values() if one.shared] == [True, True]
@@ -528,7 +528,7 @@ def test_a_folder_cannot_claim_its_way_to_what_its_reader_may_not_read(home, boo
 def test_an_imported_copy_of_what_was_never_here_is_nobodys_copy(home, book, source, tmp_path):
     team = book.share(source, "team").id
     book.export(str(tmp_path / "out"), space="team")
-    with commonbook.open(tmp_path / "new") as other:
+    with commonbook.open(tmp_path / "new", create=True) as other:
         other.import_folder(str(tmp_path / "out"))
         assert freshness_of(other, team) == ["detached"]
         (ancestor,) = other.lineage(team).ancestors

@@ -345,7 +345,7 @@ def overwrite_copy(*args):
         os.kill(os.getpid(), signal.SIGKILL)
     return real(*args)
 refresh.overwrite_copy = overwrite_copy
-book = commonbook.open(place)
+book = commonbook.open(place, create=True)
 book.edit(source, text="the second words")
 book.work()
 """

@@ -63,7 +63,7 @@ def do(book: Book, op: dict[str, Any]) -> Any:
 
 def serve(home: str) -> None:
     """Run the operations of standard input, line by line."""
-    with closing(commonbook.open(home)) as book:
+    with closing(commonbook.open(home, create=True)) as book:
         tell("ready")
         for line in sys.stdin.buffer:
             tell(do(book, json.loads(line)))
@@ -74,7 +74,7 @@ def crash(folder: str) -> None:
     for case in json.load(sys.stdin):
         pid = os.fork()
         if pid == 0:
-            book = commonbook.open(os.path.join(folder, case["home"]))
+            book = commonbook.open(os.path.join(folder, case["home"]), create=True)
             POINTS[case["point"]]()
             do(book, case["op"])
             book.close()
@@ -100,7 +100,7 @@ def _appender(home: str, who: int, each: int, gate: int, latch: int) -> int:
     os.read(gate, 1)  # All start when the parent has closed its end.
     error, acknowledged = None, []
     try:
-        with closing(commonbook.open(home)) as book:
+        with closing(commonbook.open(home, create=True)) as book:
             for first in range(0, each, 2):
                 texts = [f"message {number} of {who}" for number in range(first, min(first + 2, each))]
                 receipt = book.append("shared", texts)
@@ -115,7 +115,7 @@ def _appender(home: str, who: int, each: int, gate: int, latch: int) -> int:
 
 def worker(home: str) -> None:
     """Run the background worker until standard input closes."""
-    with closing(commonbook.open(home)) as book, book.working(every=0.05):
+    with closing(commonbook.open(home, create=True)) as book, book.working(every=0.05):
         tell("ready")
         select.select([0], [], [])
 
@@ -208,7 +208,7 @@ def episodes_of(book: Book) -> dict[str, list[tuple[int, str]]]:
 
 def wrong_with(home: Path | str) -> list[str]:
     """Open a home or a book on a server; return every violation of an invariant of its sessions and files."""
-    with closing(commonbook.open(home)) as book:
+    with closing(commonbook.open(home, create=True)) as book:
         logs, episodes = logs_of(book), episodes_of(book)
     wrong = [one for log in logs.values() for one in _wrong_log(log, episodes)]
     held = [(episode, id_) for episode, lines in episodes.items() for _, id_ in lines]
@@ -244,7 +244,7 @@ def _wrong_log(log: Log, episodes: dict[str, list[tuple[int, str]]]) -> list[str
 
 def shape_of(home: Path | str) -> dict[str, Any]:
     """Return the content of sessions, without ids and times, which differ from run to run."""
-    with closing(commonbook.open(home)) as book:
+    with closing(commonbook.open(home, create=True)) as book:
         logs = logs_of(book)
     shape = {}
     for name, (session, messages) in sorted(logs.items()):

@@ -39,7 +39,7 @@ def tell(report: object) -> None:
 
 def work(home: str, seed: str) -> None:
     dice = random.Random(seed)
-    book = commonbook.open(home)
+    book = commonbook.open(home, create=True)
     known = [memory.id for memory in book.list(limit=500).items]
     number = 0
     while True:
@@ -175,7 +175,7 @@ def crash(home: str) -> None:
             early = case.get("early", False)
             if early:
                 POINTS[case["point"]]()
-            book = commonbook.open(os.path.join(home, case["home"]))
+            book = commonbook.open(os.path.join(home, case["home"]), create=True)
             if not early:
                 POINTS[case["point"]]()
             for op in case["ops"]:
@@ -192,7 +192,7 @@ def stop(home: str, point: str, wait: str) -> None:
     """Run one operation and stop in the middle of it, until a signal continues the process."""
     op = json.load(sys.stdin)
     _replace(write_out, "_LOCK_WAIT_SECONDS", float(wait))
-    book = commonbook.open(home)
+    book = commonbook.open(home, create=True)
     match point:
         case "in the transaction":
             _after(transaction, "finalize", _stop)
@@ -211,7 +211,7 @@ def stop(home: str, point: str, wait: str) -> None:
 
 def ops(home: str) -> None:
     """Run the operations of standard input in order, and report each result."""
-    book = commonbook.open(home)
+    book = commonbook.open(home, create=True)
     ids: list[str] = []
     for op in json.load(sys.stdin):
         if op["verb"] == "reopen":
@@ -253,7 +253,7 @@ def _writer(home: str, who: int, each: int, batch: int, go_out: int, go_in: int)
     os.read(go_out, 1)  # All start when the parent has closed its end.
     error, receipts, longest = None, [], 0.0
     try:
-        book = commonbook.open(home)
+        book = commonbook.open(home, create=True)
         for number in range(0, each, batch):
             begun = time.monotonic()
             drafts = [
@@ -272,7 +272,7 @@ def one(home: str) -> None:
     """Run one operation; report its result or the error."""
     op = json.load(sys.stdin)
     try:
-        book = commonbook.open(home)
+        book = commonbook.open(home, create=True)
         tell({"answer": do(book, op)})
         book.close()
     except CommonbookError as error:
@@ -285,7 +285,7 @@ def one(home: str) -> None:
 def edits(home: str, number: str) -> None:
     """Edit the memories of standard input in turn, each time with a new text."""
     ids = json.load(sys.stdin)
-    book = commonbook.open(home)
+    book = commonbook.open(home, create=True)
     for at in range(int(number)):
         memory = ids[at % len(ids)]
         text = text_of(f"api-{at}*{(at % 3) * 2000}")
@@ -300,7 +300,7 @@ def edits(home: str, number: str) -> None:
 
 def scans(home: str) -> None:
     """Scan the folder repeatedly until standard input closes."""
-    book = commonbook.open(home)
+    book = commonbook.open(home, create=True)
     looks = 0
     while not select.select([0], [], [], 0)[0]:
         book.sync()

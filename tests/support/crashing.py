@@ -214,7 +214,7 @@ class Home:
 def look_at(home: Path | str) -> Home:
     """Open a home or a book on a server, read its content, close it, and check every invariant."""
     wrong: list[str] = []
-    with closing(commonbook.open(home)) as book:
+    with closing(commonbook.open(home, create=True)) as book:
         live = _all(book, Filter(kinds=KINDS))
         gone = _all(book, Filter(kinds=KINDS, deleted=True))
         logged = _logged(book)

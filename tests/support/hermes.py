@@ -178,7 +178,7 @@ class Hermes:
 @contextmanager
 def reading(place: Path | str) -> Iterator[Book]:
     """Open the book as somebody else would."""
-    with commonbook.open(place) as book:
+    with commonbook.open(place, create=True) as book:
         yield book
 
 

@@ -574,7 +574,7 @@ def _looks(folder: str) -> None:
 
 def _answers(home: str) -> None:
     """Answer the questions of standard input, one on each line, from one book that stays open."""
-    with commonbook.open(home) as book:
+    with commonbook.open(home, create=True) as book:
         _tell("ready")
         for line in sys.stdin:
             _tell([[hit.id, hit.passage_id, hit.score] for hit in book.recall(**json.loads(line)).hits])

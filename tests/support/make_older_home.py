@@ -107,6 +107,6 @@ def dump(home: Path) -> dict[str, Any]:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
-        with commonbook.open(Path(folder) / "home") as filled:
+        with commonbook.open(Path(folder) / "home", create=True) as filled:
             fill(filled)
         Path(sys.argv[1]).write_text(json.dumps(dump(Path(folder) / "home"), indent=1) + "\n", encoding="utf-8")

@@ -72,7 +72,7 @@ class World:
         return Path(self.settings.home)
 
     def open(self) -> None:
-        self.book = open_book(self.settings, clock=self.clock)
+        self.book = open_book(self.settings, clock=self.clock, create=True)
         self.hands = {who: self.book if who == OWNER else self.book.acting_as(who) for who in self.principals}
 
     def close(self) -> None:

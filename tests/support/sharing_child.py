@@ -31,7 +31,7 @@ Deed = tuple[float, str, str, list[Any], dict[str, Any]]
 
 
 def main(place: str) -> None:
-    with closing(commonbook.open(place)) as book, ThreadPoolExecutor(_THREADS) as pool:
+    with closing(commonbook.open(place, create=True)) as book, ThreadPoolExecutor(_THREADS) as pool:
         tell("ready")
         for line in sys.stdin:
             deeds = json.loads(line)

@@ -61,7 +61,7 @@ def texts(folder: Path) -> dict[str, bytes]:
 
 @contextmanager
 def opened(home: Path | str) -> Iterator[Book]:
-    with commonbook.open(home) as book:
+    with commonbook.open(home, create=True) as book:
         yield book
 
 

@@ -198,7 +198,7 @@ def share_as(book: Book, who: str, at: int, shared: Any) -> Any:
 def main(deed: str, place: str, threads: str, times: str, shared: str) -> None:
     does: Deed = globals()[deed]
     arguments = json.loads(shared)
-    with closing(commonbook.open(place)) as book:
+    with closing(commonbook.open(place, create=True)) as book:
         tell("ready")
         name = sys.stdin.readline().strip()
         all_threads = threading.Barrier(int(threads))
@@ -220,7 +220,7 @@ def _done(does: Deed, book: Book, who: str, at: int, shared: Any) -> Any:
 
 def load(place: str, name: str) -> None:
     """Append and remember under keys, reporting each acknowledgement, until standard input closes."""
-    with closing(commonbook.open(place)) as book:
+    with closing(commonbook.open(place, create=True)) as book:
         tell("ready")
         sys.stdin.readline()
         ended = threading.Event()

@@ -263,7 +263,7 @@ import os, signal, sys, commonbook
 def stop(_what, done, _total):
     if done == 3:
         os.kill(os.getpid(), signal.SIGKILL)
-commonbook.open(sys.argv[1]).export(sys.argv[2], progress=stop)
+commonbook.open(sys.argv[1], create=True).export(sys.argv[2], progress=stop)
 """
 
 

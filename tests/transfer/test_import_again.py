@@ -201,7 +201,7 @@ import sys, commonbook
 def report(what, done, total):
     if what != "looking":
         print(what, done, flush=True)
-commonbook.open(sys.argv[1]).import_folder(sys.argv[2], progress=report)
+commonbook.open(sys.argv[1], create=True).import_folder(sys.argv[2], progress=report)
 """
 
 
@@ -212,7 +212,7 @@ def importing(place: Path | str, vault: Path) -> subprocess.Popen[str]:
 @pytest.mark.slow
 def test_an_import_that_is_killed_goes_on_where_it_was(place: Path | str, tmp_path: Path):
     vault = chain(tmp_path / "many", 1500)
-    commonbook.open(place).close()
+    commonbook.open(place, create=True).close()
     reached: list[int] = []
     for pause in (0.0, 0.01, 0.03, 0.06, 0.1, 0.15):
         with importing(place, vault) as importer:
@@ -239,7 +239,7 @@ def test_an_import_that_is_killed_goes_on_where_it_was(place: Path | str, tmp_pa
 @pytest.mark.slow
 def test_two_processes_that_import_one_folder_at_once_take_each_file_in_once(place: Path | str, tmp_path: Path):
     vault = chain(tmp_path / "many", 300)
-    commonbook.open(place).close()
+    commonbook.open(place, create=True).close()
     importers = [importing(place, vault) for _ in range(2)]
     assert [len(importer.communicate()) and importer.returncode for importer in importers] == [0, 0]
     with opened(place) as book:

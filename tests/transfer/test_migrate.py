@@ -37,7 +37,7 @@ def empty(postgres):
 @pytest.fixture
 def full(home: Path) -> Path:
     """A home with something in every table."""
-    with commonbook.open(home) as book:
+    with commonbook.open(home, create=True) as book:
         owner = book.remember("Alice owns the billing service", space="team/backend", tags=["people"], key="k1").id
         book.edit(owner, text="Bertha owns the billing service")
         book.remember("The deploy runs on Fridays", space="personal", links=[("related_to", owner)])
@@ -65,7 +65,7 @@ def settings(place: str | Path, keys: str | None = None) -> Settings:
 
 def contents(place: str | Path, keys: str | None = None) -> dict[str, object]:
     """Return everything that the verbs of a book answer."""
-    with open_book(settings(place, keys)) as book:
+    with open_book(settings(place, keys), create=True) as book:
         items: list[Memory] = []
         page = book.list(limit=1000)
         while True:
@@ -109,7 +109,7 @@ def test_a_home_moves_to_postgresql_with_everything_in_it(full: Path, empty: str
 
 
 def test_what_was_moved_away_is_read_and_refuses_to_be_written_to_with_the_new_address(full: Path, empty: str):
-    with commonbook.open(full) as early:
+    with commonbook.open(full, create=True) as early:
         migrate_book(settings(full), empty)
         for place in (early, commonbook.open(full)):
             with pytest.raises(Moved, match="was moved to postgresql://") as caught:
@@ -131,7 +131,7 @@ def test_a_book_moves_back_into_a_home_with_its_files(full: Path, empty: str, tm
     report = migrate_book(settings(empty, keys), str(back))
     assert report.files == len(before["memories"])  # type: ignore[arg-type]
     assert contents(back) == before
-    with commonbook.open(back) as book:
+    with commonbook.open(back, create=True) as book:
         assert book.doctor() == ()
         for memory in book.list(limit=50).items:
             assert (back / memory.path).read_bytes() == (full / memory.path).read_bytes()
@@ -159,7 +159,7 @@ def test_a_move_that_was_interrupted_goes_on_and_misses_nothing(full: Path, empt
     keys = str(full / ".commonbook" / "keys")
     with open_book(settings(empty, keys)) as half, pytest.raises(Moved, match="being moved here"):
         half.remember("not yet", space="personal")
-    with commonbook.open(full) as book:
+    with commonbook.open(full, create=True) as book:
         first = book.list(limit=1).items[0].id
         book.remember("written between two tries", space="aaa")
         book.delete(first)
@@ -182,7 +182,7 @@ class Died(Exception):
 
 
 def takes_writes(place: str | Path, keys: str | None = None) -> bool:
-    with open_book(settings(place, keys)) as book:
+    with open_book(settings(place, keys), create=True) as book:
         try:
             book.remember("is this the book?", space="personal")
         except Moved:
@@ -221,7 +221,7 @@ def test_a_move_into_a_home_that_dies_at_the_end_goes_on_and_at_no_time_do_both_
         assert not takes_writes(empty, keys)
     migrate_book(settings(empty, keys), str(back))
     assert contents(back) == before
-    with commonbook.open(back) as book:
+    with commonbook.open(back, create=True) as book:
         assert all((back / memory.path).is_file() for memory in before["memories"])  # type: ignore[attr-defined]
         assert book.doctor() == ()
     assert not takes_writes(empty, keys)
@@ -255,7 +255,7 @@ def test_of_two_moves_at_once_the_later_one_does_not_undo_what_the_new_book_was_
 
 
 def test_a_book_is_not_moved_into_itself(home: Path):
-    commonbook.open(home).close()
+    commonbook.open(home, create=True).close()
     with pytest.raises(Conflict, match="is this book"):
         migrate_book(settings(home), str(home))
     with commonbook.open(home) as book:
@@ -284,7 +284,7 @@ def test_what_is_written_while_the_book_moves_comes_along_or_is_refused(full: Pa
     ended = threading.Event()
 
     def writer() -> None:
-        with commonbook.open(full) as book:
+        with commonbook.open(full, create=True) as book:
             for number in count():
                 try:
                     acknowledged.append(book.remember(f"meanwhile {number}", space="meanwhile").id)
@@ -317,11 +317,11 @@ def _all(book, space):
 
 def test_a_book_with_other_keys_or_with_memories_of_its_own_is_not_moved_into(full: Path, tmp_path: Path):
     other = tmp_path / "other"
-    with commonbook.open(other) as book:
+    with commonbook.open(other, create=True) as book:
         book.remember("mine", space="personal")
     with pytest.raises(Conflict, match="different keys"):
         migrate_book(settings(full), str(other))
-    with commonbook.open(full) as book:
+    with commonbook.open(full, create=True) as book:
         book.remember("still written to", space="personal")
     with commonbook.open(other) as book:
         assert [memory.text for memory in book.list().items] == ["mine"]
@@ -336,7 +336,7 @@ def test_a_log_that_does_not_verify_stops_the_move_and_leaves_the_old_book_as_it
     database.close()
     with pytest.raises(HomeDamaged, match="does not verify"):
         migrate_book(settings(full), empty)
-    with commonbook.open(full) as book:
+    with commonbook.open(full, create=True) as book:
         book.remember("still written to", space="fresh")
 
 
@@ -344,11 +344,11 @@ def test_every_table_of_the_book_moves(full: Path, postgres_book):
     """A table that comes later and is forgotten here would be left behind."""
     stay = {"home", "file", "file_journal", "file_left", "committed"}
     moved = {table.name: set(table.columns) for table in migrate.TABLES}
-    with commonbook.open(full) as book, book._engines.db.reading() as tx:
+    with commonbook.open(full, create=True) as book, book._engines.db.reading() as tx:
         tables = [row[0] for row in tx.rows("SELECT name FROM sqlite_master WHERE type = 'table'")]
         here = {name: {row[1] for row in tx.rows(f"PRAGMA table_info({name})")} for name in tables}
     assert {name: columns for name, columns in here.items() if name not in stay} == moved
-    with open_book(settings(*postgres_book)) as book, book._engines.db.reading() as tx:
+    with open_book(settings(*postgres_book), create=True) as book, book._engines.db.reading() as tx:
         rows = tx.rows(
             "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = 'public'"
             " AND table_name NOT LIKE 'recall%%'"

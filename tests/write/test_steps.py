@@ -152,7 +152,7 @@ def test_an_operation_that_runs_again_begins_with_nothing_pending(book: Book, mo
 
 
 def test_the_step_behind_the_commit_is_given_the_files_of_what_others_see_already(home: Path):
-    with commonbook.open(home) as book, commonbook.open(home) as other:
+    with commonbook.open(home, create=True) as book, commonbook.open(home) as other:
         seen: list[str] = []
 
         def step(_engines: Engines, contents: Mapping[str, bytes | None]) -> None:
@@ -167,7 +167,7 @@ def test_the_step_behind_the_commit_is_given_the_files_of_what_others_see_alread
 
 
 def test_what_goes_wrong_behind_the_commit_takes_nothing_back_and_is_made_good_later(home: Path):
-    with commonbook.open(home) as book:
+    with commonbook.open(home, create=True) as book:
         for error in (OSError(5, "the disk is away"), HomeDamaged("the folder is away", fix="bring it back")):
 
             def failing(_engines: Engines, _contents: object, error: Exception = error) -> None:

@@ -55,7 +55,13 @@ def _run_step_after_commit(engines: Engines, contents: Mapping[str, bytes | None
     write_steps.AFTER_COMMIT(engines, contents)
 
 
-def open_book(settings: Settings, *, clock: Clock | None = None, progress: Progress = no_progress) -> Book:
+def open_book(
+    settings: Settings,
+    *,
+    create: bool = False,  # noqa: ARG001 - callers say it already; not yet required of them
+    clock: Clock | None = None,
+    progress: Progress = no_progress,
+) -> Book:
     """Open the book that the settings name, create it if it does not exist, and apply changes made to its files."""
     clock = clock or SystemClock()
     engines, make_recall = wire_server(settings, clock) if settings.database else wire_home(settings, clock)

@@ -59,7 +59,7 @@ def held(place):
         go_on.wait(60)
 
     def hold():
-        with commonbook.open(place) as book:
+        with commonbook.open(place, create=True) as book:
             book._engines.db.write(operation)
 
     thread = threading.Thread(target=hold)
@@ -403,7 +403,7 @@ def turns_or_more(messages):
 @pytest.mark.slow
 def test_what_was_kept_beside_a_hanging_book_survives_kill_minus_nine(place, tmp_path, provider):
     provider.save_config({"write_seconds": 0.3}, str(tmp_path / "hermes"))
-    commonbook.open(place).close()
+    commonbook.open(place, create=True).close()
     with held(place):
         child = start(tmp_path, place, 0, 3)
         while child.stdout.readline() != b"done\n":

@@ -104,7 +104,7 @@ def loaded(place: str, names: list[str]) -> Iterator[Load]:
 def _wrong_with_load(place: str, load: Load, killed: list[str]) -> list[str]:
     """Compare the acknowledged operations with the contents of the book."""
     wrong = []
-    with closing(commonbook.open(place)) as book:
+    with closing(commonbook.open(place, create=True)) as book:
         again = [(op, do(book, op)) for name in killed for op in load.under_way(name)]
         acknowledged = [(op, answer) for answers in load.answers.values() for op, answer in answers]
         logs = logs_of(book)
@@ -162,7 +162,7 @@ def test_of_three_servers_and_two_workers_one_each_is_killed_and_nothing_is_lost
     with Server.started(fsync="on") as server:
         server.make_template()
         place = server.make_database("book", template=TEMPLATE)
-        commonbook.open(place).close()
+        commonbook.open(place, create=True).close()
         workers = _workers(place, 2)
         try:
             with loaded(place, ["a", "b", "c"]) as load:
@@ -191,7 +191,7 @@ def test_a_standby_that_is_promoted_has_everything_that_was_acknowledged():
         place = (
             f"postgresql://{USER}@/book?host={quote(f'{one.folder},{two.folder}', safe='')}&port={one.port},{two.port}"
         )
-        commonbook.open(place).close()
+        commonbook.open(place, create=True).close()
         workers = _workers(place, 1)
         try:
             with loaded(place, ["a", "b", "c"]) as load:

@@ -507,7 +507,7 @@ def test_a_book_is_recalled_with_the_same_hits_and_scores_as_from_the_embedded_i
     def text() -> str:
         return " ".join(dice.choices(words, k=dice.randrange(4, 30))).capitalize() + dice.choice(".?")
 
-    with commonbook.open(tmp_path / "home") as book:
+    with commonbook.open(tmp_path / "home", create=True) as book:
         for at in range(30):
             turns = "\n\n".join(
                 f"### {name} (user) · 2026-03-{1 + at % 28:02}T10:00:{seq:02}.000000Z · {seq} · D{at}:{seq}\n\n{text()}"

@@ -257,5 +257,5 @@ def test_a_number_that_is_none(monkeypatch, name, value):
 
 def test_a_home_that_was_named_wins_over_the_database(home, monkeypatch):
     monkeypatch.setenv("COMMONBOOK_DATABASE", "postgresql://nowhere.invalid/book")
-    with commonbook.open(home) as book:
+    with commonbook.open(home, create=True) as book:
         assert book.home == str(home.resolve())

@@ -218,7 +218,7 @@ def test_the_same_supersession_five_times_by_different_doors_is_told_once(world,
     command = [sys.executable, "-m", "commonbook", "supersede", world.r1, "--by", world.r2, "--json"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True)
     assert json.loads(done.stdout)["new"] is False
-    with commonbook.open(None if isinstance(place, str) else place) as book:
+    with commonbook.open(None if isinstance(place, str) else place, create=True) as book:
         assert not book.supersede(world.r1, by=world.r2).new
         book.link(world.r2, "supersedes", world.r1)
     assert notice_counts(cli) == {world.m1: 1, world.m2: 1}

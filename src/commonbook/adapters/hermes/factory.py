@@ -78,7 +78,7 @@ def wait_until_open(keeper: Keeper, *, seconds: float) -> None:
 def _book(settings: Settings) -> Book:
     from commonbook.compose.book import open_book
 
-    return open_book(settings)
+    return open_book(settings, create=True)
 
 
 def _client(path: Path, transport: Transport, *, space: str) -> Client:
