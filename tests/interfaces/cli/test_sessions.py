@@ -48,11 +48,11 @@ def test_append_prints_the_receipt_that_others_rely_on(cli):
     assert (hit["id"], hit["session"], hit["seq"]) == (message["id"], "s1", 1)
 
 
-def test_append_in_a_pipe_prints_session_number_id_and_whether_it_is_new(cli):
+def test_append_in_a_pipe_prints_session_number_id_whether_it_is_new_and_the_space(cli):
     for word in ("new", "repeat"):
-        result = cli("session", "append", "s1", "hello", "--client-id", "c1")
-        session, seq, message_id, new = result.out.rstrip("\n").split("\t")
-        assert (session, seq, new) == ("s1", "1", word)
+        result = cli("session", "append", "s1", "hello", "--client-id", "c1", "--space", "team")
+        session, seq, message_id, new, space = result.out.rstrip("\n").split("\t")
+        assert (session, seq, new, space) == ("s1", "1", word, "team")
     assert cli("session", "show", "s1", "--json").json["messages"][0]["id"] == message_id
     assert "sent before" in result.err
 
@@ -217,7 +217,8 @@ def test_rewind_takes_back_by_number_and_by_id(cli):
 
 def test_flush_and_close_make_episodes_that_show_names(cli):
     cli("session", "append", "s1", "hello")
-    (episode,) = cli("session", "flush", "s1", "--json").json["episodes"]
+    session, episode, space = cli("session", "flush", "s1").out.rstrip("\n").split("\t")
+    assert (session, space) == ("s1", "personal")
     assert cli("session", "show", "s1", "--json").json["messages"][0]["episode"] == episode
     assert cli("show", episode, "--json").json["kind"] == "episode"
     cli("session", "append", "s1", "bye")

@@ -24,7 +24,7 @@ def show_append_receipt(out: Output, receipt: AppendReceipt) -> None:
     """Show the receipt of an append; repeats, masked secrets and rewound messages become notes."""
     new = [message for message in receipt.messages if message.new]
     rows = [
-        (receipt.session, str(message.seq), message.id, "new" if message.new else "repeat")
+        (receipt.session, str(message.seq), message.id, "new" if message.new else "repeat", receipt.space)
         for message in receipt.messages
     ]
     out.report(
@@ -46,7 +46,7 @@ def show_settle_report(out: Output, prefix: str, report: SettleReport) -> None:
     count = _counted(len(report.episodes), "episode")
     clause = f"settled {report.session} in {report.space} into {count}{_unsettled(report)}"
     sentence = f"{prefix} {clause}" if prefix else clause[:1].upper() + clause[1:]
-    out.report(sentence, [(report.session, episode) for episode in report.episodes])
+    out.report(sentence, [(report.session, episode, report.space) for episode in report.episodes])
 
 
 def show_work_report(out: Output, report: WorkReport) -> None:
