@@ -192,7 +192,7 @@ def test_a_move_does_not_show_earlier_texts_to_the_readers_of_the_new_space(book
         (3, "ask the owner for the code", True),
         (4, "ask Bertha for the code", True),
     ]
-    assert [(one.title, one.author) for one in history[:2]] == [("", ""), ("", "")]
+    assert [(one.title, one.author, one.how) for one in history[:2]] == [("", "", ""), ("", "", "")]
     assert [one.at for one in history] == [one.at for one in book.history(memory)]
     assert [one.text for one in book.history(memory)][:2] == ["the code is 1234", "the code is 9999"]
     book.grant(ALICE, "vault", "reader")

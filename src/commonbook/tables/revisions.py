@@ -68,7 +68,7 @@ def add(tx: Transaction, memory: Memory, revision: Revision) -> None:
 def past_revisions(tx: Reading, memory: Memory, readable: SpaceScope | None = None) -> list[Revision]:
     """Return the past revisions of a memory, oldest first.
 
-    With `readable`, those of other spaces have no title, text and author.
+    With `readable`, those of other spaces have only their number and time.
     """
     rows = tx.rows(
         f"SELECT {_COLUMNS} FROM revision WHERE space = :space AND memory = :memory ORDER BY revision",
@@ -99,7 +99,7 @@ def _revision(row: _RevisionRow) -> Revision:
 
 
 def _redacted(row: _RevisionRow) -> Revision:
-    return _revision(row)._replace(title="", text="", author="", readable=False)
+    return _revision(row)._replace(title="", text="", author="", how="", readable=False)
 
 
 def move(tx: Transaction, memory: Memory, to: str) -> None:
