@@ -169,7 +169,7 @@ ODD = [
     "%",
     "@",
     "[a]",
-    "é\u202e",
+    "é\u00ad",
 ]
 
 
@@ -179,6 +179,17 @@ def test_every_session_id_comes_back_from_a_file(book, open_book):
     again = open_book()
     assert {one.id for one in again.sessions()} == set(ODD)
     assert {session: [one.id for one in again.messages(session).items] for session in ODD} == ids
+
+
+def test_a_session_whose_id_is_refused_today_keeps_it(book, open_book):
+    """An earlier version took marks that reorder text: the session is read from its file, and goes on."""
+    _, episode = settled(book, "the walrus sleeps")
+    path = file_of(book, episode)
+    lose(book)
+    hand_edits.change(path, "session_id: s\n", 'session_id: "s\u202e"\n')
+    again = open_book()
+    assert again.append("s\u202e", ["the otter swims"]).messages[0].seq == 2
+    assert [one.text for one in again.messages("s\u202e").items] == ["the walrus sleeps", "the otter swims"]
 
 
 def test_a_slip_of_the_hand_in_a_transcript_keeps_no_home_from_opening(book, open_book):

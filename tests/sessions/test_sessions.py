@@ -43,6 +43,25 @@ def turns(count, first=1):
     ]
 
 
+# --- names
+
+
+@pytest.mark.parametrize(
+    "name", ["\u202es", "s\u2066", "s\u200b", "\ufeffs", "s\u2060", "s\u200f", "s\U000e0041", "s\x9c"]
+)
+def test_no_session_begins_whose_name_hides_or_reorders_characters(book, name):
+    book.append("s", ["the walrus sleeps"])
+    for begin in (lambda: book.append(name, ["the otter swims"]), lambda: book.switch("s", name)):
+        with pytest.raises(BadInput):
+            begin()
+    assert [(one.id, one.closed) for one in book.sessions()] == [("s", None)]
+
+
+def test_a_session_may_be_named_in_any_writing(book):
+    for name in ("می\u200cشود", "👩\u200d💻", "Schiff\u00adfahrt", "क्\u200dष"):
+        assert book.append(name, ["hello"]).session == book.sessions()[0].id == name
+
+
 # --- reading
 
 

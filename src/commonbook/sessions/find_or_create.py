@@ -12,6 +12,7 @@ from commonbook.ports.database import Reading
 from commonbook.sessions.read import no_session
 from commonbook.tables import sessions
 from commonbook.tables.sessions import SessionKey
+from commonbook.text import validation
 from commonbook.write.context import WriteContext
 
 
@@ -60,7 +61,7 @@ def _find(ctx: WriteContext, locked: sessions.LockedSession) -> Session | None:
 
 
 def _create(ctx: WriteContext, space: Space, session_id: str, options: NewSessionOptions) -> Session:
-    key, parent = (space.id, session_id), None
+    key, parent = (space.id, validation.validate_new_session_id(session_id)), None
     if options.parent is not None:
         parent = (options.parent_space or space.id, options.parent)
         _require_no_cycle(ctx.tx, key, parent)

@@ -156,6 +156,10 @@ def _require_unicode(value: str, what: str) -> None:
 
 
 _SESSION: Final = re.compile(r"[^\s\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,200}")
+# Joiners (ZWNJ, ZWJ) and soft hyphens are ordinary text: Persian and Indic writing and joined emoji need them.
+_HIDDEN_OR_REORDERING: Final = re.compile(
+    r"[\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e007f]"
+)
 _ROLE: Final = re.compile(r"[a-z][a-z0-9_-]{0,31}")
 _AUTHOR: Final = re.compile(r"[^\x00-\x1f\x7f-\x9f\ud800-\udfff]{1,200}")
 
@@ -165,6 +169,19 @@ def validate_session_id(value: object) -> str:
     if not isinstance(value, str) or not _SESSION.fullmatch(value):
         raise BadInput(
             "a session's id is empty, too long, or has blanks in it", fix="use 1 to 200 characters without blanks"
+        )
+    return value
+
+
+def validate_new_session_id(value: str) -> str:
+    """Return the id of a session that is about to be made, or refuse one that shows as another or hides a part.
+
+    Sessions that have such an id from before keep it.
+    """
+    if _HIDDEN_OR_REORDERING.search(value):
+        raise BadInput(
+            "a session's id has characters that are not shown, or that reorder others",
+            fix="leave control and format characters out",
         )
     return value
 
