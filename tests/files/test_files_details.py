@@ -276,20 +276,56 @@ def test_a_name_in_another_normal_form_is_the_same_name(home: Path, book: Book):
     assert "noir" in next(folder.iterdir()).read_text()
 
 
-def test_a_save_at_a_path_that_we_left_edits_the_moved_memory(home: Path, book: Book, open_book: OpenBook):
-    moved, renamed = book.remember("one", space="a"), book.remember("two", space="b")
-    stale = [(home / one.path, (home / one.path).read_text()) for one in (moved, renamed)]
-    book.move(moved.id, "c")
+def save_again(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+def test_a_save_at_a_path_of_a_space_that_was_renamed_edits_the_memory(home: Path, book: Book, open_book: OpenBook):
+    renamed = book.remember("two", space="b")
+    stale = (home / renamed.path).read_text()
     book.rename_space("b", "d")
-    for (path, text), old, new in zip(stale, ("one", "two"), ("one more", "two more"), strict=True):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text.replace(f"\n{old}\n", f"\n{new}\n"))
+    save_again(home / renamed.path, stale.replace("\ntwo\n", "\ntwo more\n"))
     again = open_book()
-    assert (again.get(moved.id).text, again.get(moved.id).space.name) == ("one more", "c")
     assert (again.get(renamed.id).text, again.get(renamed.id).space.name) == ("two more", "d")
-    assert again.status().memories == 2
-    assert sorted(path.relative_to(home).parts[0] for path in home.rglob("*.md")) == ["c", "d"]
+    assert again.status().memories == 1
+    assert [path.relative_to(home).parts[0] for path in home.rglob("*.md")] == ["d"]
     assert again.doctor() == ()
+
+
+@pytest.mark.parametrize("edited", [False, True])
+@pytest.mark.parametrize("renamed", [False, True])
+def test_a_save_at_the_former_path_of_a_memory_is_not_shown_in_its_new_space(
+    home: Path, book: Book, open_book: OpenBook, edited: bool, renamed: bool
+):
+    book.grant("user:bob", "team", "reader")
+    moved = book.remember("the plan", space="vault", title="Plan")
+    stale = (home / moved.path).read_text()
+    book.move(moved.id, "team")
+    if edited:
+        book.edit(moved.id, text="the plan, for all")
+    if renamed:
+        book.rename_space("vault", "safe")
+    save_again(home / moved.path, stale.replace("the plan", "the secret plan"))
+    again = open_book()
+    bob = again.acting_as("user:bob")
+    assert (bob.get(moved.id).text, bob.get(moved.id).space.name) == (
+        "the plan, for all" if edited else "the plan",
+        "team",
+    )
+    assert "secret" not in str(bob.history(moved.id)) + str(bob.list())
+    (kept,) = [one for one in again.list().items if one.id != moved.id]
+    assert (kept.text, kept.space.name, kept.path) == ("the secret plan", "vault", moved.path)
+    assert again.doctor() == ()
+
+
+def test_a_save_at_a_former_path_that_changes_nothing_leaves_nothing_there(home: Path, book: Book, open_book: OpenBook):
+    moved = book.remember("the plan", space="vault")
+    book.move(moved.id, "team")
+    save_again(home / moved.path, (home / book.get(moved.id).path).read_text())
+    again = open_book()
+    assert [one.id for one in again.list().items] == [moved.id]
+    assert [path.relative_to(home).parts[0] for path in home.rglob("*.md")] == ["team"]
 
 
 def test_the_leading_run_of_legal_names_decides_the_space(home: Path, book: Book):

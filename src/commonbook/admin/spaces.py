@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import partial
 from typing import Final
 
@@ -13,7 +13,7 @@ from commonbook.log import chain
 from commonbook.model.memory import Memory
 from commonbook.model.spaces import Actor, Space
 from commonbook.ports.engines import Engines
-from commonbook.tables import memories, spaces
+from commonbook.tables import file_journal, memories, spaces
 from commonbook.text import file_paths, space_names
 from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import free_path
@@ -67,6 +67,7 @@ def _rename(ctx: WriteContext, *, old: str, new: str, scanned: bool) -> Space:
         renamed[space.id] = spaces.rename(ctx.tx, space, name)
         ctx.spaces[space.id] = renamed[space.id]
         ctx.log(space, "space.rename", (), old=space.name, new=name)
+    _forget_paths_of_others(ctx, old, renamed)
     for space in moving:
         _move_files(ctx, space, renamed[space.id])
         # Episodes that were moved away from their sessions name the space of the session in their files.
@@ -79,6 +80,15 @@ def _lock_all(ctx: WriteContext) -> None:
     spaces.lock(ctx.tx)
     if ctx.tx.has_concurrent_writers:
         ctx.spaces.update(spaces.get_all(ctx.tx))
+
+
+def _forget_paths_of_others(ctx: WriteContext, old: str, renamed: Collection[str]) -> None:
+    """Forget the former paths in a renamed space of memories that have left it: a save there does not mean them."""
+    paths = file_journal.former_paths_below(ctx.tx, old)
+    spaces_now = memories.spaces_of(ctx.tx, sorted(set(paths.values())))
+    for path, memory in paths.items():
+        if spaces_now.get(memory) not in renamed:
+            file_journal.clear_former_path(ctx.tx, path)
 
 
 def _move_files(ctx: WriteContext, old: Space, new: Space) -> None:

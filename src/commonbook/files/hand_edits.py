@@ -372,8 +372,14 @@ def handle_missing_file(ctx: WriteContext, path: str, memory_id: str | None) -> 
 def _apply_at_former_path(
     ctx: WriteContext, memory: Memory, path: str, stat: FileStat, hash_: str, document: Document
 ) -> Outcome:
-    """Apply a save at a former path as an edit of the moved memory; the file there is then removed by the journal."""
+    """Apply a save at a former path as an edit of the moved memory; the file there is then removed by the journal.
+
+    If the memory has left the space of that path, its new readers were not meant: the save becomes a memory of its own.
+    """
     known = hash_ in file_journal.known_hashes(ctx.tx, memory.id)
+    left = file_paths.space_of(path)
+    if not known and left != memory.space.name and any(space.name == left for space in ctx.spaces.values()):
+        return _add(ctx, path, stat, hash_, document, fresh_id=True)
     file_journal.set_synced(ctx.tx, path, stat, hash_, memory=memory.id, version=memory.version)
     if known:
         ctx.enqueue_files([memory])

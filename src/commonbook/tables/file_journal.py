@@ -309,6 +309,12 @@ def moved_from(tx: Reading, path: str) -> str | None:
     return str(memory) if memory else None
 
 
+def former_paths_below(tx: Reading, folder: str) -> dict[str, str]:
+    """Return the former paths in a folder and below it, with the memories whose files were there."""
+    rows = tx.rows("SELECT path, memory FROM file_left")
+    return {path: memory for path, memory in rows if path.startswith(f"{folder}/")}
+
+
 def clear_former_path(tx: Transaction, path: str) -> None:
     """Delete a former path, since a file is there again."""
     tx.run("DELETE FROM file_left WHERE path = :path", path=path)
