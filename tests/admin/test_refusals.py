@@ -107,6 +107,30 @@ def test_a_refused_reinstate_is_logged_like_a_refused_supersede(book: Book, ids:
     ]
 
 
+def test_a_refusal_does_the_same_work_whether_the_id_exists_or_not(book: Book, ids: dict[str, str]):
+    free = "01a1e8af-bce1-7667-9f85-b106c71ded92"
+    eve = book.acting_as(EVE)
+    for aim in (ids["superseded"], free):
+        with pytest.raises(NotFound):
+            eve.reinstate(aim)
+        with pytest.raises(NotFound):
+            eve.supersede(aim, ids["mine"])
+        with pytest.raises(NotFound):
+            eve.link(ids["mine"], "supersedes", aim)
+    logged = {
+        space: [(who, action, payload["verb"]) for who, action, payload in entries(book, space)]
+        for space in ("team", "_home")
+    }
+    assert (
+        logged["team"]
+        == logged["_home"]
+        == [(EVE, "refused", verb) for verb in ("reinstate", "supersede", "supersede")]
+    )
+    with pytest.raises(NotFound):
+        book.reinstate(free)
+    assert len(entries(book, "_home")) == 3
+
+
 # --- many refusals
 
 

@@ -1,6 +1,8 @@
 """Logs refused attempts in the spaces that they aimed at; of many in one hour, the log gets the first and a summary.
 
 Anybody who knows the id of a memory can be refused as often as they like. The log of its space must not grow with that.
+An attempt on an id that does not exist is counted and logged in the same way, in the log of the home: so the time that
+a refusal takes does not tell whether there is such a memory.
 """
 
 from __future__ import annotations
@@ -9,12 +11,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 
+from commonbook.access import permissions
 from commonbook.errors import CommonbookError, NotAllowed, NotFound
 from commonbook.model.spaces import Actor, Space
 from commonbook.ports.engines import Engines
 from commonbook.tables import memories, rate_limits
 from commonbook.tables.rate_limits import MAX_LOGGED_REFUSALS
-from commonbook.write.context import WriteContext
+from commonbook.write.context import HOME_SPACE, WriteContext
 from commonbook.write.foreign_writes import ForeignWrite
 from commonbook.write.transaction import write
 
@@ -37,12 +40,15 @@ def logging_refusal(engines: Engines, actor: Actor, verb: str, ids: Iterable[str
 
 
 def _note_refusals(ctx: WriteContext, *, verb: str, ids: Sequence[str]) -> None:
+    if permissions.is_owner(ctx.actor):
+        return
     writable = ctx.writable
     aimed_at = memories.get_many(ctx.tx, ctx.spaces, sorted(set(ids)))
+    refused = [(memory.space, memory.id) for memory in aimed_at.values() if memory.space.id not in writable]
+    refused += [(ctx.system_space(HOME_SPACE), id_) for id_ in sorted(set(ids) - aimed_at.keys())]
     # The counts are locked in the order of the spaces, against deadlocks.
-    for memory in sorted(aimed_at.values(), key=lambda memory: (memory.space.id, memory.id)):
-        if memory.space.id not in writable:
-            _note_refusal(ctx, memory.space, verb=verb, memory=memory.id)
+    for space, memory_id in sorted(refused, key=lambda attempt: (attempt[0].id, attempt[1])):
+        _note_refusal(ctx, space, verb=verb, memory=memory_id)
 
 
 def _note_refusal(ctx: WriteContext, space: Space, *, verb: str, memory: str) -> None:
