@@ -85,6 +85,27 @@ def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
         exec(compile(block, page, "exec"), {})
 
 
+def type_check(folder: Path, files: Mapping[str, str]) -> str:
+    """Return the findings of `mypy --strict` in files of a user's project, which has no settings of its own."""
+    for name, text in files.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", f"--cache-dir={folder / 'cache'}", *files]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240, check=False).stdout
+
+
+def test_the_python_of_the_pages_passes_a_strict_type_checker(tmp_path):
+    files = {
+        f"{Path(page).stem.lower()}{number}.py": block
+        for page in ("README.md", "docs/GUIDE.md")
+        for number, block in enumerate(blocks(page, "python"))
+    }
+    readme = files["readme0.py"]
+    assert "hit.path" in readme
+    wrong = {"wrong.py": readme.replace("hit.path", "hit.pfad")}
+    found = type_check(tmp_path, {**files, **wrong}).splitlines()
+    assert [line.partition(":")[0] for line in found if ": error:" in line] == ["wrong.py"], found
+
+
 def test_the_shell_commands_of_the_readme_run(tmp_path):
     (block,) = blocks("README.md", "sh")
     environ = {"HOME": str(tmp_path), "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "TZ": "UTC"}

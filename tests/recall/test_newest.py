@@ -9,7 +9,7 @@ import pytest
 from commonbook.model.session import NewMessage
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-DIFFERENT = {"memory", "title", "source"}
+DIFFERENT = {"memory", "title", "path", "revision", "revised_how"}
 """The fields of a hit that tell of a message's episode; all others are the message's own."""
 
 

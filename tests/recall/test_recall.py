@@ -659,9 +659,21 @@ def test_a_hit_says_where_it_comes_from(book: Book):
     memory = book.get(receipt.id)
     assert (hit.title, hit.tags, hit.kind, hit.space) == ("Billing", ("a", "b"), "fact", "team/x")
     assert (hit.created, hit.occurred, hit.author) == (memory.created, memory.occurred, memory.author)
-    assert hit.source["path"] == receipt.path
-    assert hit.source["revision"] == 1
+    assert hit.path == receipt.path
+    assert hit.revision == 1
     assert (hit.session, hit.seq, hit.freshness, hit.suspect) == (None, None, None, False)
+
+
+def test_every_hit_has_a_path_a_session_and_a_space_or_none(book: Book):
+    receipt = book.remember("The otter eats fish")
+    book.append("s", ["The otter sleeps"])
+    hits = {hit.type: hit for hit in book.recall("otter").hits}
+    memory, message = hits["memory"], hits["message"]
+    assert (memory.path, memory.session, memory.space) == (receipt.path, None, "personal")
+    assert (message.path, message.session, message.space) == (None, "s", "personal")
+    (episode,) = book.close_session("s").episodes
+    (message,) = [hit for hit in book.recall("otter").hits if hit.type == "message"]
+    assert (message.path, message.session, message.space) == (book.get(episode).path, "s", "personal")
 
 
 def test_an_explanation_adds_up_and_names_words_and_steps(book: Book, settle):

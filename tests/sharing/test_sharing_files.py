@@ -49,7 +49,7 @@ def visible_state(book) -> object:
     memories = {memory.id: memory for memory in book.list(limit=1000).items}
     lineages = {id_: book.lineage(id_) for id_ in memories}
     hits = [
-        (hit.id, hit.passage, hit.freshness, hit.score, hit.source)
+        (hit.id, hit.passage, hit.freshness, hit.score, hit.path, hit.revision, hit.revised_how)
         for query in ("billing service", "invoices", "")
         for hit in book.recall(query, spaces="/", k=50).hits
     ]

@@ -39,6 +39,8 @@ class Hit(NamedTuple):
     """A passage that answers a query, with its place and the properties of its memory.
 
     `passage` is the matching text, `before` and `after` are the texts around it; `text` is the whole message or memory.
+    `path` is the file of its memory, which is at `revision`, made by the action `revised_how`; all three are None for a
+    message that is in no episode yet. `session` and `seq` are those of a message, and None for a memory.
     `also_in` names the other searched spaces where a memory of the same root says the same; it is no hit of its own.
     """
 
@@ -62,7 +64,9 @@ class Hit(NamedTuple):
     suspect: bool
     superseded_by: str | None
     marks: tuple[str, ...]
-    source: Mapping[str, object]
+    path: str | None
+    revision: int | None
+    revised_how: str | None
     tags: tuple[str, ...]
     occurred: datetime | None
     created: datetime

@@ -56,7 +56,7 @@ def test_the_answer_has_the_keys_that_others_rely_on(cli):
         "Alice owns billing", "Alice owns billing", "", "",
     )  # fmt: skip
     assert hit["score"] == pytest.approx(sum(hit["parts"].values()), abs=1e-5)
-    assert hit["source"]["path"] == receipt["path"]
+    assert hit["path"] == receipt["path"]
     assert (hit["tags"], hit["marks"], hit["suspect"]) == (["people", "money"], [], False)
     assert hit["occurred"] == "2026-01-02T03:04:00.000000Z"
     assert INSTANT.match(hit["created"])

@@ -75,7 +75,7 @@ def _source(out: Output, hit: Hit) -> Iterator[_Phrase]:
     yield out.name(hit.memory), "cyan"
     if hit.seq is not None:
         yield f"message {hit.seq}", "dim"
-    yield str(hit.source.get("path", "")), "dim"
+    yield hit.path or "", "dim"
     for mark in hit.marks:
         by = f" by {out.name(hit.superseded_by)}" if mark == "superseded" and hit.superseded_by else ""
         yield f"{mark}{by}", "yellow"
