@@ -381,12 +381,12 @@ class Model:
             then = older.memories.get(memory.id)
             if then is None:
                 memory.forgotten = memory.forgotten or memory.deleted
-                memory.written_in = {memory.words: {memory.space}}
             elif memory.deleted:
                 # The older database knows it, and finds its file gone.
                 memory.forgotten, memory.space = then.forgotten, then.space
                 memory.links, memory.decisions = dict(then.links), set(then.decisions)
-            memory.written_in = {memory.words: {memory.space}, **(then.written_in if then else {})}
+            memory.written_in = {words: set(spaces) for words, spaces in then.written_in.items()} if then else {}
+            memory.note_place()
         self._doubt_successors()
 
     def keep_what_notices_tell(self) -> None:
