@@ -86,7 +86,7 @@ def migrating(home: Path) -> Path:
     return write_home(home, 2)
 
 
-@pytest.fixture(params=[2, 3])
+@pytest.fixture(params=[2, 3, 4])
 def filled(
     engine: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Path | str]:
@@ -260,7 +260,7 @@ def test_dependents_are_notified_by_a_job_of_what_was_replaced_before_there_were
         assert (book.status().failed_jobs, book.work()) == (0, 0)
 
 
-@pytest.mark.parametrize("filled", [3], indirect=True)
+@pytest.mark.parametrize("filled", [3, 4], indirect=True)
 def test_the_doubts_of_an_older_home_are_as_they_were(filled: Path | str):
     with commonbook.open(filled) as book:
         open_, kept = (by_text(book, f"Oil is cheap in the {verdict} shop") for verdict in ("None", "keep"))
@@ -271,6 +271,17 @@ def test_the_doubts_of_an_older_home_are_as_they_were(filled: Path | str):
         assert {one.name: one.depth for one in book.spaces()}["team"] == 7
         book.triage(open_.id, "retract")
         assert not [item for item in waiting(book) if "Oil" in (item[0] or "")]
+
+
+@pytest.mark.parametrize("filled", [4], indirect=True)
+def test_links_and_tags_in_the_texts_of_an_older_home_count(filled: Path | str):
+    with commonbook.open(filled) as book:
+        garden = by_text(book, "Beds and paths")
+        sources = {link.source for link in book.links(garden.id) if link.relation == "mentions"}
+        assert {book.get(source).text.split()[0] for source in sources} == {"Water", "See"}
+        (tagged,) = book.list(commonbook.Filter(tags=("todo",))).items
+        assert tagged.tags == ("home", "todo")
+        assert [hit.id for hit in book.recall("water", spaces=["notes"], tags=["todo"]).hits] == [tagged.id]
 
 
 def test_an_older_home_is_whole_after_its_migration_and_its_jobs(filled: Path | str):

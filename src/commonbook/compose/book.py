@@ -228,16 +228,21 @@ def _facts(database: Database, settings: Settings, keys: Keys) -> dict[str, str]
 
 
 def _record_book(tx: Transaction, zone: str, keys: str) -> dict[str, str]:
-    home.record(tx, id=new_id(), created=format_time(tx.now), zone=zone, keys=keys, hashes=home.HASHES_IN_FILES)
+    made = {"id": new_id(), "created": format_time(tx.now), "zone": zone, "keys": keys}
+    home.record(tx, **made, hashes=home.HASHES_IN_FILES, mentions=home.MENTIONS_IN_ROWS)
     return home.facts(tx)
 
 
 def _fill_hashes(engines: Engines, facts: Mapping[str, str]) -> None:
-    """Fill in the hashes of a book that an earlier program wrote."""
+    """Fill in the hashes, tags and mentions of a book that an earlier program wrote."""
     if "hashes" not in facts:
         from commonbook.maintenance import fill_hashes
 
         fill_hashes.fill_rows(engines)
+    if "mentions" not in facts:
+        from commonbook.maintenance import fill_mentions
+
+        fill_mentions.fill_mentions(engines)
 
 
 def _write_files_with_hashes(engines: Engines) -> None:

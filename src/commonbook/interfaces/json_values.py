@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from commonbook.errors import CommonbookError, TooMany
 from commonbook.model.ids import format_time
+from commonbook.model.memory import MENTIONS
 from commonbook.model.reports import Finding, LogEntry, LogReport, MigrationReport, Status, SyncReport, TransferReport
 
 if TYPE_CHECKING:
@@ -129,12 +130,26 @@ def _shared(copy: CopyInfo | None, source: Link | None) -> dict[str, Any] | None
     }
 
 
-def memory_with_links_json(memory: Memory, incoming: Iterable[Link]) -> dict[str, Any]:
-    """Return a memory together with the links that point to it."""
-    linked_from = [
-        {"relation": link.relation, "source": link.source, "target_hash": link.target_hash} for link in incoming
-    ]
-    return {**memory_json(memory), "linked_from": linked_from}
+def memory_with_links_json(memory: Memory, links: Iterable[Link]) -> dict[str, Any]:
+    """Return a memory together with the memories that its text links to, and the links that point to it."""
+    incoming = [link for link in links if link.target == memory.id]
+    return {
+        **memory_json(memory),
+        "mentions": [link.target for link in links if link.source == memory.id and link.relation == MENTIONS],
+        "linked_from": [
+            {"relation": link.relation, "source": link.source, "target_hash": link.target_hash} for link in incoming
+        ],
+    }
+
+
+def links_json(links: Iterable[Link]) -> dict[str, Any]:
+    """Return links in both directions."""
+    return {
+        "links": [
+            {"source": link.source, "relation": link.relation, "target": link.target, "target_hash": link.target_hash}
+            for link in links
+        ]
+    }
 
 
 def page_json(page: Page) -> dict[str, Any]:

@@ -1,14 +1,18 @@
-"""Obsidian syntax: find `#tags` and `[[links]]` in a text, outside of code, and resolve links to notes of a vault."""
+"""Obsidian syntax: find `#tags` and `[[links]]` in a text, outside of code, and resolve links to notes of a vault.
+
+The tags and links in the text of a memory count as long as they stand there: they are derived, and in no front matter.
+"""
 
 from __future__ import annotations
 
+import json
 import posixpath
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-from commonbook.model.memory import MAX_TAG
+from commonbook.model.memory import MAX_TAG, MAX_TAGS, Memory
 
 _FENCE: Final = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?(`{3,}(?=[^`]*$)|~{3,})")
 _FENCE_END: Final = re.compile(r"[ \t>]*(`{3,}|~{3,})[ \t]*$")
@@ -20,6 +24,10 @@ _HASHTAG: Final = re.compile(
     r"\u2000-\u206f\u3000-\u303f\uff01-\uff0f\uff1a-\uff20]+)"
 )
 _WIKI_LINK: Final = re.compile(r"(!?)\[\[([^\[\]\n]+)\]\]")
+# Messages that people and agents sent are no notes.
+_WITHOUT_SYNTAX: Final = frozenset(("episode", "notice"))
+_MAX_MENTIONS: Final = 500
+_GENERATED: Final = re.compile(r"--([0-9a-f]{8,12})(?:-[0-9]+)?$")
 _EXTENSION: Final = re.compile(r"\.(?=[0-9]*[A-Za-z])[A-Za-z0-9]{1,5}$")
 
 
@@ -39,6 +47,76 @@ def wiki_links(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(target for target in targets if target))
 
 
+# --- a memory
+
+
+def tags_of(memory: Memory) -> tuple[str, ...]:
+    """Return the tags of a memory: those of its front matter, then those in its text."""
+    if memory.kind in _WITHOUT_SYNTAX or "#" not in memory.text:
+        return memory.tags
+    tags = {tag.casefold(): tag for tag in memory.tags}
+    for tag in hashtags(memory.text):
+        tags.setdefault(tag.casefold(), tag)
+    return tuple(tags.values())[:MAX_TAGS]
+
+
+def mentions_of(memory: Memory) -> tuple[str, ...]:
+    """Return the notes that the text and the front matter of a memory link to, as `fold` writes them, each once."""
+    if memory.kind in _WITHOUT_SYNTAX:
+        return ()
+    front = str(json.loads(memory.layout).get("front") or "") if "[[" in memory.layout else ""
+    found = (*wiki_links(front), *wiki_links(memory.text)) if front or "[[" in memory.text else ()
+    return tuple(dict.fromkeys(fold(name.strip("/")) for name in found))[:_MAX_MENTIONS]
+
+
+def names_of(memory: Memory) -> tuple[str, ...]:
+    """Return the names by which links find a memory: its title, and the name of its file if a person gave it."""
+    if memory.kind in _WITHOUT_SYNTAX:
+        return ()
+    names = [fold(memory.title)]
+    stem = file_stem(memory.path)
+    if not is_generated_name(stem):
+        names.append(fold(stem))
+    return tuple(dict.fromkeys(name for name in names if name))
+
+
+def file_stem(path: str) -> str:
+    """Return the name of a file without its folder and its extension."""
+    return posixpath.splitext(posixpath.basename(path))[0]
+
+
+def is_generated_name(stem: str) -> bool:
+    """Tell whether a name of a file ends in digits of an id, as in the files that this program names."""
+    return _GENERATED.search(stem) is not None
+
+
+def id_digits(name: str) -> str | None:
+    """Return the digits of an id in which a name of such a file ends, or None."""
+    match = _GENERATED.search(name)
+    return match[1] if match else None
+
+
+def nearest(target: str, *, origin: str, paths: Iterable[str]) -> str | None:
+    """Return the path that a folded link in the file `origin` means, of those whose files have the name; or None.
+
+    A link with folders means a file whose path ends with them. The nearest file comes first, then the one with the
+    shortest path.
+    """
+    wanted = target
+    if target.startswith(("./", "../")):
+        wanted = posixpath.normpath(posixpath.join(fold(posixpath.dirname(origin)), target))
+    fitting = [path for path in paths if "/" not in wanted or f"/{_without_extension(path)}".endswith(f"/{wanted}")]
+    exact = [path for path in fitting if _without_extension(path) == wanted]
+    return min(exact or fitting, key=lambda path: (_distance(origin, path), path.count("/"), path), default=None)
+
+
+def _without_extension(path: str) -> str:
+    return fold(posixpath.splitext(path)[0])
+
+
+# --- a vault
+
+
 class VaultNotes:
     """The notes of one vault, looked up by the names that a link may use, regardless of case."""
 
@@ -48,11 +126,11 @@ class VaultNotes:
         self._suffixes: dict[str, list[str]] = {}
         self._aliases: dict[str, list[str]] = {}
         for path, names in notes:
-            parts = _fold(posixpath.splitext(path)[0]).split("/")
+            parts = fold(posixpath.splitext(path)[0]).split("/")
             self._paths.setdefault("/".join(parts), []).append(path)
             for first in range(1, len(parts)):
                 self._suffixes.setdefault("/".join(parts[first:]), []).append(path)
-            for name in {_fold(name) for name in names}:
+            for name in {fold(name) for name in names}:
                 self._aliases.setdefault(name, []).append(path)
 
     def find(self, target: str, *, origin: str) -> str | None:
@@ -61,16 +139,17 @@ class VaultNotes:
         A path from the root comes first, then the end of a path, then another name. Of several matches the one nearest
         to the origin is meant, then the one with the shortest path, then the first in alphabetical order.
         """
-        wanted = _fold(target)
+        wanted = fold(target)
         if wanted.startswith(("./", "../")):
-            wanted = posixpath.normpath(posixpath.join(_fold(posixpath.dirname(origin)), wanted))
+            wanted = posixpath.normpath(posixpath.join(fold(posixpath.dirname(origin)), wanted))
         for names in (self._paths, self._suffixes, self._aliases):
             if paths := names.get(wanted.strip("/")):
                 return min(paths, key=lambda path: (_distance(origin, path), path.count("/"), path))
         return None
 
 
-def _fold(name: str) -> str:
+def fold(name: str) -> str:
+    """Return a name as links compare it: without regard to case and normal form."""
     return unicodedata.normalize("NFC", name).casefold()
 
 

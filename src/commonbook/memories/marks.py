@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from commonbook.access import scope
+from commonbook.markdown import obsidian
 from commonbook.model.invalidation import ENDED, Invalidation
 from commonbook.model.memory import is_retracted
 from commonbook.reasoning import invalidations as graph
@@ -78,7 +79,9 @@ def with_marks(
             *_file_marks(troubles.get((memory.id, memory.path))),
             *_reasoning_marks(memory, around),
         )
-        served = _without_hidden_session(memory, allowed)._replace(marks=marks, superseded_by=successor)
+        served = _without_hidden_session(memory, allowed)._replace(
+            marks=marks, superseded_by=successor, tags=obsidian.tags_of(memory)
+        )
         if memory.id in copy_states:
             served = _with_freshness(tx, allowed, served, copy_states[memory.id])
         marked.append(served)

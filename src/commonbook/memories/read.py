@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from commonbook.access import permissions, scope
 from commonbook.errors import BadInput, CommonbookError
 from commonbook.memories.marks import live_ids, with_invalidations, with_marks
-from commonbook.model.memory import KINDS, LAZY, Filter, Link, Memory, Page, Revision
+from commonbook.model.memory import KINDS, LAZY, MENTIONS, Filter, Link, Memory, Page, Revision
 from commonbook.sharing import freshness, refresh
 from commonbook.sharing.freshness import REFRESHED_BY_READING
 from commonbook.tables import links, memories, revisions, spaces
@@ -134,12 +134,19 @@ def history(engines: Engines, actor: Actor, memory_id: str) -> tuple[Revision, .
 
 
 def list_links(engines: Engines, actor: Actor, memory_id: str) -> tuple[Link, ...]:
-    """Return the links of a memory in both directions, outgoing links first."""
+    """Return the links of a memory in both directions, outgoing links first; those in texts come last."""
     memory = get_stored(engines, actor, memory_id)
     with engines.db.reading() as tx:
         incoming = links.incoming(tx, scope.select(tx, actor), [memory.id])
         live = live_ids(tx, scope.select(tx, actor), [link.source for link in incoming])
-    return (*memory.links, *(link for link in incoming if link.source in live))
+        mentioned = links.mentioned_by(tx, memory)
+        mentioning = links.mentioning(tx, memory)
+    return (
+        *memory.links,
+        *(Link(memory.id, MENTIONS, target) for target in mentioned),
+        *(link for link in incoming if link.source in live),
+        *(Link(source, MENTIONS, memory.id) for source in mentioning),
+    )
 
 
 def _parse_time(engines: Engines, name: str, value: datetime | str | None) -> datetime | None:

@@ -15,6 +15,8 @@ from commonbook.model.spaces import Space
 
 KINDS: Final = ("note", "fact", "preference", "decision", "procedure", "episode", "reflection", "notice")
 RELATIONS: Final = ("shared_from", "reflects_on", "derived_from", "supersedes", "contradicts", "related_to")
+MENTIONS: Final = "mentions"
+"""The relation of a link that stands in a text, `[[like this]]`: nobody sets or removes it but by editing the text."""
 
 MAX_TEXT_BYTES: Final = 4 * 1024 * 1024
 MAX_FRONT_BYTES: Final = 64 * 1024

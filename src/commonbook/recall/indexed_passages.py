@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Final, NamedTuple, TypeAlias
 
-from commonbook.markdown import transcript
+from commonbook.markdown import obsidian, transcript
 from commonbook.memories.validity import Validity, valid_since
 from commonbook.model.memory import Memory
 from commonbook.model.session import Message
@@ -209,7 +209,7 @@ def _indexed(memory: Memory, piece: Passage, terms: Sequence[str], validity: Val
         position=piece.position,
         space=memory.space.id,
         kind=memory.kind,
-        tags=memory.tags,
+        tags=obsidian.tags_of(memory),
         time=micros(happened),
         valid_from=micros(memory.valid_from or happened if piece.message else valid_since(memory)),
         valid_until=_end(validity.valid_until),

@@ -1,7 +1,8 @@
 """The table `home`: a row is a named fact about the book, such as its id, its time of creation and its time zone.
 
 The facts `moved_to` and `moving_from` mark a book that was migrated away, or is being migrated to this place. The fact
-`hashes` says that rows and files have content hashes: those of an earlier program get them when the book is opened.
+`hashes` says that rows and files have content hashes, the fact `mentions` that the tags and links in texts have rows:
+those of an earlier program get them when the book is opened.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from commonbook.ports.database import Reading, Row, Transaction
 HASHES_IN_ROWS: Final = "rows"
 HASHES_IN_FILES: Final = "files"
 """Values of the fact `hashes`: how far the hashes of a book are filled in."""
+MENTIONS_IN_ROWS: Final = "rows"
+"""The value of the fact `mentions`: the tags and links in texts have their rows."""
 
 
 def facts(tx: Reading) -> dict[str, str]:

@@ -1,19 +1,29 @@
-"""The table `link`: a row is a link from one memory to another, with a relation and the target's content hash.
+"""The tables `link`, `mention` and `memory_name`: links between memories, set by verbs or standing in their texts.
 
-The table answers which links come in to a memory. It is derived: the links that go out from a memory are in its own row
-and its file, so `derive` can make the rows again.
+A row of `link` is a link from one memory to another, with a relation and the target's content hash. A row of `mention`
+is a link in the text of a memory, `[[like this]]`: the name of a note, whether there is such a note or not. A row of
+`memory_name` is a name by which such links find a memory of the same space. All are derived: the links that go out from
+a memory are in its own row and its file, so that `derive` and `derive_mentions` can make the rows again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from commonbook.model.memory import RELATIONS, Link, Memory
 from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading, Transaction
+from commonbook.runtime.lazy_modules import LazyModule
+
+if TYPE_CHECKING:
+    from commonbook.markdown import obsidian
+else:
+    # Most questions about links are about those of verbs.
+    obsidian = LazyModule("commonbook.markdown.obsidian")
 
 _IDS_PER_QUERY: Final = 1000
+_MENTION_TABLES: Final = ("memory_name", "mention")
 
 
 def incoming(
@@ -144,3 +154,101 @@ def derive(tx: Transaction, space: str, memories: Sequence[Memory], *, after: st
         upto="\U0010ffff" if last else memories[-1].id,
     )
     add(tx, space, [link for memory in memories for link in memory.links])
+
+
+# --- links in texts
+
+
+def add_mentions(tx: Transaction, memories: Iterable[Memory]) -> None:
+    """Add the names of live memories, and the links in their texts."""
+    names, mentions = [], []
+    for memory in memories:
+        row = {"space": memory.space.id, "memory": memory.id}
+        names += [{**row, "name": name} for name in obsidian.names_of(memory)]
+        mentions += [{**row, "name": name.rpartition("/")[2], "target": name} for name in obsidian.mentions_of(memory)]
+    if names:
+        tx.run_many("INSERT INTO memory_name (space, name, memory) VALUES (:space, :name, :memory)", names)
+    if mentions:
+        tx.run_many(
+            "INSERT INTO mention (space, name, target, memory) VALUES (:space, :name, :target, :memory)", mentions
+        )
+
+
+def drop_mentions(tx: Transaction, space: str, memory_id: str) -> None:
+    """Drop the names of a memory of a space, and the links in its text."""
+    for table in _MENTION_TABLES:
+        tx.run_many(
+            f"DELETE FROM {table} WHERE space = :space AND memory = :memory", [{"space": space, "memory": memory_id}]
+        )
+
+
+def derive_mentions(tx: Transaction, space: str, memories: Iterable[Memory], *, after: str, upto: str) -> None:
+    """Make the same rows again for live memories of a space, of which the ids are in this range."""
+    for table in _MENTION_TABLES:
+        tx.run(
+            f"DELETE FROM {table} WHERE space = :space AND memory > :after AND memory <= :upto",
+            space=space,
+            after=after,
+            upto=upto,
+        )
+    add_mentions(tx, memories)
+
+
+def mentioned_by(tx: Reading, memory: Memory) -> list[str]:
+    """Return the memories of the same space that the text of a memory links to, in the order of the text."""
+    targets = obsidian.mentions_of(memory)
+    found = _resolve(tx, memory.space.id, [(target, memory.path) for target in targets])
+    ids = (found.get((target, memory.path)) for target in targets)
+    return list(dict.fromkeys(id_ for id_ in ids if id_ not in (None, memory.id)))
+
+
+def mentioning(tx: Reading, memory: Memory) -> list[str]:
+    """Return the live memories of the same space whose texts link to a memory."""
+    names = {*obsidian.names_of(memory), obsidian.fold(obsidian.file_stem(memory.path))}
+    rows = tx.rows(
+        "SELECT DISTINCT mention.target, memory.path, memory.id FROM mention"
+        " JOIN memory ON memory.space = mention.space AND memory.id = mention.memory"
+        " WHERE mention.space = :space AND mention.name IN :names ORDER BY memory.id",
+        space=memory.space.id,
+        names=tuple(sorted(names)),
+    )
+    found = _resolve(tx, memory.space.id, [(target, path) for target, path, _ in rows])
+    ids = (id_ for target, path, id_ in rows if found.get((target, path)) == memory.id)
+    return [id_ for id_ in dict.fromkeys(ids) if id_ != memory.id]
+
+
+def _resolve(tx: Reading, space: str, wanted: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:
+    """Return the memory that each link means, by its target and the path of the file that has it."""
+    if not wanted:
+        return {}
+    digits = {name: obsidian.id_digits(name) for name in {target.rpartition("/")[2] for target, _ in wanted}}
+    candidates: dict[str, dict[str, str]] = {}
+    rows = tx.rows(
+        "SELECT memory_name.name, memory.path, memory.id FROM memory_name"
+        " JOIN memory ON memory.space = memory_name.space AND memory.id = memory_name.memory"
+        " WHERE memory_name.space = :space AND memory_name.name IN :names",
+        space=space,
+        names=tuple(sorted(digits)),
+    )
+    for name, path, id_ in rows:
+        candidates.setdefault(name, {})[path] = id_
+    for name, ending in digits.items():
+        if ending is not None:
+            candidates.setdefault(name, {}).update(_with_digits(tx, space, ending))
+    resolved: dict[tuple[str, str], str] = {}
+    for target, origin in wanted:
+        by_path = candidates.get(target.rpartition("/")[2], {})
+        path = obsidian.nearest(target, origin=origin, paths=by_path)
+        if path is not None:
+            resolved[target, origin] = by_path[path]
+    return resolved
+
+
+def _with_digits(tx: Reading, space: str, ending: str) -> dict[str, str]:
+    """Return the live memories of a space whose ids end in these digits, by path."""
+    rows = tx.rows(
+        "SELECT path, id FROM memory WHERE space = :space AND id LIKE :ending AND deleted IS NULL",
+        space=space,
+        ending=f"%{ending}",
+    )
+    return dict(rows)

@@ -22,12 +22,15 @@ from commonbook.ports.database import Reading, RetryTransaction, Row, Transactio
 from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
-    from commonbook.markdown import judgements, keyed_hashes
+    from commonbook.markdown import judgements, keyed_hashes, obsidian
     from commonbook.ports.keys import Keys
+    from commonbook.tables import links
     from commonbook.text import near_duplicates, page_cursors
 else:
     # A command that only counts memories needs none of these.
     judgements = LazyModule("commonbook.markdown.judgements")
+    links = LazyModule("commonbook.tables.links")
+    obsidian = LazyModule("commonbook.markdown.obsidian")
     keyed_hashes = LazyModule("commonbook.markdown.keyed_hashes")
     near_duplicates = LazyModule("commonbook.text.near_duplicates")
     page_cursors = LazyModule("commonbook.text.page_cursors")
@@ -113,8 +116,7 @@ def add(tx: Transaction, keys: Keys, memories: Sequence[Memory]) -> None:
         [{"id": memory.id, "space": memory.space.id} for memory in memories],
     )
     tx.run_many(_INSERT, [_values(memory, keys) for memory in memories])
-    _add_tags(tx, memories)
-    _add_marks(tx, memories)
+    _add_derived(tx, memories)
 
 
 def replace(tx: Transaction, keys: Keys, memory: Memory) -> None:
@@ -123,8 +125,7 @@ def replace(tx: Transaction, keys: Keys, memory: Memory) -> None:
     tx.run_many(_UPDATE, [_values(memory, keys)])
     _drop_derived(tx, memory)
     if memory.deleted is None:
-        _add_tags(tx, [memory])
-        _add_marks(tx, [memory])
+        _add_derived(tx, [memory])
 
 
 def move(tx: Transaction, keys: Keys, old: Memory, new: Memory) -> None:
@@ -134,18 +135,15 @@ def move(tx: Transaction, keys: Keys, old: Memory, new: Memory) -> None:
     tx.run("UPDATE place SET space = :space WHERE id = :id", space=new.space.id, id=new.id)
     tx.run(_INSERT, **_values(new, keys))
     if new.deleted is None:
-        _add_tags(tx, [new])
-        _add_marks(tx, [new])
+        _add_derived(tx, [new])
 
 
 def relocate(tx: Transaction, memory: Memory, path: str) -> None:
     """Record another path for the file of a memory; the memory itself does not change."""
-    tx.run(
-        "UPDATE memory SET path = :path WHERE space = :space AND id = :id",
-        path=path,
-        space=memory.space.id,
-        id=memory.id,
-    )
+    space = memory.space.id
+    tx.run("UPDATE memory SET path = :path WHERE space = :space AND id = :id", path=path, space=space, id=memory.id)
+    links.drop_mentions(tx, space, memory.id)
+    links.add_mentions(tx, [memory._replace(path=path)])
 
 
 def rename_session_space(tx: Transaction, spaces: SpaceScope, old: str, new: str) -> list[Memory]:
@@ -172,15 +170,11 @@ def copy_lines(tx: Reading, space: str) -> dict[str, str]:
 
 
 def derive(tx: Transaction, keys: Keys, space: str, memories: Sequence[Memory], *, after: str, last: bool) -> None:
-    """Make tags, marks and hashes again for a batch of a space's memories, which come in the order of their ids."""
+    """Make all derived rows again for a batch of a space's memories, which come in the order of their ids."""
     upto = "\U0010ffff" if last else memories[-1].id
     for table in ("memory_tag", "memory_mark"):
-        tx.run(
-            f"DELETE FROM {table} WHERE space = :space AND memory > :after AND memory <= :upto",
-            space=space,
-            after=after,
-            upto=upto,
-        )
+        where = "space = :space AND memory > :after AND memory <= :upto"
+        tx.run(f"DELETE FROM {table} WHERE {where}", space=space, after=after, upto=upto)
     tx.run_many(
         "UPDATE memory SET digest = :digest WHERE space = :space AND id = :id",
         [{"digest": near_duplicates.digest(memory.text), "space": space, "id": memory.id} for memory in memories],
@@ -189,6 +183,7 @@ def derive(tx: Transaction, keys: Keys, space: str, memories: Sequence[Memory], 
     live = [memory for memory in memories if memory.deleted is None]
     _add_tags(tx, live)
     _add_marks(tx, live)
+    links.derive_mentions(tx, space, live, after=after, upto=upto)
 
 
 def _drop_derived(tx: Transaction, memory: Memory) -> None:
@@ -197,11 +192,21 @@ def _drop_derived(tx: Transaction, memory: Memory) -> None:
             f"DELETE FROM {table} WHERE space = :space AND memory = :memory",
             [{"space": memory.space.id, "memory": memory.id}],
         )
+    links.drop_mentions(tx, memory.space.id, memory.id)
+
+
+def _add_derived(tx: Transaction, memories: Sequence[Memory]) -> None:
+    """Add the tags, the fingerprints, the names and the links in the texts of live memories."""
+    _add_tags(tx, memories)
+    _add_marks(tx, memories)
+    links.add_mentions(tx, memories)
 
 
 def _add_tags(tx: Transaction, memories: Iterable[Memory]) -> None:
     tags = [
-        {"space": memory.space.id, "tag": tag, "memory": memory.id} for memory in memories for tag in set(memory.tags)
+        {"space": memory.space.id, "tag": tag, "memory": memory.id}
+        for memory in memories
+        for tag in set(obsidian.tags_of(memory))
     ]
     if tags:
         tx.run_many("INSERT INTO memory_tag (space, tag, memory) VALUES (:space, :tag, :memory)", tags)

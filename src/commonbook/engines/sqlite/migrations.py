@@ -246,5 +246,16 @@ ALTER TABLE link ADD COLUMN target_hash TEXT;
 UPDATE file SET young = 1 WHERE trouble IS NOT NULL;
 """
 
-MIGRATIONS: Final = (VERSION_1, VERSION_2, VERSION_3, VERSION_4)
+VERSION_5: Final = """
+-- links in texts, and the names by which they find memories
+CREATE TABLE mention (
+  space TEXT NOT NULL, memory TEXT NOT NULL, target TEXT NOT NULL, name TEXT NOT NULL,
+  PRIMARY KEY (space, memory, target)) WITHOUT ROWID;
+CREATE INDEX mention_by_name ON mention (space, name);
+CREATE TABLE memory_name (
+  space TEXT NOT NULL, memory TEXT NOT NULL, name TEXT NOT NULL, PRIMARY KEY (space, memory, name)) WITHOUT ROWID;
+CREATE INDEX memory_name_by_name ON memory_name (space, name);
+"""
+
+MIGRATIONS: Final = (VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5)
 """Migration n takes a database from version n to version n + 1."""

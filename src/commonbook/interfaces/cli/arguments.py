@@ -457,6 +457,7 @@ _COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
     "history": ("show the revisions of a memory, and who changed it", _history),
     "link": ("link a memory to another", _link),
     "unlink": ("remove a link", _link),
+    "links": ("list the links of a memory, in both directions", _id),
     "share": ("copy memories into another space; the copies stay bound to their sources", _share),
     "pull": ("copy a memory of others into a space of yours; the copy stays bound to its source", _pull),
     "unshare": ("remove a copy", _id),

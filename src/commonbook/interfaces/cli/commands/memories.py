@@ -174,10 +174,22 @@ def _show(call: Call) -> int:
     from commonbook.interfaces.cli.output import reasoning
 
     memory = call.book.get(call.resolve_id(call.args.id))
-    incoming = [link for link in call.book.links(memory.id) if link.target == memory.id]
+    links = call.book.links(memory.id)
     return call.print_answer(
-        json_values.memory_with_links_json(memory, incoming),
-        lambda out: memories.show_memory(out, memory, incoming, reasoning.titles_in(call.book, memory)),
+        json_values.memory_with_links_json(memory, links),
+        lambda out: memories.show_memory(out, memory, links, reasoning.titles_in(call.book, memory, links)),
+    )
+
+
+def _links(call: Call) -> int:
+    from commonbook.interfaces.cli.output import reasoning
+
+    memory_id = call.resolve_id(call.args.id)
+    links = call.book.links(memory_id)
+    ends = {id_ for link in links for id_ in (link.source, link.target)}
+    return call.print_answer(
+        json_values.links_json(links),
+        lambda out: memories.show_links(out, memory_id, links, reasoning.titles(call.book, ends)),
     )
 
 
@@ -274,6 +286,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "delete": _delete,
     "link": _link,
     "unlink": _unlink,
+    "links": _links,
     "recall": _recall,
     "show": _show,
     "list": _list,

@@ -42,16 +42,16 @@ def show_repeated(out: Output, receipt: Receipt) -> None:
     )
 
 
-def show_memory(out: Output, memory: Memory, incoming: Sequence[Link], titles: Mapping[str, str]) -> None:
+def show_memory(out: Output, memory: Memory, links: Sequence[Link], titles: Mapping[str, str]) -> None:
     """Show one memory: its title, its fields and its text; `titles` names the other memories that it mentions."""
     out.line(memory.title, "bold")
-    out.facts((name, value) for name, value in _fields(out, memory, incoming, titles) if words(value))
+    out.facts((name, value) for name, value in _fields(out, memory, links, titles) if words(value))
     out.line("")
     out.body(memory.text)
 
 
 def _fields(
-    out: Output, memory: Memory, incoming: Sequence[Link], titles: Mapping[str, str]
+    out: Output, memory: Memory, links: Sequence[Link], titles: Mapping[str, str]
 ) -> Iterable[tuple[str, Cell]]:
     yield "id", memory.id
     yield "space", memory.space.name
@@ -73,10 +73,22 @@ def _fields(
         yield name.replace("_", " "), out.moment(time) if time else ""
     yield "revision", f"{memory.revision} (version {memory.version})"
     yield "file", memory.path
-    for link in memory.links:
-        yield link.relation, link.target
-    for link in incoming:
-        yield f"{link.relation} from", link.source
+    for link in links:
+        yield _link_field(memory.id, link, titles)
+
+
+def _link_field(memory_id: str, link: Link, titles: Mapping[str, str]) -> tuple[str, Cell]:
+    """Return a link as a field of one of its ends: the relation, and the other end with its title."""
+    label, other = (link.relation, link.target) if link.source == memory_id else (f"{link.relation} from", link.source)
+    return label, f"{other}  {titles[other]}" if other in titles else other
+
+
+def show_links(out: Output, memory_id: str, links: Sequence[Link], titles: Mapping[str, str]) -> None:
+    """Show the links of a memory in both directions, with the titles of the other ends."""
+    if links:
+        out.facts([_link_field(memory_id, link, titles) for link in links])
+    else:
+        out.note("no links")
 
 
 def _copy_fields(out: Output, memory: Memory) -> Iterable[tuple[str, Cell]]:

@@ -22,7 +22,7 @@ from commonbook.model.invalidation import (
 
 if TYPE_CHECKING:
     from commonbook.book.book import Book
-    from commonbook.model.memory import Memory
+    from commonbook.model.memory import Link, Memory
     from commonbook.model.reasoning import Dependent, Inbox, InboxItem, MemoryReference, SupersedeReport, TriageReport
     from commonbook.model.sharing import Lineage
 
@@ -120,10 +120,11 @@ def _dependent(out: Output, id_: str | None, dependent: Dependent | None) -> tup
 # --- causes and decisions
 
 
-def titles_in(book: Book, memory: Memory) -> dict[str, str]:
-    """Return the titles of the readable memories that the invalidations and decisions of a memory name."""
+def titles_in(book: Book, memory: Memory, links: Sequence[Link]) -> dict[str, str]:
+    """Return the titles of the readable memories that the invalidations, decisions and links of a memory name."""
     reasons: tuple[Invalidation | Decision, ...] = (*memory.invalidations, *memory.decisions)
-    return titles(book, {id_ for reason in reasons for id_ in reason.key})
+    named = {id_ for reason in reasons for id_ in reason.key}
+    return titles(book, named | {id_ for link in links for id_ in (link.source, link.target)} - {memory.id})
 
 
 def titles(book: Book, ids: Iterable[str]) -> dict[str, str]:
