@@ -290,6 +290,23 @@ def test_what_is_superseded_behind_a_deleted_successor_can_be_reinstated(book, s
         book.reinstate(old)
 
 
+@pytest.mark.parametrize("end", ["delete", "expire"])
+def test_the_successor_that_is_named_can_be_named_to_reinstate(book, end):
+    old = book.remember("oil costs five", space="facts").id
+    ended = book.remember("oil costs six", space="facts", replaces=old).id
+    newest = book.remember("oil costs seven", space="facts", replaces=ended).id
+    if end == "delete":
+        book.delete(ended)
+    else:
+        book.edit(ended, expires=SystemClock().now() - timedelta(seconds=1))
+    assert book.get(old).superseded_by == newest
+    with pytest.raises(Conflict, match="is not superseded"):
+        book.reinstate(old, by=book.remember("salt costs one", space="facts").id)
+    book.reinstate(old, by=newest)
+    assert (book.get(old).marks, waiting(book)) == ((), set())
+    assert [link.target for link in book.get(newest).links] == [ended]
+
+
 def test_a_successor_that_is_a_copy_ends_with_its_source(book, settle, old):
     source = book.remember("fat costs seven", space="prices").id
     copy = book.share(source, "facts").id

@@ -57,7 +57,10 @@ def record_supersession(ctx: WriteContext, old: Memory, new: Memory, why: str) -
 
 
 def reinstate(engines: Engines, actor: Actor, old_id: str, *, by: str | None = None) -> SupersedeReport:
-    """Undo the supersession of a memory, by one memory or by all, and its retraction unless `by` is given."""
+    """Undo the supersession of a memory, by one memory or by all, and its retraction unless `by` is given.
+
+    `by` may also stand in the place of a successor that has ended: the link of that one is removed.
+    """
     old_id = validation.validate_memory_id(old_id)
     by = validation.validate_memory_id(by) if by is not None else None
     with logging_refusal(engines, actor, "reinstate", [old_id]):
@@ -94,14 +97,18 @@ def _reinstate(ctx: WriteContext, *, old_id: str, by: str | None, scanned: bool)
 
 
 def _doubted_successors(ctx: WriteContext, old: Memory, by: str | None) -> list[Memory]:
-    """Lock and return the direct successors that keep a memory superseded: all, or the one in `by`.
+    """Lock and return the direct successors that keep a memory superseded: all, or those that are or lead to `by`.
 
     A deleted one is among them if another memory stands in its place.
     """
     incoming = links.incoming_any_space(ctx.tx, [old.id], relations=("supersedes",))
     ctx.lock({link.source for link in incoming} - {old.id})
-    successors = supersession.superseding(ctx.tx, ctx.spaces, [old.id]).get(old.id, ())
-    ids = sorted(successor.id for successor in successors if by is None or successor.id == by)
+    successors = supersession.successors_of(ctx.tx, ctx.spaces, [old.id])
+    wanted = successors.doubted(old.id)
+    if by is not None:
+        leading = {successor.id for successor in successors.leading_to(old.id, by, ctx.tx.now)}
+        wanted = [successor for successor in wanted if successor.id in leading]
+    ids = sorted(successor.id for successor in wanted)
     by_id = memories.get_many(ctx.tx, ctx.spaces, ids)
     return [by_id[id_] for id_ in ids if id_ in by_id]
 

@@ -27,7 +27,12 @@ Superseding = Mapping[str, Sequence[Memory]]
 
 def has_ended(memory: Memory, now: datetime) -> bool:
     """Tell whether a memory was deleted, or has expired."""
-    return memory.deleted is not None or (memory.expires is not None and memory.expires <= now)
+    return memory.deleted is not None or has_expired(memory, now)
+
+
+def has_expired(memory: Memory, now: datetime) -> bool:
+    """Tell whether a memory has expired, deleted or not."""
+    return memory.expires is not None and memory.expires <= now
 
 
 def may_end(memory: Memory) -> bool:
@@ -61,6 +66,15 @@ class Successors(NamedTuple):
     def lasting(self, memory_id: str) -> list[Memory]:
         """Return the successors of a memory that are not deleted, direct or in the place of one that may end."""
         return [successor for successor in self._reached(memory_id, through=may_end) if successor.deleted is None]
+
+    def leading_to(self, memory_id: str, standing_id: str, now: datetime) -> list[Memory]:
+        """Return the direct successors of a memory that another one is, or in whose place it stands."""
+        return [
+            successor
+            for successor in self.direct.get(memory_id, ())
+            if successor.id == standing_id
+            or (has_ended(successor, now) and standing_id in {one.id for one in self.standing(successor.id, now)})
+        ]
 
     def doubted(self, memory_id: str) -> list[Memory]:
         """Return the direct successors of a memory without those that are deleted, and nothing else in their place."""
