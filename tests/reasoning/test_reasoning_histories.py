@@ -90,10 +90,9 @@ class Histories(RuleBasedStateMachine):
         likely = [one for one in self._memories() if not one.deleted and (one.bound or one.direct_sources())]
         return self._memory(at // 2) if at % 2 else self._some(at // 2, likely, self._memories())
 
-    def _text(self, at: int) -> str:
+    def _text(self) -> str:
         self.text_count += 1
-        # Now and then the same text as before: a refresh then changes nothing.
-        return f"text {self.text_count if at % 4 else max(1, self.text_count - 3)}"
+        return f"text {self.text_count}"
 
     def _refusal(self, who: str, memory: Known) -> type[CommonbookError] | None:
         if not self.model.sees(who, memory):
@@ -137,21 +136,21 @@ class Histories(RuleBasedStateMachine):
         for name, where, role in roles:
             self._grant(self.people[name], self._space(where), role)
         for where in SPACES[:2]:
-            self._remember(OWNER, self._space(where), self._text(1), [], None)
+            self._remember(OWNER, self._space(where), self._text(), [], None)
         self._share(OWNER, self._memories()[0], self._space("c"), mode)
-        self._remember(OWNER, self._space("a"), self._text(1), [("reflects_on", self._memories()[-1])], None)
+        self._remember(OWNER, self._space("a"), self._text(), [("reflects_on", self._memories()[-1])], None)
         self._share(OWNER, self._memories()[-1], self._space("b/x"), mode)
 
     @rule(who=WHO, where=WHERE, at=AT, links=st.lists(st.tuples(st.sampled_from(REASONING), AT), max_size=3))
     def remember(self, who: str, where: str, at: int, links: list[tuple[str, int]]) -> None:
         wanted = [(relation, self._ground(one)) for relation, one in links]
         replaced = self._memory(at) if at % 4 == 1 else None
-        self._remember(self.people[who], self._space(where), self._text(at), wanted, replaced)
+        self._remember(self.people[who], self._space(where), self._text(), wanted, replaced)
 
     @rule(who=WHO, where=WHERE, on=st.lists(AT, min_size=1, max_size=3))
     def reflect(self, who: str, where: str, on: list[int]) -> None:
         wanted = [("reflects_on", self._ground(one)) for one in on]
-        self._remember(self.people[who], self._space(where), self._text(1), wanted, None, reflect=True)
+        self._remember(self.people[who], self._space(where), self._text(), wanted, None, reflect=True)
 
     def _remember(
         self,
@@ -184,7 +183,10 @@ class Histories(RuleBasedStateMachine):
 
     @rule(who=WHO, at=AT)
     def edit(self, who: str, at: int) -> None:
-        memory, text, by = self._memory(at), self._text(at), self.people[who]
+        memory, by = self._memory(at), self.people[who]
+        # Now and then the same text: nothing changes. The model knows revisions and not words, so no copy gets the
+        # words of its source in another way than from there.
+        text = self._text() if at % 4 else memory.text
         if self._do(self._refusal(by, memory), lambda: self.hands[by].edit(memory.id, text=text)):
             self.model.edit(memory, text)
 
@@ -377,6 +379,9 @@ class Histories(RuleBasedStateMachine):
         assert made.new == (there is None)
         if there is not None:
             assert made.id == there.id
+            assert made.retied == (there.bound and self.model.can_tie_again(there, source))
+            if made.retied:
+                self.model.tie_again(there, source, mode=mode, by=by)
             return
         self.model.known[made.id] = Known(
             made.id,
@@ -394,7 +399,7 @@ class Histories(RuleBasedStateMachine):
         copies = [one for one in self._memories() if one.source is not None]
         copy, by = self._some(at, copies, self._memories()), self.people[who]
         refused = self._refusal(by, copy) or (BadInput if copy.source is None else None)
-        refused = refused or refusals.get(self.model.freshness(copy) or "")
+        refused = refused or refusals.get(self.model.broken_tie(copy) or "")
         return copy if self._do(refused, lambda: getattr(self.hands[by], verb)(copy.id)) else None
 
     def unshare(self, who: str, at: int) -> None:
@@ -424,7 +429,7 @@ class Histories(RuleBasedStateMachine):
         memory, by = self._memory(at), self.people[who]
         found = self._do(None if self.model.sees(by, memory) else NotFound, lambda: self.hands[by].get(memory.id))
         if found is not None:
-            if memory.mode == "lazy" and self.model.freshness(memory) == "stale":
+            if memory.mode == "lazy" and self.model.can_follow(memory):
                 self.model.refresh_chain(memory)
             assert self._seen(found) == self._expected(by, memory)
 
@@ -481,7 +486,7 @@ class Histories(RuleBasedStateMachine):
 
     def _expected(self, who: str, memory: Known) -> dict[str, Any]:
         freshness, doubts = self.model.freshness(memory), self.model.invalidations(memory.id)
-        followed = max(self.model.standing(memory.source or "") - {memory.id}, default=None)
+        followed = self.model.superseding_source(memory)
         named = freshness == "source_superseded" and followed and self.model.sees(who, self.model.known[followed])
         is_superseded, successor = self.model.successor(who, memory.id)
         chain = self.model.chain(memory.id)

@@ -147,7 +147,7 @@ def test_a_deleted_root_is_an_unknown_ancestor_after_the_loss_of_the_database(ho
     book = open_book()
     book.sync()
     assert [(one.id, one.readable) for one in book.lineage(last).ancestors] == [(middle, True), (source, False)]
-    assert freshness_of(book, middle, last) == ["source_deleted", "fresh"]
+    assert freshness_of(book, middle, last) == ["source_deleted", "source_deleted"]
     # The root is gone, so its own space can have a copy of it, by hand too.
     assert book.share(last, "personal").new
 

@@ -151,7 +151,7 @@ class World:
         memory, act = self._with_copy(who, "adopt")
         if memory is None:
             return act
-        stands = self.model.freshness(memory)
+        stands = self.model.broken_tie(memory)
         refusals: dict[str | None, type[Exception]] = {
             "detached": Conflict,
             "revoked": NotAllowed,
@@ -168,7 +168,7 @@ class World:
         memory, act = self._with_copy(who, "refresh")
         if memory is None:
             return act
-        stands = self.model.freshness(memory)
+        stands = self.model.broken_tie(memory)
         refusals: dict[str | None, type[Exception]] = {
             "detached": Conflict,
             "revoked": NotAllowed,
@@ -225,7 +225,7 @@ class World:
         if not self.model.sees(who, memory):
             return self._refused(NotFound, lambda: self.hands[who].get(memory.id))
         found = self.hands[who].get(memory.id)
-        if memory.mode == "lazy" and self.model.freshness(memory) == "stale":
+        if memory.mode == "lazy" and self.model.can_follow(memory):
             self.model.refresh_chain(memory)
         assert (found.text, found.freshness) == (memory.text, self.model.freshness(memory))
         return memory.id

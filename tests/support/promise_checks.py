@@ -285,10 +285,11 @@ class Checks:
         now = self.world.clock.now()
         about = {one.dependent.id for one in self.world.book.inbox(limit=500, expired=True).items}
         for memory in self.model.live():
-            must: object = self.model.own_doubts(memory.id, upper=False) - memory.decisions
+            must: object = self.model.noticed_doubts(memory.id, upper=False)
             must = must or (self.model.left_by_successors(memory, now) and "successor_ended" not in WITHOUT)
-            may = self.model.own_doubts(memory.id, upper=True) - memory.decisions
-            open_cause = bool(may or self.model.successors(memory.id))
+            may = self.model.noticed_doubts(memory.id, upper=True)
+            chain = [memory, *self.model.deleted_sources(memory)]
+            open_cause = bool(may or any(self.model.successors(member.id) for member in chain))
             if (must and memory.id not in about) or (memory.id in about and not open_cause):
                 self.fail("notices", f"{memory} has {'a' if memory.id in about else 'no'} notice; in doubt: {must}")
 

@@ -17,7 +17,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import takewhile
+from itertools import pairwise, takewhile
 
 OWNER = "user:local"
 ROLES = ("reader", "writer", "admin")
@@ -185,8 +185,23 @@ class Model:
             copy = source
 
     def held_chain(self, copy: Memory) -> Iterator[tuple[Memory, Memory]]:
-        """Yield the ties from a copy up, as far as they hold."""
-        return takewhile(lambda tie: self.tie_holds(tie[0]), self.chain(copy))
+        """Yield the ties from a copy up, as far as they hold; a deleted source still counts if the book knows it."""
+
+        def holds(tie: tuple[Memory, Memory]) -> bool:
+            member, source = tie
+            return not source.forgotten and not member.claimed if source.deleted else self.tie_holds(member)
+
+        return takewhile(holds, pairwise([copy, *self.sources(copy)]))
+
+    def deleted_sources(self, copy: Memory) -> list[Memory]:
+        """Return the deleted sources directly above a copy: the copy has notices in their place."""
+        return list(takewhile(lambda one: one.deleted, self.sources(copy)))
+
+    def lost_source(self, copy: Memory) -> bool:
+        """Tell whether the source of a copy was deleted; that of an imported copy may never have been here."""
+        source = self.memories.get(copy.source or "")
+        is_unknown = source is None or source.forgotten
+        return copy.bound and self.source_of(copy) is None and not (copy.claimed and is_unknown)
 
     def sources(self, copy: Memory) -> list[Memory]:
         """Return all sources of a copy up to its root, also deleted ones: a tombstone keeps its time and successors."""
@@ -199,12 +214,14 @@ class Model:
 
     def says_what_its_sources_say(self, copy: Memory) -> bool:
         """Tell whether a copy has the words of its source, and so on up; an edited copy on the way is a source."""
+        last = copy
         for member, source in self.chain(copy):
             if member is not copy and self.diverged(member):
                 return True
             if member.words != source.words:
                 return False
-        return self.source_of(copy) is not None
+            last = source
+        return self.source_of(copy) is not None and not self.lost_source(last)
 
     def sources_ended(self, copy: Memory, now: datetime) -> bool:
         """Tell whether a source of a copy has ended or is superseded, through ties that hold.
@@ -212,8 +229,8 @@ class Model:
         A copy that supersedes its own source holds in its place. Of a copy that was edited, nothing is promised.
         """
         members = {copy.id}
-        for member, source in self.chain(copy):
-            if not self.tie_holds(member) or self.diverged(member):
+        for member, source in self.held_chain(copy):
+            if self.diverged(member):
                 return False
             if self.ended(source, now) or {one.id for one in self.superseding(source.id, now)} - members:
                 return True
@@ -322,10 +339,25 @@ class Model:
 
     def doubts(self, id_: str, *, upper: bool) -> set[Key]:
         """Return the undecided invalidations of a memory: by its own links, and by those of a copy's source."""
-        memory, doubts = self.memories[id_], set[Key]()
-        members = [memory, *(self.sources(memory) if upper else (source for _, source in self.held_chain(memory)))]
+        memory = self.memories[id_]
+        sources = self.sources(memory) if upper else [source for _, source in self.held_chain(memory)]
+        return self._undecided([memory, *sources], upper=upper)
+
+    def noticed_doubts(self, id_: str, *, upper: bool) -> set[Key]:
+        """Return the doubts for which a memory has notices: its own, and those that deleted sources left to it."""
+        memory = self.memories[id_]
+        deleted = self.deleted_sources(memory)
+        if not upper:
+            held = [source for _, source in self.held_chain(memory)]
+            deleted = [source for source in deleted if source in held]
+        left = {key for key in self._undecided(deleted, upper=upper) if id_ not in key}
+        return (left | self.own_doubts(id_, upper=upper)) - memory.decisions
+
+    def _undecided(self, members: list[Memory], *, upper: bool) -> set[Key]:
+        """Return the undecided doubts of the first of a chain of copies, the nearest first."""
+        doubts = set[Key]()
         for member in reversed(members):
-            inherited = {key for key in doubts if key[1] != member.id}
+            inherited = {key for key in doubts if member.id not in key}
             doubts = (self.own_doubts(member.id, upper=upper) | inherited) - member.decisions
         return doubts
 
@@ -393,8 +425,9 @@ class Model:
         """Remember, before the database is lost, who is told by a notice or a decision that a ground was deleted."""
         for memory in self.live():
             doubts = self.own_doubts(memory.id, upper=False)
-            endings = {(successor.id, ENDED) for successor in self.successors(memory.id)}
-            memory.noticed |= (doubts | endings) - memory.decisions
+            chain = [memory, *self.deleted_sources(memory)]
+            endings = {(successor.id, ENDED) for member in chain for successor in self.successors(member.id)}
+            memory.noticed |= (self.noticed_doubts(memory.id, upper=False) | endings) - memory.decisions
             memory.evidence = {ground for ground, invalidating in doubts if invalidating == DELETED}
 
     def lose_notice(self, text: str) -> None:

@@ -136,8 +136,8 @@ class Model:
         return found
 
     def endings(self, id_: str) -> set[Key]:
-        memory = self.known[id_]
-        if memory.deleted or memory.retracted or self.standing(id_):
+        """Return the successors that have ended; a deleted memory has them too, for its copies."""
+        if self.known[id_].retracted or self.standing(id_):
             return set()
         return {(by, "ended") for by in self.direct_successors(id_) if self.ended(by)}
 
@@ -157,17 +157,30 @@ class Model:
         memory = self.known[id_]
         if memory.deleted:
             return {}
-        causes = {**self.own_invalidations(id_), **dict.fromkeys(self.endings(id_), 0)}
+        causes = {**self.left(id_), **self.own_invalidations(id_), **dict.fromkeys(self.endings(id_), 0)}
         return {key: depth for key, depth in causes.items() if key not in memory.decisions}
+
+    def left(self, id_: str) -> dict[Key, int]:
+        """Return what a copy has notices for in place of its deleted source, each with the depth."""
+        memory = self.known[id_]
+        source = self.known[memory.source or ""] if memory.bound else None
+        if source is None or not source.deleted:
+            return {}
+        causes = {**self.left(source.id), **self.own_invalidations(source.id)}
+        causes |= dict.fromkeys(self.endings(source.id), 0)
+        return {
+            key: depth
+            for key, depth in causes.items()
+            if id_ not in key and key not in source.decisions and not (key[1] == "ended" and memory.retracted)
+        }
 
     def invalidations(self, id_: str) -> set[Key]:
         """Return the undecided invalidations of a memory: by its own links, and by those of a copy's source."""
         memory = self.known[id_]
         inherited = self.invalidations(memory.source or "") if memory.bound else set()
         # A successor does not invalidate itself.
-        inherited = {key for key in inherited if key[1] != id_}
-        own = set(self.own_invalidations(id_)) if not memory.deleted else set()
-        return (own | inherited | self.endings(id_)) - memory.decisions
+        inherited = {key for key in inherited if id_ not in key}
+        return (set(self.own_invalidations(id_)) | inherited | self.endings(id_)) - memory.decisions
 
     def outdated(self, id_: str) -> bool:
         return any(
@@ -218,22 +231,57 @@ class Model:
         source = self.known[copy.source or ""]
         return copy.took < source.revision or self.is_stale(source)
 
+    def broken_tie(self, copy: Known) -> str | None:
+        """Return why a copy cannot follow its own source; None if it can, or is no copy."""
+        if copy.source is None:
+            return None
+        if copy.mode == "detached":
+            return "detached"
+        if not self.may(copy.by, self.known[copy.source].space, "reader"):
+            return "revoked"
+        if self.known[copy.source].deleted:
+            return "source_deleted"
+        return "diverged" if copy.edited else None
+
+    def followed_sources(self, copy: Known) -> list[Known]:
+        """Return the sources whose words a copy has, the nearest first: up to one that is its own, or is deleted."""
+        if not copy.bound or copy.edited:
+            return []
+        source = self.known[copy.source or ""]
+        return [source, *(self.followed_sources(source) if not source.deleted else [])]
+
+    def superseding_source(self, copy: Known) -> str | None:
+        """Return the newest successor of the nearest superseded source of a copy."""
+        before = {copy.id}
+        for source in self.followed_sources(copy):
+            # A copy that supersedes one of its sources holds in its place.
+            before.add(source.id)
+            if successors := self.standing(source.id) - before:
+                return max(successors)
+        return None
+
     def freshness(self, copy: Known) -> str | None:
         if copy.source is None:
             return None
-        source = self.known[copy.source]
-        if copy.mode == "detached":
-            return "detached"
-        if not self.may(copy.by, source.space, "reader"):
-            return "revoked"
-        if source.deleted:
+        if broken := self.broken_tie(copy):
+            return broken
+        if any(source.bound and self.known[source.source or ""].deleted for source in self.followed_sources(copy)):
             return "source_deleted"
-        if copy.edited:
-            return "diverged"
-        # A copy that supersedes its own source holds in its place.
-        if self.standing(source.id) - {copy.id}:
+        if self.superseding_source(copy):
             return "source_superseded"
         return "stale" if self.is_stale(copy) else "fresh"
+
+    def can_tie_again(self, copy: Known, source: Known) -> bool:
+        """Tell whether sharing a source ties an existing copy to it: not to itself, nor to a copy of it."""
+        lost = self.broken_tie(copy) in {"revoked", "source_deleted"}
+        return lost and copy.id not in {member.id for member in self.chain(source.id)}
+
+    def tie_again(self, copy: Known, source: Known, *, mode: str, by: str) -> None:
+        """Tie a copy that followed nothing to a source; words that were edited here stay."""
+        copy.source, copy.root, copy.mode, copy.by = source.id, self.origin(source), mode, by
+        copy.took = source.revision
+        if not copy.edited:
+            self.overwrite(copy)
 
     def overwrite(self, copy: Known) -> None:
         """Overwrite a copy with its source, and propagate that to its own copies."""

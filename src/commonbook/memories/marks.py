@@ -46,7 +46,7 @@ class _Surroundings(NamedTuple):
 
     def endings(self, memory: Memory) -> dict[str, list[Invalidation]]:
         """Return the successors of a memory, and of its sources along the tie, that have ended."""
-        return {member.id: graph.ended_successors(member, self.successors, self.now) for member in self.chain(memory)}
+        return graph.ended_successors(self.chain(memory), self.successors, self.now)
 
     def causes(self, memory: Memory) -> set[tuple[str, str]]:
         """Return the causes that wait for a decision about a memory."""

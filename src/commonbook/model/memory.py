@@ -286,6 +286,11 @@ def receipt_of(memory: Memory, *, new: bool) -> Receipt:
 _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
+def is_missing(memory: Memory) -> bool:
+    """Tell whether a memory is a tombstone for one that this book does not have."""
+    return not memory.space.id
+
+
 def missing_memory(id_: str) -> Memory:
     """Return a tombstone for a memory that this book does not have: nobody may read it."""
     return Memory(

@@ -15,7 +15,7 @@ from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import invalidations as graph
 from commonbook.reasoning import open_notices
-from commonbook.tables import memories, spaces, supersession
+from commonbook.tables import memories, spaces
 from commonbook.text import page_cursors, space_names, validation
 
 _MIN_BATCH: Final = 100
@@ -61,13 +61,12 @@ def _items(tx: Reading, readable: SpaceScope, open_notices: list[Memory], now: d
     live = {id_: dependent for id_, dependent in dependents.items() if dependent.deleted is None}
     all_spaces = spaces.get_all(tx)
     ancestors = graph.ancestors_of(tx, all_spaces, live.values())
-    successors = supersession.successors_of(tx, all_spaces, sorted(live))
     invalidations = {
         id_: {
             key: graph.visible_invalidation(invalidation, ancestors.known, readable)
-            for key, invalidation in graph.own_causes(dependent, ancestors, successors, now).items()
+            for key, invalidation in causes.items()
         }
-        for id_, dependent in live.items()
+        for id_, causes in graph.own_causes(tx, all_spaces, list(live.values()), ancestors, now).items()
     }
     mentioned = sorted({id_ for _, notice in pairs for id_ in notice.key} - CAUSES_WITHOUT_ID)
     headers = memories.get_headers(tx, all_spaces, mentioned)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import takewhile
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
@@ -173,22 +174,49 @@ def invalidations_of(memory: Memory, ancestors: Ancestors, *, own: bool) -> dict
     return invalidations
 
 
-def ended_successors(memory: Memory, successors: Successors, now: datetime) -> list[Invalidation]:
-    """Return an invalidation for each successor of a memory that has ended, if nothing else stands in its place."""
-    if supersession.has_ended(memory, now) or memory.notice is not None:
-        return []
-    return [
-        Invalidation(successor.id, ENDED, 0, (successor.id, memory.id))
-        for successor in successors.ended(memory.id, now)
-    ]
+def ended_successors(chain: Sequence[Memory], successors: Successors, now: datetime) -> dict[str, list[Invalidation]]:
+    """Return the successors that have ended of a memory and of its sources along the tie, by the id of each.
+
+    Where something else stands in their place, there are none. A source that was deleted counts: its copies still say
+    what it said.
+    """
+    memory = chain[0]
+    return {
+        member.id: []
+        if (member is memory and memory.deleted) or supersession.has_expired(member, now) or member.notice
+        else [
+            Invalidation(successor.id, ENDED, 0, (successor.id, member.id))
+            for successor in successors.ended(member.id, now)
+        ]
+        for member in chain
+    }
+
+
+Causes = Mapping[tuple[str, str], Invalidation]
+"""Invalidations by their keys."""
 
 
 def own_causes(
-    memory: Memory, ancestors: Ancestors, successors: Successors, now: datetime
-) -> dict[tuple[str, str], Invalidation]:
-    """Return all invalidations of a memory for which it gets notices, by their keys: not those of a copy's source."""
-    endings = {ending.key: ending for ending in ended_successors(memory, successors, now)}
-    return {**invalidations_of(memory, ancestors, own=True), **endings}
+    tx: Reading, spaces: SpaceScope, live: Sequence[Memory], ancestors: Ancestors, now: datetime
+) -> dict[str, Causes]:
+    """Return the invalidations for which each of these memories gets notices: those by its own links and successors.
+
+    The source of a copy has notices itself. Only a source that was deleted has none: its copy gets those that nobody
+    had decided about.
+    """
+    sources = copies.sources_of(tx, spaces, live)
+    successors = supersession.successors_of(tx, spaces, sorted({*sources, *(memory.id for memory in live)}))
+    found: dict[str, Causes] = {}
+    for memory in live:
+        deleted = takewhile(lambda source: source.deleted is not None, copies.chain_of(memory, sources)[1:])
+        chain = [memory, *deleted]
+        endings = ended_successors(chain, successors, now)
+        left = _inherited(memory, _undecided(chain[1:], ancestors, endings))
+        if supersession.has_expired(memory, now):
+            left = {key: invalidation for key, invalidation in left.items() if invalidation.invalidating != ENDED}
+        own = {ending.key: ending for ending in endings[memory.id]}
+        found[memory.id] = {**left, **invalidations_of(memory, ancestors, own=True), **own}
+    return found
 
 
 def open_invalidations(
@@ -199,22 +227,36 @@ def open_invalidations(
     A copy inherits those of its source, unless they were decided at the copy or at the source. `endings` has the ended
     successors of the memory and of its sources along the tie, by their ids.
     """
-    undecided: dict[tuple[str, str], Invalidation] = {}
-    for member in reversed(copies.chain_of(memory, ancestors.known)):
+    undecided = _undecided(copies.chain_of(memory, ancestors.known), ancestors, endings)
+    return tuple(invalidation for _, invalidation in sorted(undecided.items()))
+
+
+def _undecided(chain: Sequence[Memory], ancestors: Ancestors, endings: Mapping[str, Iterable[Invalidation]]) -> Causes:
+    """Return the invalidations that have no decision of the first member of a chain of copies, the nearest first."""
+    undecided: Causes = {}
+    for member in reversed(chain):
         decided = member.settled_causes
-        inherited = [
-            invalidation._replace(path=(*invalidation.path, member.id))
-            for invalidation in undecided.values()
-            if invalidation.invalidating != member.id
-        ]
         # The deepest come first, so that of two with the same key the shorter one remains.
         candidates = sorted(
-            [*inherited, *invalidations_of(member, ancestors, own=True).values(), *endings.get(member.id, ())],
+            [
+                *_inherited(member, undecided).values(),
+                *invalidations_of(member, ancestors, own=True).values(),
+                *endings.get(member.id, ()),
+            ],
             key=lambda invalidation: invalidation.depth,
             reverse=True,
         )
         undecided = {invalidation.key: invalidation for invalidation in candidates if invalidation.key not in decided}
-    return tuple(invalidation for _, invalidation in sorted(undecided.items()))
+    return undecided
+
+
+def _inherited(copy: Memory, causes: Causes) -> Causes:
+    """Return the invalidations that a copy inherits from its source: not those that it is an end of itself."""
+    return {
+        key: invalidation._replace(path=(*invalidation.path, copy.id))
+        for key, invalidation in causes.items()
+        if copy.id not in key
+    }
 
 
 def visible_invalidation(

@@ -14,13 +14,13 @@ from typing import Final
 
 from commonbook.markdown.memory_conversion import render_memory
 from commonbook.model.invalidation import CAUSES_WITHOUT_ID, DELETED, ENDED, Decision, Invalidation, Notice
-from commonbook.model.memory import Link, Memory
+from commonbook.model.memory import Link, Memory, is_missing
 from commonbook.model.spaces import Space
 from commonbook.reasoning import invalidations as graph
 from commonbook.reasoning import open_notices
-from commonbook.reasoning.dependents import dependents_of
+from commonbook.reasoning.dependents import DependentNode, dependents_of
 from commonbook.reasoning.open_notices import NOTICE_RELATION, notice_id
-from commonbook.tables import file_journal, jobs, links, memories, supersession
+from commonbook.tables import copies, file_journal, jobs, links, memories, supersession
 from commonbook.text import file_paths, space_names
 from commonbook.write import store_version
 from commonbook.write.affected import affected_by
@@ -73,15 +73,24 @@ def _affected(ctx: WriteContext, changes: Mapping[str, tuple[Memory | None, Memo
     dependents = dependents_of(ctx.tx, ctx.spaces, sorted({*changes, *superseded}))
     # The file of a notice may have been moved or restored by hand: its dependent is checked too.
     about = {memory.notice.dependent for memory in states if memory.notice}
-    own = {id_ for id_, node in dependents.items() if node.own}
-    return {*changes, *about, *own, *affected_by(ctx.tx, ctx.spaces, states)}
+    return {*changes, *about, *_with_notices(dependents), *affected_by(ctx.tx, ctx.spaces, states)}
+
+
+def _with_notices(dependents: Mapping[str, DependentNode]) -> set[str]:
+    """Return the dependents that get notices: not a copy, unless its source is deleted and so has none itself."""
+    return {
+        id_
+        for id_, node in dependents.items()
+        if node.own
+        or ((source := dependents.get(copies.copied_from(node.memory) or "")) and source.memory.deleted is not None)
+    }
 
 
 def notify(ctx: WriteContext, *, memory_id: str) -> None:
     """Create the notices of a memory's dependents, as if it had been invalidated just now."""
     ctx.lock([memory_id])
     dependents = dependents_of(ctx.tx, ctx.spaces, [memory_id])
-    _sync_notices(ctx, sorted(id_ for id_, node in dependents.items() if node.own), withdraw=False)
+    _sync_notices(ctx, sorted(_with_notices(dependents)), withdraw=False)
 
 
 # --- successors that end
@@ -123,15 +132,16 @@ def _sync_notices(ctx: WriteContext, ids: Sequence[str], *, withdraw: bool) -> l
     # Most memories have no invalid ancestor: one query tells so, and nothing has to be walked.
     invalid = graph.any_invalid_ancestor(ctx.tx, live)
     ancestors = graph.ancestors_of(ctx.tx, ctx.spaces, live) if invalid else graph.Ancestors({}, {})
-    successors = supersession.successors_of(ctx.tx, ctx.spaces, [memory.id for memory in live])
-    invalidations = {memory.id: graph.own_causes(memory, ancestors, successors, ctx.tx.now) for memory in live}
+    invalidations = graph.own_causes(ctx.tx, ctx.spaces, live, ancestors, ctx.tx.now)
     decided = {memory.id: memory.settled_causes for memory in live}
     for memory, notice in (one for found in existing.values() for one in found):
+        dependent = dependents.get(notice.dependent)
         is_settled = notice.key in decided.get(notice.dependent, ())
-        if is_settled or not (notice.key in invalidations.get(notice.dependent, {}) or _is_last_trace(ctx, notice)):
+        is_caused = notice.key in invalidations.get(notice.dependent, {}) or _is_last_trace(ctx, notice, dependent)
+        if dependent is None or is_settled or not is_caused:
             remove_notice(ctx, memory, how="withdraw")
-        elif memory.space.name != _notice_space_name(dependents[notice.dependent].space):
-            _move_notice(ctx, memory, dependents[notice.dependent].space)
+        elif memory.space.name != _notice_space_name(dependent.space):
+            _move_notice(ctx, memory, dependent.space)
     wanted = {
         # Readers of the dependent can read its notice, but perhaps no other memory on the path.
         notice_id(memory.id, invalidation): (
@@ -145,12 +155,28 @@ def _sync_notices(ctx: WriteContext, ids: Sequence[str], *, withdraw: bool) -> l
     return _create_missing(ctx, wanted)
 
 
-def _is_last_trace(ctx: WriteContext, notice: Notice) -> bool:
-    """Tell whether a notice is all that is left of a successor that has ended: the database that knew it was lost."""
-    if notice.invalidating != ENDED or memories.exists(ctx.tx, notice.invalidated):
+def _is_last_trace(ctx: WriteContext, notice: Notice, dependent: Memory | None) -> bool:
+    """Tell whether a notice is all that is left of its cause, since the database that knew the rest was lost.
+
+    That is a successor that has ended, or whatever invalidated the source of a copy.
+    """
+    if dependent is None or dependent.deleted is not None:
         return False
-    dependent = memories.find(ctx.tx, ctx.spaces, notice.dependent)
-    return dependent is not None and not supersession.has_ended(dependent, ctx.tx.now)
+    if notice.invalidating == ENDED:
+        is_unknown = not memories.exists(ctx.tx, notice.invalidated)
+        return is_unknown and not supersession.has_ended(dependent, ctx.tx.now)
+    source = copies.chain_of(dependent, copies.sources_of(ctx.tx, ctx.spaces, [dependent]))[-1]
+    return is_missing(source) and _may_stand(ctx, notice)
+
+
+def _may_stand(ctx: WriteContext, notice: Notice) -> bool:
+    """Tell whether a memory is deleted or superseded as a notice says, or the book does not know."""
+    if notice.invalidating == DELETED:
+        invalidated = memories.find(ctx.tx, ctx.spaces, notice.invalidated)
+        return invalidated is None or invalidated.deleted is not None
+    superseding = supersession.superseding(ctx.tx, ctx.spaces, [notice.invalidated]).get(notice.invalidated, ())
+    is_known = memories.exists(ctx.tx, notice.invalidating)
+    return not is_known or notice.invalidating in {successor.id for successor in superseding}
 
 
 # --- creating and moving
@@ -225,7 +251,9 @@ def _notice_text(id_: str, dependent: Memory, invalidation: Invalidation, why: s
     decide = f"Decide with `commonbook triage {id_} keep`, or `retract`, `supersede` or `dismiss`."
     invalidating = invalidation.invalidating
     if invalidating == ENDED:
-        superseded = f"{invalidation.invalidated}, which superseded {dependent.id}, has expired or was deleted."
+        # A copy gets the notice of a source that was deleted: the path then leads through that one.
+        old = f"{'a source of ' if len(invalidation.path) > len(invalidation.key) else ''}{dependent.id}"
+        superseded = f"{invalidation.invalidated}, which superseded {old}, has expired or was deleted."
         return f"{superseded}\n\n{dependent.id} is recalled again.\n\n{decide}"
     change = "was deleted" if invalidating == DELETED else f"was superseded by {invalidating}"
     steps = "directly" if invalidation.depth == 1 else f"in {invalidation.depth} steps"

@@ -77,7 +77,7 @@ def open_causes(
     """
     undecided: set[tuple[str, str]] = set()
     for member in reversed(copies.chain_of(memory, sources)):
-        inherited = {key for key in undecided if key[1] != member.id}
+        inherited = {key for key in undecided if member.id not in key}
         own = {one.notice.key for one in noticed.get(member.id, ())}
         undecided = (inherited | own | {ending.key for ending in endings.get(member.id, ())}) - member.settled_causes
     return undecided

@@ -44,7 +44,7 @@ def _triage(
     memory = hand_edits.with_file_changes(ctx, memory, scanned=scanned)
     ancestors = graph.ancestors_of(ctx.tx, ctx.spaces, [memory], lock=ctx.lock)
     # A notice that is open can always be decided, even if its cause is no longer known.
-    causes = {notice.key} if notice else _open_causes(ctx, memory, ancestors.known)
+    causes = {notice.key} if notice else _open_causes(ctx, memory)
     settled = [Invalidation(*key) for key in sorted(causes)]
     outdated = notice is None and verdict == KEEP and graph.is_outdated(memory, ancestors.known)
     if not settled and not outdated:
@@ -61,14 +61,15 @@ def _triage(
     return TriageReport(memory.id, verdict, len(settled), memory.version, memory.space.name, memory.path)
 
 
-def _open_causes(ctx: WriteContext, memory: Memory, ancestors: Mapping[str, Memory]) -> set[tuple[str, str]]:
+def _open_causes(ctx: WriteContext, memory: Memory) -> set[tuple[str, str]]:
     """Return the causes that wait for a decision about a memory, by its notices and those of its sources."""
-    chain = copies.chain_of(memory, ancestors)
+    sources = copies.sources_of(ctx.tx, ctx.spaces, [memory])
+    chain = copies.chain_of(memory, sources)
     ids = [member.id for member in chain]
     successors = supersession.successors_of(ctx.tx, ctx.spaces, ids)
-    endings = {member.id: graph.ended_successors(member, successors, ctx.tx.now) for member in chain}
+    endings = graph.ended_successors(chain, successors, ctx.tx.now)
     noticed = open_notices.about(ctx.tx, ctx.spaces, ids)
-    return open_notices.open_causes(memory, ancestors, noticed, endings)
+    return open_notices.open_causes(memory, sources, noticed, endings)
 
 
 def _changed_fields(

@@ -21,6 +21,7 @@ from commonbook.ports.engines import Engines
 from commonbook.ports.index import IS_COPY, IS_MESSAGE, CandidatePool
 from commonbook.recall import collapse, indexed_passages, scoring
 from commonbook.recall.query import ParsedQuery
+from commonbook.sharing.freshness import REFRESHED_BY_READING
 from commonbook.tables import copies, memories, sessions
 from commonbook.text import terms, titles
 
@@ -158,9 +159,9 @@ class HitBuilder:
 
     @property
     def stale(self) -> list[Memory]:
-        """The stale lazy copies among the memories that were read: they should be refreshed."""
-        loaded = self._memories.values()
-        return [copy for copy in loaded if copy.freshness in _OUTDATED and copy.shared and copy.shared.mode == LAZY]
+        """The lazy copies among the memories that were read that may be stale: they should be refreshed."""
+        lazy = (memory for memory in self._memories.values() if memory.shared and memory.shared.mode == LAZY)
+        return [copy for copy in lazy if copy.freshness in REFRESHED_BY_READING]
 
     def _ids_of(self, row: int) -> tuple[str, str]:
         """Return the ids of a row's passage and of its memory; the memory's is "" for a message without an episode."""

@@ -6,6 +6,7 @@ Because it is computed and not stored, no copy is served stale without the mark.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from commonbook.access import permissions
@@ -21,17 +22,27 @@ SOURCE_SUPERSEDED: Final = "source_superseded"
 REVOKED: Final = "revoked"
 DIVERGED: Final = "diverged"
 
-REFRESHED_BY_READING: Final = frozenset((STALE, SOURCE_SUPERSEDED))
-"""The states in which a lazy copy may be behind its source; a superseded source may have been edited, too."""
+REFRESHED_BY_READING: Final = frozenset((STALE, SOURCE_SUPERSEDED, SOURCE_DELETED))
+"""The states in which a lazy copy may be behind its source.
+
+A superseded source may have been edited, too. If only a source further up was deleted, the nearest one may have been.
+"""
+
+_FINAL_STATES: Final = frozenset((DETACHED, REVOKED, SOURCE_DELETED, DIVERGED))
+"""The states of a copy relative to its own source that come first, whatever is true of the sources further up."""
 
 MAX_CHAIN_LENGTH: Final = 1_000
 """Maximum number of sources read along a chain; a copy with a longer chain counts as stale, since it is unknown."""
 
 
 class CopyState(NamedTuple):
-    """Freshness of a copy, and the successor of its source if that was superseded."""
+    """Freshness of a copy, and the successor of its source if that was superseded.
+
+    `tie` is its state relative to its own source alone, whatever is true of the sources further up.
+    """
 
     freshness: str
+    tie: str
     successor: str | None = None
 
 
@@ -82,25 +93,76 @@ def was_edited(copy: Memory) -> bool:
 
 
 def _state_of(copy: Memory, sources: _Sources, readable: SpaceScope) -> CopyState:
+    """Return the state of a copy, in the order of DESIGN: a chain of copies is fresh only if each of them is.
+
+    Below a copy that is detached or was edited, its own words count.
+    """
+    tie = _tie_state(copy, sources, readable)
+    if tie in _FINAL_STATES:
+        return CopyState(tie, tie)
+    chain = _followed_chain(copy, sources)
+    if chain is None:
+        return CopyState(STALE, tie)
+    if _is_source_gone(chain[-1], sources):
+        return CopyState(SOURCE_DELETED, tie)
+    if successors := _nearest_successors(chain, sources):
+        return CopyState(SOURCE_SUPERSEDED, tie, max(successors))
+    is_stale_above = any(is_stale(*pair) for pair in pairwise(chain))
+    return CopyState(STALE if tie == STALE or is_stale_above else FRESH, tie)
+
+
+def _tie_state(copy: Memory, sources: _Sources, readable: SpaceScope) -> str:
+    """Return the state of a copy relative to its own source, except that a superseded source is not looked for."""
     shared, link = copy.shared, copy.source
     if shared is None or link is None or shared.mode == DETACHED:
-        return CopyState(DETACHED)
+        return DETACHED
     source = sources.memories.get(link.target)
     if source is not None and not _sharer_may_read(shared, source, sources):
-        return CopyState(REVOKED)
-    if source is None or source.deleted is not None:
+        return REVOKED
+    if source is None and shared.claimed:
         # The source of an imported copy may never have been in this book.
-        return CopyState(DETACHED if shared.claimed and source is None else SOURCE_DELETED)
+        return DETACHED
+    if source is None or source.deleted is not None:
+        return SOURCE_DELETED
     if has_diverged(copy, source):
-        return CopyState(DIVERGED)
-    # A copy that supersedes its own source holds in its place.
-    successors = [id_ for id_ in sources.superseding[source.id] if id_ != copy.id]
-    if successors:
-        return CopyState(SOURCE_SUPERSEDED, max(successors))
+        return DIVERGED
     if shared.claimed and link.target_hash != source.content_hash and source.space.id not in readable:
         # Anybody could import a guess about an unreadable memory as a copy of it, and learn here whether it is right.
-        return CopyState(STALE)
-    return CopyState(STALE if _is_chain_stale(copy, sources) else FRESH)
+        return STALE
+    return STALE if is_stale(copy, source) else FRESH
+
+
+def _followed_chain(copy: Memory, sources: _Sources) -> list[Memory] | None:
+    """Return a copy and the sources whose words it has or had, the nearest first; None if there are too many.
+
+    A copy between them whose sharer may no longer read its source is followed too: it stays behind when that changes.
+    """
+    chain, seen = [copy], {copy.id}
+    while (source := _followed_source(chain[-1], sources)) is not None and source.id not in seen:
+        if len(chain) >= MAX_CHAIN_LENGTH:
+            return None
+        chain.append(source)
+        seen.add(source.id)
+    return chain
+
+
+def _is_source_gone(copy: Memory, sources: _Sources) -> bool:
+    """Tell whether a copy had a source that was deleted; an imported one may never have had it in this book."""
+    shared, link = copy.shared, copy.source
+    if shared is None or link is None or shared.mode == DETACHED:
+        return False
+    source = sources.memories.get(link.target)
+    return not shared.claimed if source is None else source.deleted is not None
+
+
+def _nearest_successors(chain: Sequence[Memory], sources: _Sources) -> list[str]:
+    """Return what supersedes the nearest source that is superseded; a copy that does so holds in its source's place."""
+    before = {chain[0].id}
+    for source in chain[1:]:
+        before.add(source.id)
+        if successors := [id_ for id_ in sources.superseding[source.id] if id_ not in before]:
+            return successors
+    return []
 
 
 def needing_refresh(tx: Reading, spaces: SpaceScope, candidates: Iterable[Memory]) -> list[Memory]:
@@ -131,23 +193,6 @@ def _needs_refresh(copy: Memory, sources: _Sources) -> bool:
 def _sharer_may_read(shared: CopyInfo, source: Memory, sources: _Sources) -> bool:
     """Tell whether the sharer may still read the source; always true of an imported copy, whose sharer is unknown."""
     return shared.claimed or source.space.id in sources.readable.get(shared.by, ())
-
-
-def _is_chain_stale(copy: Memory, sources: _Sources) -> bool:
-    """Tell whether a copy, or one between it and its root, does not say what its own source says.
-
-    A copy between them whose sharer may no longer read its source is compared too: it stays behind when that changes.
-    """
-    seen: set[str] = set()
-    for _ in range(MAX_CHAIN_LENGTH):
-        source = _followed_source(copy, sources)
-        if source is None or copy.id in seen:
-            return False
-        if is_stale(copy, source):
-            return True
-        seen.add(copy.id)
-        copy = source
-    return True
 
 
 def _followed_source(copy: Memory, sources: _Sources) -> Memory | None:

@@ -163,7 +163,8 @@ def _require_readable_source(ctx: WriteContext, copy: Memory) -> None:
 
 
 def _state(ctx: WriteContext, copy: Memory) -> str:
-    return freshness.states_of(ctx.tx, ctx.spaces, [copy], readable=ctx.readable)[copy.id].freshness
+    """Return the state of a copy relative to its own source, from which it can take words."""
+    return freshness.states_of(ctx.tx, ctx.spaces, [copy], readable=ctx.readable)[copy.id].tie
 
 
 def _detached_error(copy_id: str) -> CommonbookError:

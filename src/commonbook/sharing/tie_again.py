@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from commonbook.files import hand_edits
-from commonbook.model.memory import UNKNOWN_HASH, CopyInfo, Link, Memory
+from commonbook.model.memory import DETACHED, UNKNOWN_HASH, CopyInfo, Link, Memory
 from commonbook.model.sharing import ShareReceipt
 from commonbook.sharing import freshness
 from commonbook.sharing.freshness import REVOKED, SOURCE_DELETED
@@ -29,10 +29,10 @@ def tie_again(ctx: WriteContext, receipt: ShareReceipt, source: Memory, refresh:
         # The root itself is in this space.
         return receipt
     state = _state(ctx, copy)
-    if state not in DEAD or _descends_from(ctx, source, copy.id):
-        return receipt._replace(freshness=state)
+    if state.tie not in DEAD or _descends_from(ctx, source, copy.id):
+        return receipt._replace(freshness=state.freshness)
     copy = _tied(ctx, hand_edits.with_file_changes(ctx, copy, scanned=scanned), source, refresh)
-    return receipt._replace(refresh=refresh, revision=copy.revision, retied=True, freshness=_state(ctx, copy))
+    return receipt._replace(refresh=refresh, revision=copy.revision, retied=True, freshness=_state(ctx, copy).freshness)
 
 
 def _descends_from(ctx: WriteContext, memory: Memory, ancestor: str) -> bool:
@@ -51,9 +51,9 @@ def _descends_from(ctx: WriteContext, memory: Memory, ancestor: str) -> bool:
     return False
 
 
-def _state(ctx: WriteContext, copy: Memory) -> str | None:
+def _state(ctx: WriteContext, copy: Memory) -> freshness.CopyState:
     states = freshness.states_of(ctx.tx, ctx.spaces, [copy], readable=ctx.readable)
-    return states[copy.id].freshness if copy.id in states else None
+    return states.get(copy.id, freshness.CopyState(DETACHED, DETACHED))
 
 
 def _tied(ctx: WriteContext, copy: Memory, source: Memory, refresh: str) -> Memory:

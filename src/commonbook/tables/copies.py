@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from commonbook.errors import BadInput
-from commonbook.model.memory import DETACHED, CopyInfo, Link, Memory
+from commonbook.model.memory import DETACHED, CopyInfo, Link, Memory, missing_memory
 from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading, Transaction
 from commonbook.tables import links, memories
@@ -72,13 +72,14 @@ def copied_from(memory: Memory) -> str | None:
 def sources_of(tx: Reading, spaces: SpaceScope, candidates: Iterable[Memory]) -> dict[str, Memory]:
     """Return the sources along the ties of the copies among these memories, deleted ones too, without their texts.
 
-    `spaces` are all spaces that the transaction knows.
+    A source that the book does not know, since its database was lost, is a tombstone without links and times: what
+    supersedes it is known by the links of others. `spaces` are all spaces that the transaction knows.
     """
     sources: dict[str, Memory] = {}
     wanted = {copied_from(memory) for memory in candidates} - {None}
     while wanted:
         level = memories.get_headers_any_space(tx, spaces, sorted(filter(None, wanted)))
-        sources |= level
+        sources |= {id_: level.get(id_) or missing_memory(id_) for id_ in filter(None, wanted)}
         wanted = {copied_from(memory) for memory in level.values()} - {None} - sources.keys()
     return sources
 
