@@ -287,6 +287,38 @@ def test_a_file_adds_no_message_to_a_session_of_another_space(book, seq, there):
     assert book.append("s", ["the heron nests"], space="vault").messages[0].seq == (2 if there else 1)
 
 
+@pytest.mark.parametrize("seq", [1, 2, 7])
+@pytest.mark.parametrize("is_settled", [False, True])
+def test_a_file_adds_no_message_to_a_session_that_exists(book, seq, is_settled):
+    book.append("s", ["the walrus sleeps"], space="team")
+    if is_settled:
+        book.settle("s")
+    before = book.messages("s").items
+    forge(book, "eve", "the otter swims", seq=seq)
+    assert book.messages("s").items == before
+    assert "session.adopt" not in [entry.action for entry in book.log(space="team")]
+    assert [hit.session for hit in book.recall("otter", spaces=["team"]).hits if "otter" in hit.text] == [None]
+    assert book.append("s", ["the heron nests"], space="team").messages[0].seq == 2
+
+
+@pytest.mark.parametrize("change", ["append", "rewind", "switch", "switch to"])
+def test_a_session_that_files_restored_takes_no_more_from_them_once_it_is_used(book, open_book, change):
+    settled(book, "the walrus sleeps", space="team")
+    lose(book)
+    again = open_book()
+    forge(again, "one", "the heron nests", seq=2)
+    assert [one.text for one in again.messages("s").items] == ["the walrus sleeps", "the heron nests"]
+    {
+        "append": lambda: again.append("s", ["the crane calls"], space="team"),
+        "rewind": lambda: again.rewind("s", 2),
+        "switch": lambda: again.switch("s", "t", space="team"),
+        "switch to": lambda: again.switch("t", "s", space="team"),
+    }[change]()
+    before = again.messages("s").items
+    forge(again, "two", "the otter swims", seq=9)
+    assert again.messages("s").items == before
+
+
 @pytest.mark.parametrize("there", [True, False], ids=["existing", "new"])
 def test_a_number_far_away_from_the_last_one_does_not_come_into_the_log(book, there):
     if there:
@@ -333,19 +365,29 @@ def test_no_message_is_in_two_episodes_when_the_database_is_older_than_the_files
     assert again.doctor() == ()
 
 
-def test_messages_from_after_the_back_up_are_restored_beside_those_that_it_has(book, open_book, tmp_path):
+def test_messages_from_after_the_back_up_stay_text_of_their_episode(book, open_book, tmp_path):
+    """A file that an older database does not know could be anybody's: it adds nothing to a session that is known."""
     (walrus,) = [message.id for message in book.append("s", ["the walrus sleeps"]).messages]
     keep_database(book, tmp_path / "kept")
     later = open_book()
-    (otter,) = [message.id for message in later.append("s", ["the otter swims"]).messages]
+    later.append("s", ["the otter swims"])
     (episode,) = later.settle("s").episodes
     put_back(later, tmp_path / "kept")
     again = open_book()
-    assert [(one.id, one.seq, one.episode) for one in again.messages("s").items] == [
-        (walrus, 1, episode),
-        (otter, 2, episode),
-    ]
+    assert [(one.id, one.seq, one.episode) for one in again.messages("s").items] == [(walrus, 1, episode)]
+    assert "the otter swims" in again.get(episode).text
+    assert [hit.text for hit in again.recall("otter").hits] == ["the otter swims"]
     assert again.settle("s") == ("s", (), 0, "personal")
+
+
+def test_a_session_that_the_back_up_does_not_know_comes_back_from_files(book, open_book, tmp_path):
+    keep_database(book, tmp_path / "kept")
+    later = open_book()
+    texts = ["the walrus sleeps", "the otter swims", "the heron nests"]
+    for text in texts:
+        settled(later, text)
+    put_back(later, tmp_path / "kept")
+    assert [(one.seq, one.text) for one in open_book().messages("s").items] == list(enumerate(texts, 1))
 
 
 def test_a_file_of_another_space_settles_no_message(book, open_book, tmp_path):

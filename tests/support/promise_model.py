@@ -468,6 +468,8 @@ class Model:
                 known = before.get(message.word)
                 rewound_before = known.rewound if known else False
                 message.unsure = message.unsure or rewound_before != message.rewound or bool(known and known.unsure)
+                # A session that an older database knows gets no messages from files, unless files had restored it.
+                message.unsure = message.unsure or (known is None and bool(before))
                 message.episode = in_files.get(message.word) or (known.episode if known else None)
         for episode in episodes:
             # An episode that was away from its session and is back: others may have got its numbers since.

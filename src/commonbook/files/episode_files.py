@@ -1,8 +1,9 @@
 """Restores sessions from episode files, when the database is lost or older than the files.
 
-Messages of a file that the session log lacks are appended to it; those that the log has as unsettled are recorded as
-settled in the episode, so that no message ends up in two episodes. An episode in another space than its session appends
-nothing: its words may have been written there, for other readers.
+A session that the database does not know is made from the files of its episodes, with their messages. A session that
+it knows gets no messages from files: nobody appends to a log by a file. Those that its log has as unsettled are
+recorded as settled in the episode, so that no message ends up in two episodes. An episode in another space than its
+session restores nothing: its words may have been written there, for other readers.
 """
 
 from __future__ import annotations
@@ -35,14 +36,16 @@ def restore_messages(ctx: WriteContext, memory: Memory) -> None:
     known = sessions.get_many(ctx.tx, ctx.spaces, [message.id for message in parsed])
     if session is not None:
         _settle(ctx, session, memory, [message for message, space_id in known.values() if space_id == space.id])
-    if space.id == memory.space.id:
-        _append_unknown(ctx, session, memory, memory.session)
+    if space.id == memory.space.id and (session is None or session.generation == sessions.RESTORED_GENERATION):
+        _restore_unknown(ctx, session, memory, memory.session)
 
 
-def _append_unknown(ctx: WriteContext, session: Session | None, memory: Memory, session_id: str) -> None:
+def _restore_unknown(ctx: WriteContext, session: Session | None, memory: Memory, session_id: str) -> None:
+    """Restore messages into a session that only files have made so far: its other episodes come one by one."""
     unknown = unknown_messages(ctx, memory, session)
     if unknown:
-        append_messages(ctx, session or create_session(ctx, memory.space, memory, session_id), memory, unknown)
+        session = session or create_session(ctx, memory, session_id, generation=sessions.RESTORED_GENERATION)
+        add_messages(ctx, session, memory, unknown)
 
 
 def find_locked(ctx: WriteContext, space: Space, session_id: str) -> Session | None:
@@ -51,10 +54,10 @@ def find_locked(ctx: WriteContext, space: Space, session_id: str) -> Session | N
     return sessions.find(ctx.tx, ctx.spaces, (space.id, session_id))
 
 
-def append_messages(
+def add_messages(
     ctx: WriteContext, session: Session, memory: Memory, messages: list[transcript.TranscriptMessage]
 ) -> None:
-    """Append messages of an episode to the log of its session, unless their numbers are taken."""
+    """Add messages of an episode to the log of its session, unless their numbers are taken."""
     used_numbers = sessions.sequence_numbers(ctx.tx, session)
     adopted = [
         Message(
@@ -71,7 +74,7 @@ def append_messages(
         if message.seq not in used_numbers
     ]
     if adopted:
-        sessions.append(ctx.tx, session, [(message, None) for message in adopted])
+        sessions.restore(ctx.tx, session, adopted)
         ctx.log(session.space, "session.adopt", (), session=session.id, messages=len(adopted))
 
 
@@ -119,8 +122,8 @@ def _distinct(messages: list[transcript.TranscriptMessage]) -> list[transcript.T
     return [by_seq[seq] for seq in sorted(by_seq)]
 
 
-def create_session(ctx: WriteContext, space: Space, memory: Memory, session_id: str) -> Session:
-    """Create the session of an episode, without messages."""
-    session = Session(session_id, space, None, memory.tags, memory.created, None, sessions.FIRST_GENERATION, last=0)
+def create_session(ctx: WriteContext, memory: Memory, session_id: str, *, generation: int) -> Session:
+    """Create the session of an episode in the space of the episode, without messages."""
+    session = Session(session_id, memory.space, None, memory.tags, memory.created, None, generation, last=0)
     sessions.add(ctx.tx, session)
     return session

@@ -78,6 +78,8 @@ _FIRST_UNSETTLED_AND_REPEAT: Final = _FIND_REPEAT.format(
 
 FIRST_GENERATION: Final = 1
 """The generation of a session that was never switched or rewound, even before its first message."""
+RESTORED_GENERATION: Final = 0
+"""The generation of a session that was restored from files, until somebody appends to it, switches or rewinds it."""
 _IDS_PER_QUERY: Final = 500
 
 SessionKey: TypeAlias = tuple[str, str]
@@ -296,7 +298,23 @@ def next_generation(tx: Transaction, session: Session) -> int:
 
 
 def append(tx: Transaction, session: Session, messages: Sequence[tuple[Message, str | None]]) -> None:
-    """Append messages, each with the hash of what was sent under its client id."""
+    """Append messages, each with the hash of what was sent under its client id; a restored session is none any more."""
+    _insert(tx, session, messages)
+    tx.run_many(
+        "UPDATE session SET last = :last, generation = CASE WHEN generation = 0 THEN 1 ELSE generation END"
+        " WHERE space = :space AND id = :id AND last < :last",
+        [{"last": messages[-1][0].seq, "space": session.space.id, "id": session.id}],
+    )
+
+
+def restore(tx: Transaction, session: Session, messages: Sequence[Message]) -> None:
+    """Add messages that a file has kept, in the order of their numbers."""
+    _insert(tx, session, [(message, None) for message in messages])
+    update = "UPDATE session SET last = :last WHERE space = :space AND id = :id AND last < :last"
+    tx.run(update, last=messages[-1].seq, space=session.space.id, id=session.id)
+
+
+def _insert(tx: Transaction, session: Session, messages: Sequence[tuple[Message, str | None]]) -> None:
     tx.run_many(
         "INSERT INTO message (space, session, seq, id, role, author, text, time, client_id, sent, masked, episode)"
         " VALUES (:space, :session, :seq, :id, :role, :author, :text, :time, :client_id, :sent, :masked, :episode)",
@@ -317,10 +335,6 @@ def append(tx: Transaction, session: Session, messages: Sequence[tuple[Message, 
             }
             for message, sent in messages
         ],
-    )
-    tx.run_many(
-        "UPDATE session SET last = :last WHERE space = :space AND id = :id AND last < :last",
-        [{"last": messages[-1][0].seq, "space": session.space.id, "id": session.id}],
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from commonbook.files import episode_files
+from commonbook.tables import sessions
 
 if TYPE_CHECKING:
     from commonbook.model.memory import Memory
@@ -25,5 +26,7 @@ def begin_session(ctx: WriteContext, memory: Memory, begun: set[SessionKey]) -> 
     unknown = episode_files.unknown_messages(ctx, memory, session) if session is None or key in begun else []
     if unknown:
         begun.add(key)
-        session = session or episode_files.create_session(ctx, memory.space, memory, memory.session)
-        episode_files.append_messages(ctx, session, memory, unknown)
+        session = session or episode_files.create_session(
+            ctx, memory, memory.session, generation=sessions.FIRST_GENERATION
+        )
+        episode_files.add_messages(ctx, session, memory, unknown)
