@@ -87,6 +87,22 @@ def test_a_file_that_does_not_parse_does_not_hold_up_a_rewind(book, open_book):
         book.rebuild()
 
 
+def test_an_episode_whose_file_is_moved_back_loses_what_was_rewound_meanwhile(book):
+    _, episode = settled(book, "the walrus sleeps", "the otter swims", space="team")
+    book.grant("user:bob", "team", "writer")
+    home, here = Path(book.home), file_of(book, episode)
+    book.move(episode, "vault")
+    book.acting_as("user:bob").rewind("s", 1)
+    assert "otter" in file_of(book, episode).read_text()
+    here.parent.mkdir(parents=True, exist_ok=True)
+    file_of(book, episode).rename(here)
+    book.sync()
+    assert book.get(episode).path == here.relative_to(home).as_posix()
+    for text in (book.get(episode).text, here.read_text()):
+        assert ("walrus" in text, "otter" in text) == (True, False)
+    assert book.doctor() == ()
+
+
 # --- which session
 
 

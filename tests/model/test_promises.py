@@ -226,12 +226,14 @@ class Promises(RuleBasedStateMachine):
     def move(self, who: str, at: int, where: str) -> None:
         self._begin("move", who, ties=True)
         memory = self._memory(at, lambda one: one.session is not None)
-        if memory is None:
+        words = self.model.words_in(memory, where) if memory else ()
+        if memory is None or not words:
+            # Where all its messages were rewound, an episode does not come back.
             return
         may = self.model.may_write(who, memory) and self.model.may(who, where, "writer")
         if self._try(lambda: self.world.hands[who].move(memory.id, where), may=may, must=True):
             memory.space = where
-            memory.note_place()
+            memory.write(words)
 
     @rule(who=WHO, at=AT)
     def delete(self, who: str, at: int) -> None:
@@ -594,7 +596,7 @@ class Promises(RuleBasedStateMachine):
                 to.parent.mkdir(parents=True, exist_ok=True)
                 path.rename(to)
                 memory.space = where
-                memory.note_place()
+                memory.write(self.model.words_in(memory, where) or memory.words)
 
     def _remove_notice(self, at: int) -> None:
         """Remove the file of a notice, as by a checkout of an older commit: that decides nothing."""

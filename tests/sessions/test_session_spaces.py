@@ -255,6 +255,33 @@ def test_a_rewind_does_not_reach_an_episode_that_was_moved_into_a_foreign_space(
     assert book.recall("otter", spaces="hr").hits == ()
 
 
+def test_an_episode_that_comes_back_to_its_session_loses_what_was_rewound_meanwhile(book, bob):
+    bob.append("s", ["the heron", "the otter"], space="hr")
+    (episode,) = book.settle("s", space="hr").episodes
+    book.move(episode, "vault")
+    bob.rewind("s", 1)
+    book.move(episode, "hr")
+    shown = bob.get(episode)
+    assert ("the heron" in shown.text, "the otter" in shown.text) == (True, False)
+    assert [("the otter" in one.text, one.current) for one in book.history(episode)] == [(True, False), (False, True)]
+    assert "the otter" not in str(bob.history(episode))
+    bob.rewind("s", 0)
+    with pytest.raises(NotFound):
+        bob.get(episode)
+
+
+def test_an_episode_whose_messages_were_all_rewound_does_not_come_back(book, bob):
+    bob.append("s", ["the heron", "the otter"], space="hr")
+    (episode,) = book.settle("s", space="hr").episodes
+    book.move(episode, "vault")
+    bob.rewind("s", 0)
+    before = book.get(episode)
+    with pytest.raises(Conflict, match="rewound"):
+        book.move(episode, "hr")
+    assert book.get(episode) == before
+    assert book.move(episode, "team").space == "team"
+
+
 def test_a_rewind_reaches_an_episode_in_another_space_that_the_actor_may_write_to(book):
     book.append("s", ["the heron", "the otter"], space="hr")
     (episode,) = book.settle("s", space="hr").episodes

@@ -391,6 +391,14 @@ class Model:
             memory.note_place()
         return rewound
 
+    def words_in(self, memory: Memory, space: str) -> Words:
+        """Return the words of a memory in a space that it moves to: there, its session may have been rewound since."""
+        if memory.session is None or memory.session[0] != space:
+            return memory.words
+        messages = self.sessions.get(memory.session, ())
+        rewound = {one.word for one in messages if one.rewound and one.episode == memory.id}
+        return tuple(word for word in memory.words if word not in rewound)
+
     # --- what a lost or an older database leaves
 
     def lose_database(self) -> None:

@@ -8,7 +8,7 @@ remove a message with its heading.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -81,6 +81,15 @@ def blocks(text: str) -> list[Block]:
         blocks_.append(Block(message, min(position, len(text)), min(end, len(text)), content))
         position = end
     return blocks_
+
+
+def without(text: str, removed: Collection[str]) -> str | None:
+    """Return a transcript without the messages of these ids; None if it had some of them and no others."""
+    parsed = parse(text)
+    remaining = [message for message in parsed.messages if message.id not in removed]
+    if len(remaining) == len(parsed.messages):
+        return text
+    return render(remaining, introduction=parsed.introduction) if remaining else None
 
 
 def message_at(text: str, start: int, end: int) -> str:

@@ -70,12 +70,8 @@ def _remove_from_episode(ctx: WriteContext, episode: str, removed: frozenset[str
         # A person is editing the file, which is not overwritten. Recall goes by the stored messages all the same.
         ctx.touch(memory.space, [memory.id])
         return
-    parsed = transcript.parse(memory.text)
-    remaining = [message for message in parsed.messages if message.id not in removed]
-    if len(remaining) == len(parsed.messages):
-        return
-    if remaining:
-        revised = memory._replace(text=transcript.render(remaining, introduction=parsed.introduction))
-        store_version.store_version(ctx, memory, revised, ["text"], how="rewind")
-    else:
+    text = transcript.without(memory.text, removed)
+    if text is None:
         store_version.delete(ctx, memory, how="rewind")
+    elif text != memory.text:
+        store_version.store_version(ctx, memory, memory._replace(text=text), ["text"], how="rewind")

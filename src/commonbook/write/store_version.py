@@ -13,7 +13,7 @@ from commonbook.model.invalidation import REASONING
 from commonbook.model.memory import DETACHED, Memory
 from commonbook.model.spaces import SpaceScope
 from commonbook.tables import copies, links, memories, revisions
-from commonbook.write import link_hashes
+from commonbook.write import link_hashes, returned_episodes
 from commonbook.write.context import WriteContext
 
 _REASONING_RELATIONS: Final = frozenset((*REASONING, "supersedes", "shared_from"))
@@ -36,6 +36,11 @@ def store_version(
     `how` is the verb for the history; `logged` is added to the payload of the log. `seen` is given for a person's save:
     the version that the saved file named. `version` is the new version, if it is not the next one.
     """
+    if new.space.id != old.space.id:
+        new = _with_session_space(old, new)
+        text = returned_episodes.text_without_rewound(ctx.tx, new)
+        if text is not None and text != new.text:
+            new, changed_fields = new._replace(text=text), sorted({*changed_fields, "text"})
     new = _without_stale_reasons(new._replace(version=version or old.version + 1, updated=ctx.tx.now))
     new = link_hashes.with_known_hashes(ctx.tx, ctx.engines.keys, ctx.spaces, _rebind(ctx, old, new))
     new = with_hashes(ctx, new)
@@ -45,7 +50,6 @@ def store_version(
             revision=old.revision + 1, revised_by=ctx.actor.principal, revised_at=ctx.tx.now, revised_how=how
         )
     if new.space.id != old.space.id:
-        new = _with_session_space(old, new)
         revisions.move(ctx.tx, old, new.space.id)
         memories.move(ctx.tx, ctx.engines.keys, old, new)
         ctx.log_memory(new._replace(space=old.space), "move.out", to=new.space.id)
