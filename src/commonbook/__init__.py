@@ -53,22 +53,28 @@ if TYPE_CHECKING:
         Unreachable,
         VersionConflict,
     )
-    from commonbook.model.invalidation import Decision, Invalidation, Notice, SupersedeReason
+    from commonbook.model.invalidation import Decision, Invalidation, Notice, SupersedeReason, Verdict
     from commonbook.model.memory import (
         UNSET,
         CopyInfo,
+        CopyMode,
         Deleted,
         Draft,
         Filter,
+        Freshness,
+        Kind,
         Link,
+        Mark,
         Memory,
         Page,
         Receipt,
+        Refresh,
+        Relation,
         Revision,
         Unset,
     )
     from commonbook.model.reasoning import Dependent, Inbox, InboxItem, MemoryReference, SupersedeReport, TriageReport
-    from commonbook.model.recall import CopyPlace, Hit, RecallResult
+    from commonbook.model.recall import CopyPlace, Hit, HitType, Include, RecallResult
     from commonbook.model.reports import (
         Finding,
         LogEntry,
@@ -87,10 +93,22 @@ if TYPE_CHECKING:
         NewMessage,
         Session,
         SettleReport,
+        SwitchReason,
         WorkReport,
     )
-    from commonbook.model.sharing import Ancestor, CopyNode, Lineage, RateLimit, ShareReceipt, ShareRequest, SharingRule
-    from commonbook.model.spaces import ApiKey, Grant, NewKey, Space
+    from commonbook.model.sharing import (
+        Ancestor,
+        CopyNode,
+        LimitedAction,
+        Lineage,
+        RateLimit,
+        RequestState,
+        ShareReceipt,
+        ShareRequest,
+        SharingRule,
+    )
+    from commonbook.model.spaces import ApiKey, Grant, NewKey, Role, Space
+    from commonbook.ports.embedding import Embedder, EmbedderChoice, EmbeddingInput
     from commonbook.ports.outbox import (
         EnqueuedMessage,
         OutboxCounts,
@@ -115,9 +133,14 @@ __all__ = [
     "RateLimit", "RecallResult", "Receipt", "Revision", "SchemaMigration", "Session", "SettleReport",
     "ShareReceipt", "ShareRequest", "SharingRule", "Space", "Status", "SupersedeReason", "SupersedeReport",
     "SyncReport", "TransferReport", "TriageReport", "WorkReport",
+    # types of fixed words
+    "CopyMode", "Freshness", "HitType", "Include", "Kind", "LimitedAction", "Mark", "Refresh",
+    "Relation", "RequestState", "Role", "SwitchReason", "Verdict",
     # the client of a remote book
-    "Client", "EnqueuedMessage", "OutboxCounts", "OutboxEntry", "OutboxMessage", "OutboxReceipt",
+    "open_client", "Client", "EnqueuedMessage", "OutboxCounts", "OutboxEntry", "OutboxMessage", "OutboxReceipt",
     "SessionContext", "StoredMessage", "Transport",
+    # the parts of an embedder of one's own
+    "Embedder", "EmbedderChoice", "EmbeddingInput",
     # errors
     "Ambiguous", "BadFile", "BadInput", "BadSpaceName", "BadText", "BadTime", "Busy", "CommonbookError", "Conflict",
     "DatabaseError", "DatabaseRefused", "DatabaseUnfit", "DatabaseUnreachable", "DiskFull", "EmbedderFailed",
@@ -139,27 +162,29 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
         "Refused", "ServerBusy", "ServerFailed", "ServerLost", "SpaceExists", "TooLarge", "TooMany",
         "TransportError", "Unreachable", "VersionConflict",
     ),
-    "commonbook.model.invalidation": ("Decision", "Invalidation", "Notice", "SupersedeReason"),
+    "commonbook.model.invalidation": ("Decision", "Invalidation", "Notice", "SupersedeReason", "Verdict"),
     "commonbook.model.memory": (
-        "CopyInfo", "Deleted", "Draft", "Filter", "Link", "Memory", "Page", "Receipt", "Revision", "UNSET",
-        "Unset",
+        "CopyInfo", "CopyMode", "Deleted", "Draft", "Filter", "Freshness", "Kind", "Link", "Mark", "Memory", "Page",
+        "Receipt", "Refresh", "Relation", "Revision", "UNSET", "Unset",
     ),
     "commonbook.model.reasoning": (
         "Dependent", "Inbox", "InboxItem", "MemoryReference", "SupersedeReport", "TriageReport",
     ),
-    "commonbook.model.recall": ("CopyPlace", "Hit", "RecallResult"),
+    "commonbook.model.recall": ("CopyPlace", "Hit", "HitType", "Include", "RecallResult"),
     "commonbook.model.reports": (
         "Finding", "LogEntry", "LogReport", "Progress", "SchemaMigration", "Status", "SyncReport",
         "TransferReport",
     ),
     "commonbook.model.session": (
         "AppendReceipt", "Message", "MessagePage", "MessageReceipt", "NewMessage", "Session", "SettleReport",
-        "WorkReport",
+        "SwitchReason", "WorkReport",
     ),
     "commonbook.model.sharing": (
-        "Ancestor", "CopyNode", "Lineage", "RateLimit", "ShareReceipt", "ShareRequest", "SharingRule",
+        "Ancestor", "CopyNode", "LimitedAction", "Lineage", "RateLimit", "RequestState", "ShareReceipt",
+        "ShareRequest", "SharingRule",
     ),
-    "commonbook.model.spaces": ("ApiKey", "Grant", "NewKey", "Space"),
+    "commonbook.model.spaces": ("ApiKey", "Grant", "NewKey", "Role", "Space"),
+    "commonbook.ports.embedding": ("Embedder", "EmbedderChoice", "EmbeddingInput"),
     "commonbook.ports.outbox": (
         "EnqueuedMessage", "OutboxCounts", "OutboxEntry", "OutboxMessage", "OutboxReceipt", "SessionContext",
         "StoredMessage", "Transport",
@@ -180,6 +205,31 @@ def open(  # noqa: A001 - the name is the point
     from commonbook.settings.settings import Settings
 
     return open_book(Settings.load(home, space=space), create=create)
+
+
+def open_client(
+    transport: Transport,
+    home: str | os.PathLike[str] | None = None,
+    *,
+    space: str | None = None,
+    background: bool = True,
+    senders: int = 4,
+    answer_seconds: float = 15.0,
+) -> Client:
+    """Open the outbox of this machine, and send its messages to a server through a transport; see `Client`.
+
+    The outbox is COMMONBOOK_OUTBOX, else in the home. Without `background`, messages are sent only while a call waits.
+    """
+    from commonbook.compose.client import open_client as compose_client
+    from commonbook.settings.settings import Settings
+
+    return compose_client(
+        Settings.load(home, space=space),
+        transport,
+        background=background,
+        senders=senders,
+        answer_seconds=answer_seconds,
+    )
 
 
 # Type checkers see the imports above; a `__getattr__` would let every misspelt name pass.

@@ -11,14 +11,13 @@ from pathlib import Path
 
 import pytest
 
+import commonbook
 from commonbook.book.book import Book
 from commonbook.client.client import Client
-from commonbook.compose.client import open_client
 from commonbook.errors import KeyConflict, Refused
 from commonbook.model.session import NewMessage
 from commonbook.model.spaces import Actor
 from commonbook.ports.outbox import OutboxEntry, OutboxMessage, SessionContext
-from commonbook.settings.settings import Settings
 from commonbook.text import recall_fence
 from tests.support import crashing
 from tests.support.outbox_child import Loopback, Server
@@ -58,7 +57,7 @@ def opening(chosen):
     opened: list[Client] = []
 
     def make(transport, **options):
-        opened.append(open_client(Settings.load(chosen.home), transport, **options))
+        opened.append(commonbook.open_client(transport, chosen.home, **options))
         return opened[-1]
 
     yield make

@@ -16,6 +16,7 @@ import psycopg
 import pytest
 
 from commonbook.book.book import Book
+from commonbook.model.memory import Refresh
 from commonbook.tables import file_journal
 from tests.support.lost_databases import lose_database
 
@@ -81,7 +82,8 @@ def _world_with_copies(book: Book) -> tuple[dict[str, str], dict[str, int], dict
     """Return a book's memories by name, the revision of each hash, and the own revision of each copy."""
     source = book.remember("oil costs five", space="facts").id
     ids = {"source": source}
-    for name, refresh in (("live", "live"), ("stale", "snapshot"), ("diverged", "live"), ("detached", "live")):
+    modes: dict[str, Refresh] = {"live": "live", "stale": "snapshot", "diverged": "live", "detached": "live"}
+    for name, refresh in modes.items():
         ids[name] = book.share(source, name, refresh=refresh).id
     ids["below"] = book.share(ids["live"], "below", refresh="lazy").id
     ids["before"] = book.reflect("oil is cheap", [source], space="a").id

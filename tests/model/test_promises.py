@@ -29,6 +29,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from commonbook.errors import CommonbookError, NotAllowed, NotFound, TooMany
+from commonbook.model.invalidation import Verdict
+from commonbook.model.memory import Refresh
+from commonbook.model.session import SwitchReason
+from commonbook.model.spaces import Role
 from commonbook.settings.settings import Settings
 from tests.support.postgres_server import Server
 from tests.support.promise_checks import WITHOUT, Checks
@@ -153,11 +157,12 @@ class Promises(RuleBasedStateMachine):
     # --- memories
 
     @initialize(roles=st.lists(st.tuples(OTHER, WHERE, ROLE), max_size=3), modes=st.tuples(MODE, MODE))
-    def begin(self, roles: list[tuple[str, str, str | None]], modes: tuple[str, str]) -> None:
+    def begin(self, roles: list[tuple[str, str, Role | None]], modes: tuple[Refresh, Refresh]) -> None:
         """Begin with some rights, memories and copies, so that few of the following verbs are in vain."""
         self._begin("begin")
-        for who, where, role in [(BOB, "personal", "reader"), (BOB, "team", "writer"), (CAROL, "vault", "writer")]:
-            self._grant(who, where, role)
+        self._grant(BOB, "personal", "reader")
+        self._grant(BOB, "team", "writer")
+        self._grant(CAROL, "vault", "writer")
         for space in SPACES[:2]:
             self._remember(space, [])
         first = self.model.live()[0]
@@ -293,14 +298,14 @@ class Promises(RuleBasedStateMachine):
     # --- copies
 
     @rule(who=WHO, at=AT, where=WHERE, mode=MODE)
-    def share(self, who: str, at: int, where: str, mode: str) -> None:
+    def share(self, who: str, at: int, where: str, mode: Refresh) -> None:
         self._begin("share", who, ties=True)
         source = self._memory(at, lambda one: at % 2 or one.bound or one.direct_sources())
         if source is not None:
             self._likely(who, where, reading=source)
             self._share(source, where, mode)
 
-    def _share(self, source: Memory, where: str, mode: str) -> None:
+    def _share(self, source: Memory, where: str, mode: Refresh) -> None:
         may = self.model.may(self.who, where, "writer") and self.model.may_read(self.who, source)
         book = self.world.hands[self.who]
         receipt = self._try(lambda: book.share(source.id, where, refresh=mode), may=may, must=True)
@@ -309,7 +314,7 @@ class Promises(RuleBasedStateMachine):
 
     @precondition(lambda self: any(one.source for one in self.model.live()))
     @rule(who=WHO, at=AT, verb=st.sampled_from(COPY_VERBS), mode=MODE)
-    def tend(self, who: str, at: int, verb: str, mode: str) -> None:
+    def tend(self, who: str, at: int, verb: str, mode: Refresh) -> None:
         self._begin(verb, who, ties=verb in ("detach", "adopt", "set_refresh"))
         memory = self._memory(at, lambda one: one.source is not None)
         if memory is None:
@@ -350,7 +355,7 @@ class Promises(RuleBasedStateMachine):
             self.model.rules[made.id] = Rule(made.id, where, source, who)
 
     @rule(who=WHO, at=AT, where=WHERE, mode=MODE)
-    def request(self, who: str, at: int, where: str, mode: str) -> None:
+    def request(self, who: str, at: int, where: str, mode: Refresh) -> None:
         self._begin("request", who)
         memory = self._memory(at)
         if memory is None:
@@ -411,7 +416,7 @@ class Promises(RuleBasedStateMachine):
 
     @precondition(lambda self: self._any_unsure())
     @rule(who=WHO, at=AT, by=AT, verdict=st.sampled_from(VERDICTS))
-    def triage(self, who: str, at: int, by: int, verdict: str) -> None:
+    def triage(self, who: str, at: int, by: int, verdict: Verdict) -> None:
         self._begin("triage", who)
         shown = self.checks.shown
         memory, successor = self._memory(at, self._is_unsure), self._memory(by)
@@ -479,7 +484,7 @@ class Promises(RuleBasedStateMachine):
         self._try(lambda: act(who, name, space), may=self.model.may(who, space, "writer"), must=True)
 
     @rule(who=WHO, names=st.permutations(NAMES), where=PLACE, reason=st.sampled_from(["new", "resume", "branch"]))
-    def switch(self, who: str, names: list[str], where: str | None, reason: str) -> None:
+    def switch(self, who: str, names: list[str], where: str | None, reason: SwitchReason) -> None:
         self._begin("switch", who)
         space = where or DEFAULT_SPACE
         old, new = (self._name(name, space) for name in names)
@@ -510,7 +515,7 @@ class Promises(RuleBasedStateMachine):
     # --- principals and time
 
     @rule(who=OTHER, where=WHERE, role=ROLE)
-    def grant(self, who: str, where: str, role: str | None) -> None:
+    def grant(self, who: str, where: str, role: Role | None) -> None:
         self._begin("grant")
         self._grant(who, where, role or "reader")
 
@@ -526,7 +531,7 @@ class Promises(RuleBasedStateMachine):
         )
         self._grant(who, where, None)
 
-    def _grant(self, who: str, where: str, role: str | None) -> None:
+    def _grant(self, who: str, where: str, role: Role | None) -> None:
         if role is not None:
             self.world.book.grant(who, where, role)
             self.model.roles[who, where] = role

@@ -65,6 +65,21 @@ RESULTS = {
     "TriageReport",
     "WorkReport",
 }
+WORDS = {
+    "CopyMode",
+    "Freshness",
+    "HitType",
+    "Include",
+    "Kind",
+    "LimitedAction",
+    "Mark",
+    "Refresh",
+    "Relation",
+    "RequestState",
+    "Role",
+    "SwitchReason",
+    "Verdict",
+}
 ERRORS = {name for name, value in vars(errors).items() if inspect.isclass(value) and issubclass(value, Exception)}
 
 
@@ -75,7 +90,16 @@ def modules_loaded_by(statement: str) -> set[str]:
 
 
 def test_the_package_exports_exactly_these_names():
-    assert set(commonbook.__all__) == {"__version__", "open", "Book"} | INPUTS | RESULTS | set(client.__all__) | ERRORS
+    assert set(commonbook.__all__) == {
+        "__version__",
+        "open",
+        "open_client",
+        "Book",
+        "Embedder",
+        "EmbedderChoice",
+        "EmbeddingInput",
+        *(INPUTS | RESULTS | WORDS | set(client.__all__) | ERRORS),
+    }
     assert len(commonbook.__all__) == len(set(commonbook.__all__))
 
 
@@ -102,7 +126,7 @@ def test_type_checkers_see_every_exported_name():
     }
     table = {(name, module) for module, names in commonbook._MODULES.items() for name in names}
     assert imported == table
-    assert {name for name, _ in table} == set(commonbook.__all__) - {"__version__", "open"}
+    assert {name for name, _ in table} == set(commonbook.__all__) - {"__version__", "open", "open_client"}
 
 
 def test_importing_the_package_alone_loads_nothing_else():
@@ -151,6 +175,64 @@ def test_every_type_in_the_signature_of_a_verb_is_exported(facade):
     assert types
     assert {type_.__name__ for type_ in types} <= set(commonbook.__all__)
     assert all(getattr(commonbook, type_.__name__) is type_ for type_ in types)
+
+
+def literals(annotation: object) -> Iterator[frozenset[str]]:
+    """Yield the sets of fixed words in an annotation, however deep."""
+    if typing.get_origin(annotation) is typing.Literal:
+        yield frozenset(typing.get_args(annotation))
+    for part in annotation if isinstance(annotation, list) else typing.get_args(annotation):
+        yield from literals(part)
+
+
+@pytest.mark.parametrize("name", sorted(WORDS))
+def test_a_type_of_fixed_words_is_used_by_a_verb_or_a_value(name):
+    exported = {name: getattr(commonbook, name) for name in commonbook.__all__}
+    verbs = [inspect.unwrap(verb) for key, verb in vars_of(Book) if not key.startswith("_") and callable(verb)]
+    values = [exported[key] for key in INPUTS | RESULTS if isinstance(exported[key], type)]
+    used = {
+        words
+        for source in (*verbs, *values)
+        for hint in typing.get_type_hints(source, localns=exported).values()
+        for words in literals(hint)
+    }
+    assert frozenset(typing.get_args(exported[name])) in used
+
+
+def vars_of(facade: type) -> list[tuple[str, object]]:
+    return [(name, getattr(facade, name)) for name in dir(facade)]
+
+
+FIXED = {
+    "action": "LimitedAction",
+    "freshness": "Freshness",
+    "include": "Include",
+    "kind": "Kind",
+    "kinds": "Kind",
+    "marks": "Mark",
+    "refresh": "Refresh",
+    "role": "Role",
+    "state": "RequestState",
+    "verdict": "Verdict",
+}
+"""The parameters and fields that take fixed words, and the type of each."""
+
+OPEN = {(commonbook.Status, "kinds"), (commonbook.Message, "role"), (commonbook.LogEntry, "action")}
+
+
+def test_every_parameter_and_field_of_fixed_words_has_their_type():
+    exported = {name: getattr(commonbook, name) for name in commonbook.__all__}
+    sources = [*(getattr(Book, name) for name in dir(Book) if not name.startswith("_")), *map(exported.get, RESULTS)]
+    checked = 0
+    for source in map(inspect.unwrap, filter(callable, sources)):
+        for name, hint in typing.get_type_hints(source, localns=exported).items():
+            # The kinds of a status are counts; a message's role and the actions of the log are open to new words.
+            if name in FIXED and (source, name) not in OPEN:
+                words = frozenset(typing.get_args(exported[FIXED[name]]))
+                # A copy that is detached has a mode, and a retraction that was taken back a verdict, of their own.
+                assert any(words <= found for found in literals(hint)), (source, name)
+                checked += 1
+    assert checked > 30
 
 
 def test_a_book_has_just_these_verbs():

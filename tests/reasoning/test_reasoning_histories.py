@@ -19,9 +19,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_sta
 
 from commonbook.book.book import Book
 from commonbook.errors import BadInput, CommonbookError, Conflict, NotAllowed, NotFound
-from commonbook.model.invalidation import Invalidation
-from commonbook.model.memory import Filter, Memory
+from commonbook.model.invalidation import Invalidation, Verdict
+from commonbook.model.memory import Filter, Memory, Refresh
 from commonbook.model.reasoning import InboxItem
+from commonbook.model.spaces import Role
 from commonbook.reasoning.open_notices import notice_id
 from tests.sharing.test_sharing_races import wrong_with_copies
 from tests.support.reasoning_model import CAP, OWNER, REASONING, Known, Model
@@ -131,7 +132,7 @@ class Histories(RuleBasedStateMachine):
     # --- what people do
 
     @initialize(roles=st.lists(st.tuples(st.sampled_from(NAMES), WHERE, ROLE), min_size=2, max_size=4), mode=MODE)
-    def begin(self, roles: list[tuple[str, str, str]], mode: str) -> None:
+    def begin(self, roles: list[tuple[str, str, Role]], mode: Refresh) -> None:
         """Grant roles and create some of everything, so that few of the following operations are refused."""
         for name, where, role in roles:
             self._grant(self.people[name], self._space(where), role)
@@ -303,7 +304,7 @@ class Histories(RuleBasedStateMachine):
     # --- deciding
 
     @rule(who=WHO, at=AT, by=AT, how=st.sampled_from(["memory", "notice", "delete"]), verdict=st.sampled_from(VERDICTS))
-    def decide(self, who: str, at: int, by: int, how: str, verdict: str) -> None:
+    def decide(self, who: str, at: int, by: int, how: str, verdict: Verdict) -> None:
         """Decide about all invalidations of a memory, or about one notice, or try to delete the notice."""
         if how == "memory" or not self._notices():
             self.triage_a_memory(who, at, by, verdict)
@@ -312,7 +313,7 @@ class Histories(RuleBasedStateMachine):
         else:
             self.delete_a_notice(who, at)
 
-    def triage_a_memory(self, who: str, at: int, by: int, verdict: str) -> None:
+    def triage_a_memory(self, who: str, at: int, by: int, verdict: Verdict) -> None:
         live = [one for one in self._memories() if not one.deleted]
         unsure = [one for one in live if self.model.invalidations(one.id) or self.model.outdated(one.id)]
         memory = self._some(at, unsure, self._memories())
@@ -320,7 +321,7 @@ class Histories(RuleBasedStateMachine):
             self.people[who], memory, memory.id, verdict, self._memory(by), self.model.invalidations(memory.id)
         )
 
-    def triage_a_notice(self, who: str, at: int, by: int, verdict: str) -> None:
+    def triage_a_notice(self, who: str, at: int, by: int, verdict: Verdict) -> None:
         dependent, invalidated, invalidating = self._notice(at)
         id_ = notice_id(dependent, Invalidation(invalidated, invalidating))
         memory, successor = self.model.known[dependent], self._memory(by)
@@ -331,7 +332,7 @@ class Histories(RuleBasedStateMachine):
         return every[at % len(every)]
 
     def _triage(
-        self, who: str, memory: Known, id_: str, verdict: str, successor: Known, settled: set[tuple[str, str]]
+        self, who: str, memory: Known, id_: str, verdict: Verdict, successor: Known, settled: set[tuple[str, str]]
     ) -> None:
         renewing = verdict == "keep" and id_ == memory.id and self.model.outdated(memory.id)
         refused = self._refusal(who, memory)
@@ -365,10 +366,10 @@ class Histories(RuleBasedStateMachine):
     # --- copies
 
     @rule(who=WHO, at=AT, where=WHERE, mode=MODE)
-    def share(self, who: str, at: int, where: str, mode: str) -> None:
+    def share(self, who: str, at: int, where: str, mode: Refresh) -> None:
         self._share(self.people[who], self._memory(at), self._space(where), mode)
 
-    def _share(self, by: str, source: Known, space: str, mode: str) -> None:
+    def _share(self, by: str, source: Known, space: str, mode: Refresh) -> None:
         refused: type[CommonbookError] | None = None if self.model.sees(by, source) else NotFound
         if not self.model.may(by, space, "writer"):
             refused = NotAllowed
@@ -436,7 +437,7 @@ class Histories(RuleBasedStateMachine):
     # --- permissions
 
     @rule(name=st.sampled_from(NAMES), where=WHERE, role=st.none() | ROLE)
-    def grant(self, name: str, where: str, role: str | None) -> None:
+    def grant(self, name: str, where: str, role: Role | None) -> None:
         """Grant a role, or revoke it."""
         who, space = self.people[name], self._space(where)
         if role is not None:
@@ -445,7 +446,7 @@ class Histories(RuleBasedStateMachine):
             self.book.revoke(who, space)
             del self.model.roles[who, space]
 
-    def _grant(self, who: str, space: str, role: str) -> None:
+    def _grant(self, who: str, space: str, role: Role) -> None:
         self.book.grant(who, space, role)
         self.model.roles[who, space] = role
 

@@ -24,7 +24,7 @@ from commonbook.engines.index.mapped_index import MappedIndex
 from commonbook.engines.process.clock import SystemClock
 from commonbook.errors import BadInput, BadSpaceName, BadText, BadTime, CommonbookError
 from commonbook.markdown.transcript import TranscriptMessage, render
-from commonbook.model.memory import Draft
+from commonbook.model.memory import Draft, Kind
 from commonbook.model.recall import Hit, RecallResult
 from commonbook.recall import candidate_order, indexed_passages
 from commonbook.text import time_expressions
@@ -87,9 +87,9 @@ def test_no_filter_is_applied_after_the_cut(book: Book, settle, only):
 
 
 def test_kinds_are_any_of_those_named_and_tags_are_all_of_them(book: Book, settle):
+    kinds: tuple[Kind, ...] = ("fact", "preference", "note")
     fact, preference, note = (
-        book.remember(f"Billing in {n} ways", kind=kind, tags=[kind, "all"]).id
-        for n, kind in enumerate(("fact", "preference", "note"))
+        book.remember(f"Billing in {n} ways", kind=kind, tags=[kind, "all"]).id for n, kind in enumerate(kinds)
     )
     settle()
     assert set(ids(book.recall("billing", kinds=["fact", "preference"]))) == {fact, preference}

@@ -13,7 +13,7 @@ import commonbook
 from commonbook.book.book import Book
 from commonbook.errors import BadInput, Conflict, FileInTheWay, NotFound, TooLarge
 from commonbook.markdown import keyed_hashes
-from commonbook.model.memory import MAX_FRONT_BYTES, CopyInfo, Filter, Link
+from commonbook.model.memory import MAX_FRONT_BYTES, CopyInfo, CopyMode, Filter, Link
 from commonbook.sharing import propagate
 from commonbook.tables import jobs
 from tests.sharing.test_sharing_races import wrong_with_copies
@@ -433,7 +433,7 @@ def by_hand(home: Path, name: str, own: str, mode: str, of: str, revision: int =
     )
 
 
-def with_a_mac(home: Path, book, name: str, own: str, mode: str, of: str) -> None:
+def with_a_mac(home: Path, book, name: str, own: str, mode: CopyMode, of: str) -> None:
     """Write a file as `by_hand`, but as this home could have written it: a copy with the words of its source."""
     by_hand(home, name, own, mode, of)
     keys, words = book._engines.keys, f"words of {name}"

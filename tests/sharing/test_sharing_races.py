@@ -22,7 +22,7 @@ import pytest
 
 from commonbook.book.book import Book
 from commonbook.log import chain
-from commonbook.model.memory import DETACHED, LIVE, Filter
+from commonbook.model.memory import DETACHED, LIVE, Filter, Refresh
 from commonbook.model.spaces import LOCAL_OWNER, OWNER_ACTOR
 from commonbook.sharing import make_copy, propagate
 from commonbook.tables import jobs, links, memories, spaces
@@ -158,7 +158,7 @@ def share_and_unshare(ring: Ring) -> None:
 
 def edit_and_refresh(ring: Ring) -> None:
     source = ring.source()
-    modes = ("live", "lazy", "snapshot")
+    modes: tuple[Refresh, ...] = ("live", "lazy", "snapshot")
     copies = [ring.book.share(source, f"m/{mode}", refresh=mode).id for mode in modes]
     below = ring.book.share(copies[0], "m/below").id
     ring.fight(

@@ -15,7 +15,8 @@ import pytest
 
 from commonbook.book.book import Book
 from commonbook.errors import BadInput, Conflict, NotAllowed, NotFound
-from commonbook.model.memory import Filter
+from commonbook.model.memory import MODES, Filter
+from commonbook.model.spaces import Role
 from tests.sharing.test_sharing_races import wrong_with_copies
 from tests.support.reasoning_model import OWNER, Known, Model
 
@@ -23,7 +24,7 @@ STEPS = int(os.environ.get("COMMONBOOK_STEPS", "60"))
 SEED = os.environ.get("COMMONBOOK_SEED") or str(time.time_ns())
 PEOPLE = (OWNER, "user:alice", "user:bob", "user:carol")
 SPACES = ("a", "b", "c", "d")
-ROLES = ("reader", "writer")
+ROLES: tuple[Role, ...] = ("reader", "writer")
 
 pytestmark = pytest.mark.timeout(120 + 2 * STEPS)
 
@@ -96,7 +97,7 @@ class World:
     def _share(self, who: str) -> Any:
         if (source := self._some()) is None:
             return None
-        space, mode = self.dice.choice(SPACES), self.dice.choice(["live", "lazy", "snapshot"])
+        space, mode = self.dice.choice(SPACES), self.dice.choice(MODES)
         act = lambda: self.hands[who].share(source.id, space, refresh=mode)  # noqa: E731
         if not self.model.may(who, space, "writer"):
             return self._refused(NotAllowed, act)

@@ -19,7 +19,7 @@ from commonbook.files import scan
 from commonbook.model.memory import Filter
 from commonbook.model.memory import Memory as Shown
 from commonbook.model.recall import Hit
-from commonbook.model.session import AppendReceipt, Message, SettleReport
+from commonbook.model.session import AppendReceipt, Message, SettleReport, SwitchReason
 from commonbook.settings.settings import Settings
 from tests.support.promise_model import OWNER
 
@@ -152,7 +152,7 @@ class World:
     def close_session(self, who: str, name: str, space: str) -> SettleReport:
         return self.hands[who].close_session(name, **_in_space(space))
 
-    def switch(self, who: str, old: str, new: str, reason: str, space: str | None) -> SettleReport:
+    def switch(self, who: str, old: str, new: str, reason: SwitchReason, space: str | None) -> SettleReport:
         return self.hands[who].switch(old, new, reason=reason, space=space)
 
     # --- verbs of copies

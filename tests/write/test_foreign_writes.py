@@ -13,7 +13,7 @@ import pytest
 import commonbook
 from commonbook.book.book import Book
 from commonbook.errors import CommonbookError, NotAllowed
-from commonbook.model.memory import Draft, Filter
+from commonbook.model.memory import Draft, Filter, Kind
 from commonbook.model.spaces import Actor
 from commonbook.write.context import WriteContext
 from commonbook.write.foreign_writes import ForeignWrite
@@ -154,7 +154,7 @@ SESSIONS = {"messages", "rewind", "recall", "settle", "close_session", "switch",
 def vault(book: Book) -> tuple[object, ...]:
     """Return everything that is in `vault` and below, but for the refusals in its log."""
     names = sorted(space.name for space in book.spaces() if space.name.split("/")[0] == "vault")
-    kinds = ("note", "reflection", "episode", "notice")
+    kinds: tuple[Kind, ...] = ("note", "reflection", "episode", "notice")
     pages = [book.list(Filter(space="vault/", kinds=kinds, deleted=deleted), limit=200) for deleted in (False, True)]
     # Freshness and marks are derived: they may follow what Bob does with the other end of a tie.
     stored = [

@@ -19,12 +19,13 @@ from commonbook.errors import TooMany
 from commonbook.tables import rate_limits
 
 if TYPE_CHECKING:
+    from commonbook.model.sharing import LimitedAction
     from commonbook.model.spaces import Actor
     from commonbook.ports.database import Reading, Transaction
     from commonbook.ports.engines import Engines
 
 
-def count_use(tx: Transaction, actor: Actor, action: str) -> None:
+def count_use(tx: Transaction, actor: Actor, action: LimitedAction) -> None:
     """Count one use of the action in the transaction of the use itself; raise TooMany above the limit."""
     if permissions.is_owner(actor):
         return

@@ -8,7 +8,7 @@ from commonbook.access import permissions
 from commonbook.access.authentication import principal_name
 from commonbook.errors import BadInput, NotFound
 from commonbook.log import chain
-from commonbook.model.spaces import FILESYSTEM, LOCAL_OWNER, ROLES, Actor, Grant
+from commonbook.model.spaces import FILESYSTEM, LOCAL_OWNER, ROLES, Actor, Grant, Role
 from commonbook.ports.engines import Engines
 from commonbook.tables import grants, spaces
 from commonbook.text import dates, space_names
@@ -17,7 +17,7 @@ from commonbook.write.transaction import write
 
 
 def grant(
-    engines: Engines, actor: Actor, principal: str, space: str, role: str, *, expires: datetime | str | None = None
+    engines: Engines, actor: Actor, principal: str, space: str, role: Role, *, expires: datetime | str | None = None
 ) -> Grant:
     """Grant a principal a role on a space and all spaces below it, in place of an earlier grant on the space."""
     principal = _require_grantee(principal)
@@ -78,7 +78,7 @@ def _lock_space(ctx: WriteContext, name: str) -> None:
         chain.lock(ctx.tx, [space.id for space in ctx.spaces.values() if space.name == name])
 
 
-def require_role(role: str) -> str:
+def require_role(role: str) -> Role:
     """Return the role; BadInput if there is no such role."""
     if role not in ROLES:
         raise BadInput(f"{role!r} is not a role", fix=f"use one of {', '.join(ROLES)}")

@@ -6,7 +6,7 @@ from typing import Final
 
 from commonbook.access import authentication, permissions
 from commonbook.errors import BadInput
-from commonbook.model.sharing import EVERYBODY, RateLimit
+from commonbook.model.sharing import EVERYBODY, LimitedAction, RateLimit
 from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
 from commonbook.tables import rate_limits
@@ -18,7 +18,7 @@ MAX_PER_MINUTE: Final = 1_000_000
 
 
 def set_limit(
-    engines: Engines, actor: Actor, action: str, per_minute: int | None, *, principal: str | None
+    engines: Engines, actor: Actor, action: LimitedAction, per_minute: int | None, *, principal: str | None
 ) -> RateLimit:
     """Set a limit per minute of a principal, or the general one (no principal); None removes the limit."""
     if action not in rate_limits.DEFAULTS:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from commonbook.admin import api_keys
     from commonbook.admin import grants as admin_grants
     from commonbook.admin import spaces as admin_spaces
-    from commonbook.model.spaces import ApiKey, Grant, NewKey, Space
+    from commonbook.model.spaces import ApiKey, Grant, NewKey, Role, Space
 else:
     # A verb loads the module that it needs, so that a command loads no more than its own subject.
     admin_grants = LazyModule("commonbook.admin.grants")
@@ -41,7 +41,7 @@ class AdminVerbs(BookBase):
         """Rename a space and everything below it, with the files; ids stay."""
         return admin_spaces.rename(self._engines, self._actor, old, new)
 
-    def grant(self, principal: str, space: str, role: str, *, expires: datetime | str | None = None) -> Grant:
+    def grant(self, principal: str, space: str, role: Role, *, expires: datetime | str | None = None) -> Grant:
         """Grant a principal the role `reader`, `writer` or `admin` on a space and everything below it.
 
         A new grant replaces the one that the principal has on the same space. Without `expires` it does not end.
@@ -62,7 +62,7 @@ class AdminVerbs(BookBase):
         principal: str,
         *,
         label: str = "",
-        limits: Iterable[tuple[str, str]] | None = None,
+        limits: Iterable[tuple[str, Role]] | None = None,
         expires: datetime | str | None = None,
     ) -> NewKey:
         """Create an API key for a principal: the owner for anybody, others for themselves.

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from commonbook.memories import edit as memories_edit
     from commonbook.memories import read
     from commonbook.memories import remember as memories_remember
+    from commonbook.model.memory import Kind, Relation
     from commonbook.text import validation
 else:
     # A verb loads the module that it needs, so that a command loads no more than its own subject.
@@ -32,7 +33,7 @@ class MemoryVerbs(BookBase):
         text: str,
         *,
         space: str | None = None,
-        kind: str = "note",
+        kind: Kind = "note",
         title: str | None = None,
         tags: Iterable[str] = (),
         importance: float | None = None,
@@ -40,7 +41,7 @@ class MemoryVerbs(BookBase):
         valid_from: datetime | str | None = None,
         valid_until: datetime | str | None = None,
         expires: datetime | str | None = None,
-        links: Iterable[tuple[str, str]] = (),
+        links: Iterable[tuple[Relation | str, str]] = (),
         replaces: str | None = None,
         key: str | None = None,
     ) -> Receipt:
@@ -95,7 +96,7 @@ class MemoryVerbs(BookBase):
         *,
         text: str | Unset = UNSET,
         title: str | None | Unset = UNSET,
-        kind: str | Unset = UNSET,
+        kind: Kind | Unset = UNSET,
         tags: Iterable[str] | Unset = UNSET,
         importance: float | None | Unset = UNSET,
         occurred: datetime | str | None | Unset = UNSET,
@@ -146,11 +147,11 @@ class MemoryVerbs(BookBase):
         """Return every title and text that a memory has had, oldest first; also of a deleted memory."""
         return read.history(self._engines, self._actor, memory_id)
 
-    def link(self, source: str, relation: str, target: str) -> Receipt:
+    def link(self, source: str, relation: Relation | str, target: str) -> Receipt:
         """Link a memory to another, such as `related_to`, `derived_from`, `contradicts` or `supersedes`."""
         return memories_edit.link(self._engines, self._actor, source, relation, target)
 
-    def unlink(self, source: str, relation: str, target: str) -> Receipt:
+    def unlink(self, source: str, relation: Relation | str, target: str) -> Receipt:
         """Remove a link; raise `NotFound` if the memory does not have it."""
         return memories_edit.unlink(self._engines, self._actor, source, relation, target)
 

@@ -14,6 +14,7 @@ from commonbook.runtime.lazy_modules import LazyModule
 if TYPE_CHECKING:
     from commonbook.admin import spaces
     from commonbook.memories import remember
+    from commonbook.model.invalidation import Verdict
     from commonbook.model.reasoning import Dependent, Inbox, SupersedeReport, TriageReport
     from commonbook.model.spaces import Space
     from commonbook.reasoning import dependents as reasoning_dependents
@@ -89,7 +90,7 @@ class ReasoningVerbs(BookBase):
         """
         return reasoning_inbox.inbox(self._engines, self._actor, space=space, expired=expired, limit=limit, after=after)
 
-    def triage(self, memory_id: str, verdict: str, *, note: str = "", by: str | None = None) -> TriageReport:
+    def triage(self, memory_id: str, verdict: Verdict, *, note: str = "", by: str | None = None) -> TriageReport:
         """Decide about a notice, or about all open invalidations of a memory; the verdict is one of:
 
         - `keep`: the memory still holds.

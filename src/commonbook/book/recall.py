@@ -14,7 +14,8 @@ from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
     from commonbook.model import recall as recall_values
-    from commonbook.model.recall import RecallResult
+    from commonbook.model.memory import Kind
+    from commonbook.model.recall import Include, RecallResult
     from commonbook.recall import prefetch as recall_prefetch
     from commonbook.sessions import read as sessions_read
     from commonbook.text import space_names, validation
@@ -37,14 +38,14 @@ class RecallVerbs(BookBase):
         *,
         spaces: str | Iterable[str] | None = None,
         k: int = 10,
-        kinds: Iterable[str] = (),
+        kinds: Iterable[Kind] = (),
         tags: Iterable[str] = (),
         since: datetime | str | None = None,
         until: datetime | str | None = None,
         as_of: datetime | str | None = None,
         min_score: float | None = None,
         budget_tokens: int | None = None,
-        include: Iterable[str] = (),
+        include: Iterable[Include] = (),
         explain: bool = False,
         progress: Progress = no_progress,
     ) -> RecallResult:

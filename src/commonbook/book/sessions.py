@@ -16,6 +16,7 @@ from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
     from commonbook.maintenance import worker
+    from commonbook.model.session import SwitchReason
     from commonbook.sessions import find_or_create, read
     from commonbook.sessions import rewind as sessions_rewind
     from commonbook.sessions import settle as settling
@@ -73,7 +74,7 @@ class SessionVerbs(BookBase):
         old: str,
         new: str,
         *,
-        reason: str = "new",
+        reason: SwitchReason = "new",
         space: str | None = None,
         to_space: str | None = None,
         tags: Iterable[str] = (),

@@ -10,7 +10,7 @@ from commonbook.ports.retry_read import retry_read
 from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
-    from commonbook.model.memory import Receipt
+    from commonbook.model.memory import Receipt, Refresh
     from commonbook.model.sharing import CopyNode, Lineage, ShareReceipt
     from commonbook.sharing import lineage as lineages
     from commonbook.sharing import manage_copy
@@ -25,7 +25,7 @@ else:
 class SharingVerbs(BookBase):
     """Share memories and manage the copies."""
 
-    def share(self, memory_id: str, to: str, *, refresh: str = "live") -> ShareReceipt:
+    def share(self, memory_id: str, to: str, *, refresh: Refresh = "live") -> ShareReceipt:
         """Copy a memory into a space; the copy stays bound to its source.
 
         With `refresh="live"` it follows the source at once, with `lazy` when it is read, and a `snapshot` never by
@@ -35,15 +35,15 @@ class SharingVerbs(BookBase):
         """
         return sharing_share.share(self._engines, self._actor, memory_id, to, refresh=refresh)
 
-    def pull(self, memory_id: str, to: str | None = None, *, refresh: str = "live") -> ShareReceipt:
+    def pull(self, memory_id: str, to: str | None = None, *, refresh: Refresh = "live") -> ShareReceipt:
         """Copy a memory that you may read into a space of yours (by default the default space); see `share`."""
         return sharing_share.share(self._engines, self._actor, memory_id, to or self.default_space, refresh=refresh)
 
-    def share_many(self, ids: Sequence[str], to: str, *, refresh: str = "live") -> tuple[ShareReceipt, ...]:
+    def share_many(self, ids: Sequence[str], to: str, *, refresh: Refresh = "live") -> tuple[ShareReceipt, ...]:
         """Share several memories into a space, each in a transaction of its own; a failed one has an `error`."""
         return sharing_share.share_many(self._engines, self._actor, ids, to, refresh=refresh)
 
-    def share_with(self, memory_id: str, principal: str, *, refresh: str = "live") -> ShareReceipt:
+    def share_with(self, memory_id: str, principal: str, *, refresh: Refresh = "live") -> ShareReceipt:
         """Share a memory with one principal: into a space that only the two of you can read."""
         return sharing_share.share_with(self._engines, self._actor, memory_id, principal, refresh=refresh)
 
@@ -55,7 +55,7 @@ class SharingVerbs(BookBase):
         """Update a copy from its source now."""
         return manage_copy.refresh(self._engines, self._actor, copy_id)
 
-    def set_refresh(self, copy_id: str, mode: str) -> Receipt:
+    def set_refresh(self, copy_id: str, mode: Refresh) -> Receipt:
         """Change when a copy follows its source: `live`, `lazy` or `snapshot`; see `share`."""
         return manage_copy.set_refresh(self._engines, self._actor, copy_id, mode)
 

@@ -11,7 +11,8 @@ from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
     from commonbook.admin import rate_limits
-    from commonbook.model.sharing import RateLimit, ShareRequest, SharingRule
+    from commonbook.model.memory import Kind, Refresh
+    from commonbook.model.sharing import LimitedAction, RateLimit, ShareRequest, SharingRule
     from commonbook.sharing import requests
     from commonbook.sharing import rules as sharing_rules
 else:
@@ -29,11 +30,11 @@ class SharingRuleVerbs(BookBase):
         space: str,
         from_space: str,
         *,
-        kinds: Iterable[str] = (),
+        kinds: Iterable[Kind] = (),
         tags: Iterable[str] = (),
         importance: float | None = None,
         approval: bool = False,
-        refresh: str = "live",
+        refresh: Refresh = "live",
     ) -> SharingRule:
         """Add a rule that shares memories from one space into another as they are written from now on.
 
@@ -52,7 +53,7 @@ class SharingRuleVerbs(BookBase):
         """Remove a sharing rule and its waiting requests; the copies that it made stay."""
         return sharing_rules.remove(self._engines, self._actor, rule_id)
 
-    def request_share(self, memory_id: str, to: str, *, refresh: str = "live") -> ShareRequest:
+    def request_share(self, memory_id: str, to: str, *, refresh: Refresh = "live") -> ShareRequest:
         """Ask the admins of a space, which you can read but need not be able to write to, to accept a memory.
 
         Asking again while the request waits returns the same request.
@@ -72,7 +73,7 @@ class SharingRuleVerbs(BookBase):
         """Reject a request, or withdraw your own."""
         return requests.reject(self._engines, self._actor, request_id, note=note)
 
-    def set_limit(self, action: str, per_minute: int | None, *, principal: str | None = None) -> RateLimit:
+    def set_limit(self, action: LimitedAction, per_minute: int | None, *, principal: str | None = None) -> RateLimit:
         """Limit how often in a minute a principal may `share` or `request`.
 
         Without `principal`, the limit is for everybody who has none of their own. None as `per_minute` removes a limit.

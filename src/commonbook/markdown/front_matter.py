@@ -6,11 +6,11 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from commonbook.model.ids import UUID_PATTERN, format_time, parse_time
-from commonbook.model.invalidation import CAUSES_WITHOUT_ID, REINSTATE, VERDICTS, Decision, SupersedeReason
-from commonbook.model.memory import KINDS, MAX_TAG, MAX_TAGS, MAX_TITLE, RELATIONS, CopyInfo
+from commonbook.model.invalidation import CAUSES_WITHOUT_ID, REINSTATE, VERDICTS, Decision, SupersedeReason, Verdict
+from commonbook.model.memory import KINDS, MAX_TAG, MAX_TAGS, MAX_TITLE, RELATIONS, CopyInfo, Kind
 
 LinkTo: TypeAlias = tuple[str, str, str | None]
 """A link in a file: relation, target, and the target's content hash, or its revision as digits."""
@@ -36,7 +36,7 @@ class Document(NamedTuple):
 
     id: str | None = None
     title: str | None = None
-    kind: str | None = None
+    kind: Kind | None = None
     tags: tuple[str, ...] = ()
     created: datetime | None = None
     updated: datetime | None = None
@@ -204,7 +204,7 @@ def parse_decision(line: str) -> Decision:
     if verdict not in {*VERDICTS, REINSTATE}:
         raise ValueError(line)
     return Decision(
-        verdict,
+        cast("Verdict", verdict),
         _read_id(invalidated),
         _read_invalidating(invalidating),
         _read_author(by),

@@ -18,7 +18,7 @@ from commonbook.sharing import freshness
 from commonbook.tables import copies, file_journal, links, memories, spaces, supersession
 
 if TYPE_CHECKING:
-    from commonbook.model.memory import Link, Memory
+    from commonbook.model.memory import Link, Mark, Memory
     from commonbook.model.spaces import SpaceScope
     from commonbook.ports.database import Reading
     from commonbook.ports.engines import Engines
@@ -151,7 +151,7 @@ def _with_freshness(tx: Reading, allowed: SpaceScope, copy: Memory, state: fresh
     return copy._replace(freshness=state.freshness, successor=successor)
 
 
-def _validity_marks(memory: Memory, around: _Surroundings, *, is_superseded: bool) -> Iterator[str]:
+def _validity_marks(memory: Memory, around: _Surroundings, *, is_superseded: bool) -> Iterator[Mark]:
     """Yield the marks of a memory that is no longer valid, by itself or through its tie to a source."""
     chain, now = around.chain(memory), around.now
     if memory.deleted:
@@ -168,12 +168,12 @@ def _validity_marks(memory: Memory, around: _Surroundings, *, is_superseded: boo
         yield "not_yet"
 
 
-def _file_marks(trouble: str | None) -> Iterator[str]:
+def _file_marks(trouble: str | None) -> Iterator[Mark]:
     if trouble:
         yield "missing" if trouble == file_journal.MISSING else "malformed"
 
 
-def _reasoning_marks(memory: Memory, around: _Surroundings) -> Iterator[str]:
+def _reasoning_marks(memory: Memory, around: _Surroundings) -> Iterator[Mark]:
     causes = {invalidating for _, invalidating in around.causes(memory)}
     if causes - {ENDED}:
         yield "suspect"

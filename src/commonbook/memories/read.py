@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from commonbook.access import permissions, scope
 from commonbook.errors import BadInput, CommonbookError
 from commonbook.memories.marks import live_ids, with_invalidations, with_marks
-from commonbook.model.memory import KINDS, LAZY, MENTIONS, Filter, Link, Memory, Page, Revision
+from commonbook.model.memory import KINDS, LAZY, MENTIONS, Filter, Kind, Link, Memory, Page, Revision
 from commonbook.sharing import freshness, refresh
 from commonbook.sharing.freshness import REFRESHED_BY_READING
 from commonbook.tables import links, memories, revisions, spaces
@@ -102,7 +102,7 @@ def list_page(engines: Engines, actor: Actor, chosen: Filter, *, limit: int, aft
     return Page(tuple(items), following)
 
 
-def _default_kinds(space: str | None) -> tuple[str, ...]:
+def _default_kinds(space: str | None) -> tuple[Kind, ...]:
     """Return the kinds of a filter that names none: all but notices, except in a space that holds only notices."""
     if space is not None and space.removesuffix("/").rpartition("/")[2] == space_names.INVALIDATIONS:
         return ()

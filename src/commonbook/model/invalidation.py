@@ -8,7 +8,7 @@ cause; notices and decisions refer to it by the same pair (`key`).
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 REASONING: Final = ("reflects_on", "derived_from")
 """The relations by which one memory depends on another."""
@@ -21,11 +21,14 @@ ENDED: Final = "ended"
 
 CAUSES_WITHOUT_ID: Final = frozenset({DELETED, ENDED})
 
+Verdict: TypeAlias = Literal["keep", "retract", "supersede", "dismiss"]
+"""A decision about a suspect memory."""
+
 KEEP: Final = "keep"
 RETRACT: Final = "retract"
 SUPERSEDE: Final = "supersede"
 DISMISS: Final = "dismiss"
-VERDICTS: Final = (KEEP, RETRACT, SUPERSEDE, DISMISS)
+VERDICTS: Final[tuple[Verdict, ...]] = get_args(Verdict)
 """The possible decisions about a suspect memory."""
 
 REINSTATE: Final = "reinstate"
@@ -69,7 +72,7 @@ class Notice(NamedTuple):
 class Decision(NamedTuple):
     """A final decision about a suspect memory, for one cause."""
 
-    verdict: str
+    verdict: Verdict | Literal["reinstate"]
     invalidated: str
     invalidating: str
     by: str

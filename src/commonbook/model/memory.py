@@ -7,14 +7,46 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias, cast, get_args
 
 from commonbook.model.ids import format_time, parse_time
 from commonbook.model.invalidation import RETRACT, Decision, Invalidation, Notice, SupersedeReason
 from commonbook.model.spaces import Space
 
-KINDS: Final = ("note", "fact", "preference", "decision", "procedure", "episode", "reflection", "notice")
-RELATIONS: Final = ("shared_from", "reflects_on", "derived_from", "supersedes", "contradicts", "related_to")
+Kind: TypeAlias = Literal["note", "fact", "preference", "decision", "procedure", "episode", "reflection", "notice"]
+"""The kind of a memory; only the book itself writes a `notice`."""
+
+Relation: TypeAlias = Literal["shared_from", "reflects_on", "derived_from", "supersedes", "contradicts", "related_to"]
+"""A relation of links that the book knows; only sharing makes `shared_from`."""
+
+Refresh: TypeAlias = Literal["live", "lazy", "snapshot"]
+"""The time at which a copy follows its source: at once, when it is read, or never."""
+
+CopyMode: TypeAlias = Literal["live", "lazy", "snapshot", "detached"]
+"""The mode of a copy: when it follows its source, or that it has ceased to be a copy."""
+
+Freshness: TypeAlias = Literal[
+    "fresh", "stale", "source_deleted", "source_superseded", "revoked", "diverged", "detached"
+]
+"""The state of a copy relative to its source."""
+
+Mark: TypeAlias = Literal[
+    "deleted",
+    "superseded",
+    "retracted",
+    "expired",
+    "ended",
+    "not_yet",
+    "missing",
+    "malformed",
+    "suspect",
+    "successor_ended",
+    "source_changed",
+]
+"""A property of a memory that is computed when it is read."""
+
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+RELATIONS: Final[tuple[Relation, ...]] = get_args(Relation)
 MENTIONS: Final = "mentions"
 """The relation of a link that stands in a text, `[[like this]]`: nobody sets or removes it but by editing the text."""
 
@@ -66,7 +98,7 @@ LIVE: Final = "live"
 LAZY: Final = "lazy"
 SNAPSHOT: Final = "snapshot"
 DETACHED: Final = "detached"
-MODES: Final = (LIVE, LAZY, SNAPSHOT)
+MODES: Final[tuple[Refresh, ...]] = get_args(Refresh)
 """How a copy follows its source: at once, when it is read, or never. A detached copy has ceased to be one."""
 
 
@@ -77,7 +109,7 @@ class CopyInfo(NamedTuple):
     took over are in the link to its source, as a hash.
     """
 
-    mode: str
+    mode: CopyMode
     root: str
     by: str
     at: datetime
@@ -103,7 +135,7 @@ class CopyInfo(NamedTuple):
             claimed = claimed[1:]
         if mode not in (*MODES, DETACHED) or claimed not in ([], ["claimed"]):
             raise ValueError(line)
-        return cls(mode, root, by, parse_time(at), claimed=bool(claimed))
+        return cls(cast("CopyMode", mode), root, by, parse_time(at), claimed=bool(claimed))
 
 
 class Memory(NamedTuple):
@@ -115,7 +147,7 @@ class Memory(NamedTuple):
 
     id: str
     space: Space
-    kind: str
+    kind: Kind
     title: str
     text: str
     tags: tuple[str, ...]
@@ -136,12 +168,12 @@ class Memory(NamedTuple):
     layout: str
     deleted: datetime | None = None
     links: tuple[Link, ...] = ()
-    marks: tuple[str, ...] = ()
+    marks: tuple[Mark, ...] = ()
     superseded_by: str | None = None
     session: str | None = None
     session_space: str | None = None
     shared: CopyInfo | None = None
-    freshness: str | None = None
+    freshness: Freshness | None = None
     successor: str | None = None
     notice: Notice | None = None
     decisions: tuple[Decision, ...] = ()
@@ -179,7 +211,7 @@ class Draft(NamedTuple):
 
     text: str
     space: str | None = None
-    kind: str = "note"
+    kind: Kind = "note"
     title: str | None = None
     tags: tuple[str, ...] = ()
     importance: float | None = None
@@ -197,7 +229,7 @@ class Changes(NamedTuple):
 
     text: str | Unset = UNSET
     title: str | None | Unset = UNSET
-    kind: str | Unset = UNSET
+    kind: Kind | Unset = UNSET
     tags: tuple[str, ...] | Unset = UNSET
     importance: float | None | Unset = UNSET
     occurred: datetime | str | None | Unset = UNSET
@@ -227,7 +259,7 @@ class Filter(NamedTuple):
     """The filter of a list or a delete; a memory must pass every given condition."""
 
     space: str | None = None
-    kinds: tuple[str, ...] = ()
+    kinds: tuple[Kind, ...] = ()
     tags: tuple[str, ...] = ()
     since: datetime | str | None = None
     until: datetime | str | None = None

@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final, NamedTuple
 
+from commonbook.model.invalidation import Verdict
+from commonbook.model.memory import Kind
 from commonbook.model.spaces import Space, SpaceScope
 
 _DEFAULT_MAX_DEPTH: Final = 3
@@ -34,7 +36,7 @@ class Dependent(NamedTuple):
     id: str
     title: str
     space: str
-    kind: str
+    kind: Kind
     depth: int
     path: tuple[str | None, ...]
     suspect: bool
@@ -83,7 +85,7 @@ class TriageReport(NamedTuple):
     """The result of a decision about a suspect memory: how many causes it settled, and the present version."""
 
     id: str
-    verdict: str
+    verdict: Verdict
     resolved: int
     version: int
     space: str

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
-from commonbook.model.memory import CopyInfo, Link
+from commonbook.model.memory import CopyInfo, Freshness, Kind, Link, Mark
+
+Include: TypeAlias = Literal["superseded", "expired", "notices"]
+"""Memories that recall leaves out unless they are included."""
+
+HitType: TypeAlias = Literal["memory", "message"]
+"""Whether a hit is a passage of a memory, or a message of a session."""
 
 
 class RecallRequest(NamedTuple):
@@ -17,14 +23,14 @@ class RecallRequest(NamedTuple):
     spaces_by_default: bool = False
     """Whether the caller has named no spaces; those of the default that it may not read are then left out."""
     k: int = 10
-    kinds: tuple[str, ...] = ()
+    kinds: tuple[Kind, ...] = ()
     tags: tuple[str, ...] = ()
     since: datetime | str | None = None
     until: datetime | str | None = None
     as_of: datetime | str | None = None
     min_score: float | None = None
     budget_tokens: int | None = None
-    include: tuple[str, ...] = ()
+    include: tuple[Include, ...] = ()
     explain: bool = False
 
 
@@ -44,13 +50,13 @@ class Hit(NamedTuple):
     `also_in` names the other searched spaces where a memory of the same root says the same; it is no hit of its own.
     """
 
-    type: str
+    type: HitType
     id: str
     passage_id: str
     memory: str
     session: str | None
     seq: int | None
-    kind: str
+    kind: Kind
     space: str
     title: str
     text: str
@@ -60,10 +66,10 @@ class Hit(NamedTuple):
     author: str
     score: float
     parts: Mapping[str, float]
-    freshness: str | None
+    freshness: Freshness | None
     suspect: bool
     superseded_by: str | None
-    marks: tuple[str, ...]
+    marks: tuple[Mark, ...]
     path: str | None
     revision: int | None
     revised_how: str | None

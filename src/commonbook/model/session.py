@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from commonbook.model.spaces import Space
+
+SwitchReason: TypeAlias = Literal["new", "reset", "resume", "branch", "compress"]
+"""The reason of a switch between sessions."""
 
 MAX_MESSAGE_BYTES: Final = 1024 * 1024
 MAX_MESSAGES: Final = 10_000

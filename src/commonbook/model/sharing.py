@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final, Literal, NamedTuple, TypeAlias
 
+from commonbook.model.memory import CopyMode, Freshness, Kind, Refresh
 from commonbook.model.spaces import Space
+
+RequestState: TypeAlias = Literal["waiting", "approved", "rejected", "withdrawn"]
+"""The state of a share request."""
+
+LimitedAction: TypeAlias = Literal["write", "share", "request", "recall"]
+"""A class of verbs that a rate limit counts."""
 
 
 class SharingRule(NamedTuple):
@@ -19,11 +26,11 @@ class SharingRule(NamedTuple):
     space: Space
     source: Space
     created_by: str
-    kinds: tuple[str, ...]
+    kinds: tuple[Kind, ...]
     tags: tuple[str, ...]
     importance: float | None
     approval: bool
-    refresh: str
+    refresh: Refresh
     created: datetime
     idle: str = ""
 
@@ -46,11 +53,11 @@ class ShareRequest(NamedTuple):
     space_id: str
     memory: str
     rule: str | None
-    refresh: str
+    refresh: Refresh
     on_behalf_of: str
     requested_by: str
     requested_at: datetime
-    state: str = WAITING
+    state: RequestState = WAITING
     decided_by: str | None = None
     decided_at: datetime | None = None
     note: str = ""
@@ -67,7 +74,7 @@ class RateLimit(NamedTuple):
     """The number of times in a minute that a principal may use a class of verbs (`action`); None is no limit."""
 
     principal: str
-    action: str
+    action: LimitedAction
     per_minute: int | None
     set_by: str = ""
     set_at: datetime | None = None
@@ -84,11 +91,11 @@ class ShareReceipt(NamedTuple):
     source: str
     space: str
     new: bool
-    refresh: str | None = None
+    refresh: CopyMode | None = None
     revision: int = 0
     error: str = ""
     retied: bool = False
-    freshness: str | None = None
+    freshness: Freshness | None = None
 
 
 class Ancestor(NamedTuple):
@@ -103,8 +110,8 @@ class Ancestor(NamedTuple):
     deleted: datetime | None = None
     readable: bool = True
     claimed: bool = False
-    refresh: str | None = None
-    freshness: str | None = None
+    refresh: CopyMode | None = None
+    freshness: Freshness | None = None
 
 
 class CopyNode(NamedTuple):
@@ -115,8 +122,8 @@ class CopyNode(NamedTuple):
     depth: int
     title: str | None = None
     space: str | None = None
-    refresh: str | None = None
-    freshness: str | None = None
+    refresh: CopyMode | None = None
+    freshness: Freshness | None = None
     readable: bool = True
     copies: tuple[CopyNode, ...] = ()
 
@@ -134,5 +141,5 @@ class Lineage(NamedTuple):
     title: str = ""
     space: str = ""
     deleted: datetime | None = None
-    refresh: str | None = None
-    freshness: str | None = None
+    refresh: CopyMode | None = None
+    freshness: Freshness | None = None

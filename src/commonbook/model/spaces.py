@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
 LOCAL_OWNER: Final = "user:local"
 FILESYSTEM: Final = "user:filesystem"
@@ -22,10 +22,13 @@ class Space(NamedTuple):
 SpaceScope: TypeAlias = Mapping[str, Space]
 """Spaces in reach, by id; every query of memories takes one, and returns nothing outside of it."""
 
+Role: TypeAlias = Literal["reader", "writer", "admin"]
+"""A role on a space and the spaces below it; each includes the roles before it."""
+
 READER: Final = "reader"
 WRITER: Final = "writer"
 ADMIN: Final = "admin"
-ROLES: Final = (READER, WRITER, ADMIN)
+ROLES: Final[tuple[Role, ...]] = get_args(Role)
 """The roles on a space and the spaces below it; each includes the roles before it."""
 
 
@@ -57,7 +60,7 @@ class Grant(NamedTuple):
 
     principal: str
     space: Space
-    role: str
+    role: Role
     granted_by: str
     granted_at: datetime
     expires: datetime | None = None
@@ -71,7 +74,7 @@ class ApiKey(NamedTuple):
     label: str
     created: datetime
     created_by: str
-    limits: tuple[tuple[str, str], ...] | None = None
+    limits: tuple[tuple[str, Role], ...] | None = None
     expires: datetime | None = None
     revoked: datetime | None = None
 

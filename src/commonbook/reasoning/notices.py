@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Final
+from typing import Final, Literal
 
 from commonbook.markdown.memory_conversion import render_memory
-from commonbook.model.invalidation import CAUSES_WITHOUT_ID, DELETED, ENDED, Decision, Invalidation, Notice
+from commonbook.model.invalidation import CAUSES_WITHOUT_ID, DELETED, ENDED, Decision, Invalidation, Notice, Verdict
 from commonbook.model.memory import Link, Memory, is_missing
 from commonbook.model.spaces import Space
 from commonbook.reasoning import invalidations as graph
@@ -332,7 +332,7 @@ def record_decision(
     ctx: WriteContext,
     memory: Memory,
     settled: Sequence[Invalidation],
-    verdict: str,
+    verdict: Verdict | Literal["reinstate"],
     note: str,
     *,
     also: Mapping[str, object],

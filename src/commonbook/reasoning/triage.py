@@ -7,7 +7,7 @@ from functools import partial
 
 from commonbook.errors import BadInput, Conflict
 from commonbook.files import hand_edits, scan
-from commonbook.model.invalidation import KEEP, REASONING, RETRACT, SUPERSEDE, VERDICTS, Invalidation
+from commonbook.model.invalidation import KEEP, REASONING, RETRACT, SUPERSEDE, VERDICTS, Invalidation, Verdict
 from commonbook.model.memory import Link, Memory
 from commonbook.model.reasoning import TriageReport
 from commonbook.model.spaces import Actor
@@ -20,7 +20,7 @@ from commonbook.write.context import WriteContext
 
 
 def triage(
-    engines: Engines, actor: Actor, memory_id: str, verdict: str, *, note: str = "", by: str | None = None
+    engines: Engines, actor: Actor, memory_id: str, verdict: Verdict, *, note: str = "", by: str | None = None
 ) -> TriageReport:
     """Decide about a notice, or about all open invalidations of a memory at once."""
     memory_id = validation.validate_memory_id(memory_id)
@@ -36,7 +36,7 @@ def triage(
 
 
 def _triage(
-    ctx: WriteContext, *, memory_id: str, verdict: str, note: str, by: str | None, scanned: bool
+    ctx: WriteContext, *, memory_id: str, verdict: Verdict, note: str, by: str | None, scanned: bool
 ) -> TriageReport:
     subject = ctx.require_readable(memory_id)
     notice = subject.notice if open_notices.is_open(subject) else None
@@ -73,7 +73,7 @@ def _open_causes(ctx: WriteContext, memory: Memory) -> set[tuple[str, str]]:
 
 
 def _changed_fields(
-    ctx: WriteContext, memory: Memory, verdict: str, ancestors: Mapping[str, Memory]
+    ctx: WriteContext, memory: Memory, verdict: Verdict, ancestors: Mapping[str, Memory]
 ) -> dict[str, object]:
     """Return the fields of a memory that a verdict changes, with their new values."""
     if verdict == KEEP:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, get_args
 
 from commonbook.errors import BadInput
-from commonbook.model.recall import RecallRequest
+from commonbook.model.recall import Include, RecallRequest
 from commonbook.ports.engines import Engines
 from commonbook.text import dates, terms, validation
 
 MAX_HITS: Final = 200
-INCLUDE: Final = ("superseded", "expired", "notices")
+INCLUDE: Final[tuple[Include, ...]] = get_args(Include)
 """Passages of these kinds are left out unless the request includes them."""
 
 MAX_QUERY_CHARS: Final = 20_000

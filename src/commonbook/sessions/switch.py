@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Final, get_args
 
 from commonbook.errors import BadInput
-from commonbook.model.session import Session, SettleReport
+from commonbook.model.session import Session, SettleReport, SwitchReason
 from commonbook.model.spaces import Actor
 from commonbook.ports.embedding import Similarity
 from commonbook.ports.engines import Engines
@@ -16,8 +16,7 @@ from commonbook.tables.sessions import SessionKey
 from commonbook.text import validation
 from commonbook.write.context import WriteContext
 
-Reason: TypeAlias = Literal["new", "reset", "resume", "branch", "compress"]
-REASONS: Final[tuple[str, ...]] = get_args(Reason)
+REASONS: Final[tuple[SwitchReason, ...]] = get_args(SwitchReason)
 
 
 def switch(

@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from commonbook.access import permissions
-from commonbook.model.memory import DETACHED, SNAPSHOT, CopyInfo, Memory
+from commonbook.model.memory import DETACHED, SNAPSHOT, CopyInfo, Freshness, Memory
 from commonbook.model.spaces import Actor, SpaceScope
 from commonbook.ports.database import Reading
 from commonbook.tables import memories, supersession
@@ -41,8 +41,8 @@ class CopyState(NamedTuple):
     `tie` is its state relative to its own source alone, whatever is true of the sources further up.
     """
 
-    freshness: str
-    tie: str
+    freshness: Freshness
+    tie: Freshness
     successor: str | None = None
 
 
@@ -111,7 +111,7 @@ def _state_of(copy: Memory, sources: _Sources, readable: SpaceScope) -> CopyStat
     return CopyState(STALE if tie == STALE or is_stale_above else FRESH, tie)
 
 
-def _tie_state(copy: Memory, sources: _Sources, readable: SpaceScope) -> str:
+def _tie_state(copy: Memory, sources: _Sources, readable: SpaceScope) -> Freshness:
     """Return the state of a copy relative to its own source, except that a superseded source is not looked for."""
     shared, link = copy.shared, copy.source
     if shared is None or link is None or shared.mode == DETACHED:

@@ -6,7 +6,7 @@ from typing import Final
 
 from commonbook.access import permissions
 from commonbook.errors import BadInput
-from commonbook.model.memory import Memory
+from commonbook.model.memory import Freshness, Memory
 from commonbook.model.sharing import Ancestor, CopyNode, Lineage
 from commonbook.model.spaces import Actor, SpaceScope
 from commonbook.ports.database import Reading
@@ -152,7 +152,7 @@ class _LineageWalk:
             children = {source: tuple(siblings) for source, siblings in nodes.items()}
         return children.get(root_id, ())
 
-    def _node(self, copy: Memory, source: str, depth: int, state: str) -> CopyNode:
+    def _node(self, copy: Memory, source: str, depth: int, state: Freshness) -> CopyNode:
         if copy.space.id not in self.readable:
             return CopyNode(copy.id, source, depth, readable=False)
         mode = copy.shared.mode if copy.shared else None

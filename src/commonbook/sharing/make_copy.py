@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from commonbook.errors import BadInput
 from commonbook.markdown import keyed_hashes
 from commonbook.model.ids import new_id
-from commonbook.model.memory import MODES, CopyInfo, Link, Memory
+from commonbook.model.memory import MODES, CopyInfo, Link, Memory, Refresh
 from commonbook.model.sharing import ShareReceipt
 from commonbook.model.spaces import Space
 from commonbook.ports.database import RetryTransaction
@@ -16,7 +16,7 @@ from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import identity_fields
 
 
-def make_copy(ctx: WriteContext, source: Memory, to: Space, refresh: str, **payload: object) -> ShareReceipt:
+def make_copy(ctx: WriteContext, source: Memory, to: Space, refresh: Refresh, **payload: object) -> ShareReceipt:
     """Copy a memory into a space as the acting principal, or return the existing copy; `payload` goes into the log."""
     require_shareable(source)
     existing = existing_copy(ctx, source, to)
@@ -59,7 +59,7 @@ def existing_copy(ctx: WriteContext, source: Memory, to: Space) -> Memory | None
     return copy if copy is not None and copy.deleted is None else None
 
 
-def _new_copy(ctx: WriteContext, source: Memory, to: Space, refresh: str) -> Memory:
+def _new_copy(ctx: WriteContext, source: Memory, to: Space, refresh: Refresh) -> Memory:
     copy_id = new_id()
     copy = source._replace(
         **identity_fields(ctx, memory_id=copy_id, space=to, title=source.title, how="share"),
@@ -84,7 +84,7 @@ def _receipt(memory: Memory, source: Memory, *, new: bool) -> ShareReceipt:
     )
 
 
-def require_mode(refresh: str) -> str:
+def require_mode(refresh: str) -> Refresh:
     """Return a refresh mode, or refuse an unknown one."""
     if refresh not in MODES:
         raise BadInput(f"{refresh!r} is not a refresh mode", fix=f"use one of {', '.join(MODES)}")

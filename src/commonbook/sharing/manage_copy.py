@@ -8,7 +8,7 @@ from typing import Final
 from commonbook.access import permissions
 from commonbook.errors import CommonbookError, Conflict, NotAllowed, NotFound
 from commonbook.files import hand_edits, scan
-from commonbook.model.memory import DETACHED, LIVE, SNAPSHOT, Memory, Receipt, receipt_of
+from commonbook.model.memory import DETACHED, LIVE, SNAPSHOT, Memory, Receipt, Refresh, receipt_of
 from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
 from commonbook.sharing import freshness, make_copy, propagate
@@ -89,7 +89,7 @@ def adopt(engines: Engines, actor: Actor, copy_id: str) -> Receipt:
     return _with_copy(engines, actor, copy_id, operation, lock=sharing_refresh.lock_chain)
 
 
-def set_refresh(engines: Engines, actor: Actor, copy_id: str, mode: str) -> Receipt:
+def set_refresh(engines: Engines, actor: Actor, copy_id: str, mode: Refresh) -> Receipt:
     """Change when a copy follows its source; one that becomes live is brought up to date at once.
 
     A snapshot that is to follow gets texts that it would not have got: the actor must be allowed to read the source.

@@ -10,7 +10,7 @@ from typing import Final
 from commonbook.access import permissions, rate_limits
 from commonbook.errors import CommonbookError, Conflict, NotAllowed, NotFound, TooLarge
 from commonbook.model.ids import new_id
-from commonbook.model.memory import LIVE, Memory
+from commonbook.model.memory import LIVE, Memory, Refresh
 from commonbook.model.sharing import APPROVED, REJECTED, WAITING, WITHDRAWN, ShareRequest
 from commonbook.model.spaces import FILESYSTEM, LOCAL_OWNER, READER, WRITER, Actor, SpaceScope
 from commonbook.ports.database import Reading
@@ -29,7 +29,7 @@ MAX_NOTE_CHARS: Final = 1000
 # --- requesting
 
 
-def create_request(engines: Engines, actor: Actor, memory_id: str, to: str, *, refresh: str = LIVE) -> ShareRequest:
+def create_request(engines: Engines, actor: Actor, memory_id: str, to: str, *, refresh: Refresh = LIVE) -> ShareRequest:
     """Ask the admins of a space for a memory to be shared into it; the actor must be able to read both.
 
     Repeating an undecided request returns the first one.

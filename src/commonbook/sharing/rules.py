@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from commonbook.access import permissions
 from commonbook.errors import BadInput, NotFound, TooLarge
 from commonbook.model.ids import new_id
+from commonbook.model.memory import Kind, Refresh
 from commonbook.model.sharing import SharingRule
 from commonbook.model.spaces import Actor, Space
 from commonbook.ports.engines import Engines
@@ -25,15 +26,15 @@ MAX_RULES: Final = 100
 class RuleOptions(NamedTuple):
     """The memories that a rule matches, whether they need approval, and the refresh mode of the copies."""
 
-    kinds: tuple[str, ...] = ()
+    kinds: tuple[Kind, ...] = ()
     tags: tuple[str, ...] = ()
     importance: float | None = None
     approval: bool = False
-    refresh: str = "live"
+    refresh: Refresh = "live"
 
 
 def parse_options(
-    kinds: Iterable[str], tags: Iterable[str], importance: float | None, refresh: str, *, approval: bool
+    kinds: Iterable[Kind], tags: Iterable[str], importance: float | None, refresh: Refresh, *, approval: bool
 ) -> RuleOptions:
     """Return validated options of a rule, or refuse them."""
     return RuleOptions(

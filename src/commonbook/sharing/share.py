@@ -9,7 +9,7 @@ from typing import Final
 from commonbook.access import authentication, permissions, rate_limits
 from commonbook.errors import BadInput, CommonbookError, TooLarge
 from commonbook.files import scan
-from commonbook.model.memory import LIVE, Memory
+from commonbook.model.memory import LIVE, Memory, Refresh
 from commonbook.model.sharing import ShareReceipt
 from commonbook.model.spaces import LOCAL_OWNER, WRITER, Actor, Grant, Space
 from commonbook.ports.engines import Engines
@@ -23,7 +23,7 @@ from commonbook.write.foreign_writes import ForeignWrite
 MAX_SHARED_AT_ONCE: Final = 100
 
 
-def share(engines: Engines, actor: Actor, memory_id: str, to: str, *, refresh: str = LIVE) -> ShareReceipt:
+def share(engines: Engines, actor: Actor, memory_id: str, to: str, *, refresh: Refresh = LIVE) -> ShareReceipt:
     """Copy a memory into a space, bound to its source; if the space has its root already, return that.
 
     An existing copy stays as it is, unless it follows nothing any longer: then the actor ties it again.
@@ -41,13 +41,13 @@ def share(engines: Engines, actor: Actor, memory_id: str, to: str, *, refresh: s
     return scan.write_with_scan(engines, actor, operation)
 
 
-def _copy_or_tie(ctx: WriteContext, source: Memory, space: Space, refresh: str, *, scanned: bool) -> ShareReceipt:
+def _copy_or_tie(ctx: WriteContext, source: Memory, space: Space, refresh: Refresh, *, scanned: bool) -> ShareReceipt:
     receipt = make_copy.make_copy(ctx, source, space, refresh)
     return receipt if receipt.new else tie_again.tie_again(ctx, receipt, source, refresh, scanned=scanned)
 
 
 def share_many(
-    engines: Engines, actor: Actor, ids: Sequence[str], to: str, *, refresh: str = LIVE
+    engines: Engines, actor: Actor, ids: Sequence[str], to: str, *, refresh: Refresh = LIVE
 ) -> tuple[ShareReceipt, ...]:
     """Share several memories into a space, each in a transaction of its own; return one receipt or error for each."""
     if len(ids) > MAX_SHARED_AT_ONCE:
@@ -57,14 +57,16 @@ def share_many(
     return tuple(_share_or_error(engines, actor, memory_id, to, refresh) for memory_id in ids)
 
 
-def _share_or_error(engines: Engines, actor: Actor, memory_id: str, to: str, refresh: str) -> ShareReceipt:
+def _share_or_error(engines: Engines, actor: Actor, memory_id: str, to: str, refresh: Refresh) -> ShareReceipt:
     try:
         return share(engines, actor, memory_id, to, refresh=refresh)
     except CommonbookError as error:
         return ShareReceipt(id="", source=memory_id, space=to, new=False, error=f"{error.type}: {error.message}")
 
 
-def share_with(engines: Engines, actor: Actor, memory_id: str, principal: str, *, refresh: str = LIVE) -> ShareReceipt:
+def share_with(
+    engines: Engines, actor: Actor, memory_id: str, principal: str, *, refresh: Refresh = LIVE
+) -> ShareReceipt:
     """Share a memory with one principal alone: into a space that only the two can read."""
     memory_id = validation.validate_memory_id(memory_id)
     make_copy.require_mode(refresh)

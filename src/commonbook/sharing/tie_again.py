@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from commonbook.files import hand_edits
-from commonbook.model.memory import DETACHED, UNKNOWN_HASH, CopyInfo, Link, Memory
+from commonbook.model.memory import DETACHED, UNKNOWN_HASH, CopyInfo, Link, Memory, Refresh
 from commonbook.model.sharing import ShareReceipt
 from commonbook.sharing import freshness
 from commonbook.sharing.freshness import REVOKED, SOURCE_DELETED
@@ -17,7 +17,9 @@ DEAD: Final = frozenset((REVOKED, SOURCE_DELETED))
 """The states of a copy that no longer follows anything, although nobody detached it."""
 
 
-def tie_again(ctx: WriteContext, receipt: ShareReceipt, source: Memory, refresh: str, *, scanned: bool) -> ShareReceipt:
+def tie_again(
+    ctx: WriteContext, receipt: ShareReceipt, source: Memory, refresh: Refresh, *, scanned: bool
+) -> ShareReceipt:
     """Tie the existing copy of a receipt to a source in the name of the actor, if it is dead; tell its freshness.
 
     The actor may read the source and write to the space of the copy. A source that is itself a copy of the dead one
@@ -56,7 +58,7 @@ def _state(ctx: WriteContext, copy: Memory) -> freshness.CopyState:
     return states.get(copy.id, freshness.CopyState(DETACHED, DETACHED))
 
 
-def _tied(ctx: WriteContext, copy: Memory, source: Memory, refresh: str) -> Memory:
+def _tied(ctx: WriteContext, copy: Memory, source: Memory, refresh: Refresh) -> Memory:
     """Store a copy with a new tie: with the words of the source, or with its own if it was edited here."""
     old = copy.source
     is_edited = freshness.was_edited(copy)

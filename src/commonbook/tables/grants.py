@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from commonbook.model.ids import format_time, parse_time
-from commonbook.model.spaces import ROLES, Grant, SpaceScope
+from commonbook.model.spaces import ROLES, Grant, Role, SpaceScope
 from commonbook.ports.database import Reading, Transaction
 
 
@@ -18,7 +18,7 @@ class _GrantRow(NamedTuple):
 
     space: str
     principal: str
-    role: str
+    role: Role
     expires: str | None
     granted_by: str
     granted_at: str

@@ -13,14 +13,14 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from commonbook.model.ids import format_time, parse_time
-from commonbook.model.sharing import EVERYBODY, RateLimit
+from commonbook.model.sharing import EVERYBODY, LimitedAction, RateLimit
 from commonbook.ports.database import Reading, Transaction
 
 SHARE: Final = "share"
 REQUEST: Final = "request"
 WRITE: Final = "write"
 RECALL: Final = "recall"
-DEFAULTS: Final[dict[str, int | None]] = {SHARE: 600, REQUEST: 60, WRITE: None, RECALL: None}
+DEFAULTS: Final[dict[LimitedAction, int | None]] = {SHARE: 600, REQUEST: 60, WRITE: None, RECALL: None}
 """The classes of verbs that can be limited, with the limit per minute where none was set; None is no limit."""
 
 MAX_LOGGED_REFUSALS: Final = 20
@@ -43,7 +43,7 @@ class _LimitRow(NamedTuple):
     """A row of the table `rate_limit`: the fields are the columns, in the order of every SELECT."""
 
     principal: str
-    action: str
+    action: LimitedAction
     per_minute: int
     set_by: str
     set_at: str
@@ -66,7 +66,7 @@ def put(tx: Transaction, limit: RateLimit) -> None:
     )
 
 
-def drop(tx: Transaction, principal: str, action: str) -> None:
+def drop(tx: Transaction, principal: str, action: LimitedAction) -> None:
     """Delete the limit of a principal, so that the general limit applies."""
     tx.run(
         "DELETE FROM rate_limit WHERE principal = :principal AND action = :action", principal=principal, action=action
@@ -79,12 +79,12 @@ def get_all(tx: Reading) -> list[RateLimit]:
     return [_limit(row) for row in map(_LimitRow._make, rows)]
 
 
-def limit_for(tx: Reading, principal: str, action: str) -> RateLimit:
+def limit_for(tx: Reading, principal: str, action: LimitedAction) -> RateLimit:
     """Return the limit that applies to a principal: its own, else the general one, else the default."""
     return limit_for_deferred(tx, principal, action)()
 
 
-def limit_for_deferred(tx: Reading, principal: str, action: str) -> Callable[[], RateLimit]:
+def limit_for_deferred(tx: Reading, principal: str, action: LimitedAction) -> Callable[[], RateLimit]:
     """Send the query of `limit_for`; call the result to read the limit."""
     rows = tx.defer(
         f"SELECT {_COLUMNS} FROM rate_limit WHERE action = :action AND principal IN :principals",
@@ -99,7 +99,7 @@ def limit_for_deferred(tx: Reading, principal: str, action: str) -> Callable[[],
     return read_limit
 
 
-def count(tx: Transaction, principal: str, action: str, per_minute: int) -> float:
+def count(tx: Transaction, principal: str, action: LimitedAction, per_minute: int) -> float:
     """Count an action and return 0, or return after how many seconds it may be tried again."""
     tx.run(
         "INSERT INTO rate_count (principal, action, counts) VALUES (:principal, :action, '{}') ON CONFLICT DO NOTHING",

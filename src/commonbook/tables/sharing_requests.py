@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from commonbook.model.ids import format_time, parse_time
-from commonbook.model.sharing import APPROVED, REJECTED, WAITING, WITHDRAWN, ShareRequest
+from commonbook.model.memory import Refresh
+from commonbook.model.sharing import APPROVED, REJECTED, WAITING, WITHDRAWN, RequestState, ShareRequest
 from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading, Transaction
 
@@ -24,11 +25,11 @@ class _RequestRow(NamedTuple):
     memory: str
     root: str
     rule: str | None
-    refresh: str
+    refresh: Refresh
     name: str
     asked_by: str
     asked_at: str
-    state: str
+    state: RequestState
     decided_by: str | None
     decided_at: str | None
     note: str

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 from commonbook.model.ids import format_time, parse_time
-from commonbook.model.memory import Memory
+from commonbook.model.memory import Memory, Refresh
 from commonbook.model.sharing import SharingRule
 from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading, Transaction
@@ -29,7 +29,7 @@ class _RuleRow(NamedTuple):
     tags: str
     importance: float | None
     approval: int
-    refresh: str
+    refresh: Refresh
     created: str
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import Final, TypeVar, cast
 
 from commonbook.errors import BadInput, BadText, CommonbookError, TooLarge
 from commonbook.model.ids import UUID_PATTERN
-from commonbook.model.memory import KINDS, MAX_KEY, MAX_TAG, MAX_TAGS, MAX_TEXT_BYTES, MAX_TITLE, RELATIONS
+from commonbook.model.memory import KINDS, MAX_KEY, MAX_TAG, MAX_TAGS, MAX_TEXT_BYTES, MAX_TITLE, RELATIONS, Kind
 from commonbook.model.session import MAX_MESSAGE_BYTES
 
 MAX_PAGE: Final = 1000
@@ -23,6 +23,9 @@ _NOT_IN_A_LINE: Final = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufff9-\ufffb\ufffe\uffff]"
 )
 _TAG: Final = re.compile(r"[^,\[\]{}\x00-\x1f\x7f]+\Z")
+
+
+_Text = TypeVar("_Text", bound=str)
 
 
 @contextmanager
@@ -77,19 +80,19 @@ def validate_tags(values: Iterable[str]) -> tuple[str, ...]:
     return unique
 
 
-def validate_list(values: Iterable[str], what: str) -> tuple[str, ...]:
+def validate_list(values: Iterable[_Text], what: str) -> tuple[_Text, ...]:
     """Return several texts; refuse a single string, whose letters would pass for several texts."""
     if isinstance(values, str):
         raise BadInput(f"the {what} are one text, not a list of texts", fix=f"put it into a list: [{values!r}]")
     return tuple(values)
 
 
-def validate_kind(value: str) -> str:
+def validate_kind(value: str) -> Kind:
     """Return a known kind that a caller may write; only the system writes notices."""
     if value not in KINDS or value == "notice":
         choices = ", ".join(kind for kind in KINDS if kind != "notice")
         raise BadInput(f"{value!r} is not a kind of memory", fix=f"use one of {choices}")
-    return value
+    return cast("Kind", value)
 
 
 def validate_relation(value: str) -> str:
@@ -215,12 +218,12 @@ def validate_message(text: object, *, role: object, author: object, client_id: o
         raise BadInput("an author has characters that no name has, or too many", fix="give a name on one line")
 
 
-def validate_kinds(kinds: Sequence[str]) -> tuple[str, ...]:
+def validate_kinds(kinds: Sequence[str]) -> tuple[Kind, ...]:
     """Return the kinds of a query, or refuse an unknown one."""
     for kind in kinds:
         if kind not in KINDS:
             raise BadInput(f"{kind!r} is not a kind of memory", fix=f"use one of {', '.join(KINDS)}")
-    return tuple(kinds)
+    return cast("tuple[Kind, ...]", tuple(kinds))
 
 
 _MAX_REASON_CHARS: Final = 1000

@@ -9,7 +9,7 @@ from commonbook.errors import Conflict
 from commonbook.markdown import keyed_hashes
 from commonbook.model.ids import new_id
 from commonbook.model.invalidation import Notice
-from commonbook.model.memory import Link, Memory
+from commonbook.model.memory import Kind, Link, Memory
 from commonbook.model.spaces import Space
 from commonbook.tables import memories
 from commonbook.text import file_paths, titles
@@ -25,7 +25,7 @@ def new_memory(
     how: str,
     memory_id: str | None = None,
     path: str | None = None,
-    kind: str = "note",
+    kind: Kind = "note",
     tags: tuple[str, ...] = (),
     importance: float | None = None,
     occurred: datetime | None = None,

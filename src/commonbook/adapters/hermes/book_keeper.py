@@ -29,7 +29,7 @@ from commonbook.errors import (
     Unreachable,
 )
 from commonbook.model.recall import RecallResult
-from commonbook.model.session import Message, NewMessage, Session
+from commonbook.model.session import Message, NewMessage, Session, SwitchReason
 from commonbook.ports.outbox import OutboxEntry, SessionContext, Transport
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ class BookKeeper:
 
         self._wait(self._writer.put(work), "Undone messages could not be rewound, and are still recalled")
 
-    def switch(self, old: str, new: str, *, reason: str, tags: Sequence[str]) -> None:
+    def switch(self, old: str, new: str, *, reason: SwitchReason, tags: Sequence[str]) -> None:
         """Switch in the book. No message depends on it: the first message of a new session names its parent."""
 
         def work() -> None:

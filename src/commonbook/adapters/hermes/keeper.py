@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeVar
 
 from commonbook.model.recall import RecallResult
-from commonbook.model.session import Message, NewMessage, Session
+from commonbook.model.session import Message, NewMessage, Session, SwitchReason
 from commonbook.ports.outbox import OutboxEntry, OutboxMessage, SessionContext
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Keeper(Protocol):
         """Rewind a session to the message with the id `after`, or to its beginning; `removed_ids` come after it."""
         ...
 
-    def switch(self, old: str, new: str, *, reason: str, tags: Sequence[str]) -> None:
+    def switch(self, old: str, new: str, *, reason: SwitchReason, tags: Sequence[str]) -> None:
         """Settle the old session, and create or resume the new one."""
         ...
 

@@ -10,9 +10,10 @@ from commonbook.model.memory import Filter, Memory
 
 if TYPE_CHECKING:
     from commonbook.book.book import Book
+    from commonbook.model.memory import Kind
 
 
-_KINDS: Final = {"user": "preference"}
+_KINDS: Final[Mapping[str, Kind]] = {"user": "preference"}
 _PAGE: Final = 200
 
 

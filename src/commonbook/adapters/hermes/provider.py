@@ -19,6 +19,7 @@ from commonbook.adapters.hermes.keeper import Keeper
 from commonbook.adapters.hermes.memory_mirror import mirror
 from commonbook.adapters.hermes.recorder import Recorder
 from commonbook.errors import BadInput, CommonbookError, HomeError
+from commonbook.model.session import SwitchReason
 from commonbook.settings import settings
 
 if TYPE_CHECKING:
@@ -28,7 +29,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-_REASONS: Final = {"resume": "resume", "branch": "branch", "compression": "compress", "new_session": "new"}
+_REASONS: Final[Mapping[str, SwitchReason]] = {
+    "resume": "resume",
+    "branch": "branch",
+    "compression": "compress",
+    "new_session": "new",
+}
 _CLOSE_SECONDS: Final = 4.0
 _SYSTEM_PROMPT: Final = """# Commonbook
 Every turn is stored in the user's long-term memory automatically. Recalled passages stand between \
@@ -223,7 +229,7 @@ class CommonbookMemoryProvider:
                 old = parent_session_id
             recorder.switch(old, new_session_id, reason=reason)
 
-    def _track_prompt(self, old: str, new: str, reason: str) -> None:
+    def _track_prompt(self, old: str, new: str, reason: SwitchReason) -> None:
         """Note which sessions are in the prompt as a whole, so that nothing of them is recalled."""
         before = self._in_prompt.pop(old, {old})
         if reason == "compress":
@@ -328,7 +334,7 @@ class CommonbookMemoryProvider:
             self._warning_callback(f"Commonbook: {problem}")
 
 
-def _reason(given: str, *, reset: bool, parent: str) -> str:
+def _reason(given: str, *, reset: bool, parent: str) -> SwitchReason:
     """Return the reason of a switch: as Hermes gives it, else derived from the other arguments."""
     if given in _REASONS:
         return _REASONS[given]

@@ -18,7 +18,7 @@ from commonbook.adapters.hermes.keeper import Keeper, StoredSession, Warn
 from commonbook.adapters.hermes.transcript_diff import TranscriptDiff, TranscriptMessage
 from commonbook.errors import Busy
 from commonbook.model.ids import new_id
-from commonbook.model.session import NewMessage
+from commonbook.model.session import NewMessage, SwitchReason
 from commonbook.ports.outbox import SessionContext
 
 _MAX_LEDGERS: Final = 64
@@ -287,7 +287,7 @@ class Recorder:
         with self._lock:
             self._ledger(session_name(session)).undo_pending = True
 
-    def switch(self, old: str, new: str, *, reason: str) -> None:
+    def switch(self, old: str, new: str, *, reason: SwitchReason) -> None:
         """Leave one session for another, new or resumed."""
         with self._lock:
             old, new = session_name(old), session_name(new)

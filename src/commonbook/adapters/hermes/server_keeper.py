@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from commonbook.adapters.hermes.keeper import LAST_FLUSH_SECONDS, Result, StoredSession, Warn, count_of, for_outbox
 from commonbook.errors import BadInput, CommonbookError
 from commonbook.model.recall import RecallResult
-from commonbook.model.session import NewMessage
+from commonbook.model.session import NewMessage, SwitchReason
 from commonbook.ports.outbox import SessionContext
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class ServerKeeper:
         del after, removed_ids
         self._warn(f"Undone messages of {session} stay on the server: it cannot rewind yet.")
 
-    def switch(self, old: str, new: str, *, reason: str, tags: Sequence[str]) -> None:
+    def switch(self, old: str, new: str, *, reason: SwitchReason, tags: Sequence[str]) -> None:
         """Do nothing: the first message of the new session names its parent."""
 
     def settle(self, session: str, *, close: bool = False) -> None:

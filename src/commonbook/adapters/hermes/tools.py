@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from commonbook.errors import BadInput, CommonbookError
 from commonbook.model.recall import Hit
@@ -13,6 +13,7 @@ from commonbook.text import masking, recall_fence
 
 if TYPE_CHECKING:
     from commonbook.book.book import Book
+    from commonbook.model.memory import Kind
 
 
 RECALL: Final = "commonbook_recall"
@@ -69,7 +70,7 @@ def remember(book: Book, args: Mapping[str, Any], session: str) -> dict[str, Any
         raise BadInput("kind is not a word, or tags are not a list", fix="see the tool's parameters")
     identity = json.dumps([session, text, kind, list(map(str, tags))])
     key = f"hermes:{sha256(identity.encode('utf-8', 'replace')).hexdigest()[:32]}"
-    receipt = book.remember(text, kind=kind, tags=["hermes", *map(str, tags)], key=key)
+    receipt = book.remember(text, kind=cast("Kind", kind), tags=["hermes", *map(str, tags)], key=key)
     return {"id": receipt.id, "stored": True}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from commonbook.errors import BadInput, NotFound
 from commonbook.interfaces import json_values
@@ -12,7 +12,7 @@ from commonbook.interfaces import json_values
 if TYPE_CHECKING:
     from commonbook.interfaces.cli.call import Call, Command
     from commonbook.interfaces.cli.output.plain import Output
-    from commonbook.model.spaces import ApiKey, Grant
+    from commonbook.model.spaces import ApiKey, Grant, Role
 
 
 # --- grants
@@ -75,11 +75,12 @@ def _create_key(call: Call) -> int:
     )
 
 
-def _parse_limit(argument: str) -> tuple[str, str]:
+def _parse_limit(argument: str) -> tuple[str, Role]:
     space, equals, role = argument.rpartition("=")
     if not equals:
         raise BadInput(f"{argument!r} is not a limit", fix="write it as SPACE=ROLE, such as team/backend=reader")
-    return space, role
+    # The book refuses any other word.
+    return space, cast("Role", role)
 
 
 def _list_keys(call: Call) -> int:

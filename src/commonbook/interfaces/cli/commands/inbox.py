@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 
 from commonbook.errors import CommonbookError
 from commonbook.interfaces.cli.input import text
@@ -12,6 +12,7 @@ from commonbook.model.invalidation import DISMISS, KEEP, RETRACT, SUPERSEDE
 
 if TYPE_CHECKING:
     from commonbook.interfaces.cli.call import Call
+    from commonbook.model.invalidation import Verdict
     from commonbook.model.reasoning import InboxItem
 
 
@@ -92,7 +93,7 @@ def _decide(call: Call, item: InboxItem) -> str:
         note = _ask("a note (Enter for none): ")
         try:
             by = call.resolve_id(successor) if successor else None
-            report = call.book.triage(item.id, choice, note=note, by=by)
+            report = call.book.triage(item.id, cast("Verdict", choice), note=note, by=by)
         except CommonbookError as error:
             # Somebody else may have decided meanwhile, or the actor has no right to: the user can go on with the next.
             call.out.line(error.message, "red")
