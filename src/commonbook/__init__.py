@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         CopyInfo,
         CopyMode,
         Deleted,
+        Deletion,
         Draft,
         Filter,
         Freshness,
@@ -127,9 +128,9 @@ __all__ = [
     # values that callers pass in
     "Draft", "Filter", "NewMessage", "Progress", "UNSET", "Unset",
     # values that methods return
-    "Ancestor", "ApiKey", "AppendReceipt", "CopyInfo", "CopyNode", "CopyPlace", "Decision", "Deleted", "Dependent",
-    "Finding", "Grant", "Hit", "Inbox", "InboxItem", "Invalidation", "Lineage", "Link", "LogEntry", "LogReport",
-    "Memory", "MemoryReference", "Message", "MessagePage", "MessageReceipt", "NewKey", "Notice", "Page",
+    "Ancestor", "ApiKey", "AppendReceipt", "CopyInfo", "CopyNode", "CopyPlace", "Decision", "Deleted", "Deletion",
+    "Dependent", "Finding", "Grant", "Hit", "Inbox", "InboxItem", "Invalidation", "Lineage", "Link", "LogEntry",
+    "LogReport", "Memory", "MemoryReference", "Message", "MessagePage", "MessageReceipt", "NewKey", "Notice", "Page",
     "RateLimit", "RecallResult", "Receipt", "Revision", "SchemaMigration", "Session", "SettleReport",
     "ShareReceipt", "ShareRequest", "SharingRule", "Space", "Status", "SupersedeReason", "SupersedeReport",
     "SyncReport", "TransferReport", "TriageReport", "WorkReport",
@@ -164,8 +165,8 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "commonbook.model.invalidation": ("Decision", "Invalidation", "Notice", "SupersedeReason", "Verdict"),
     "commonbook.model.memory": (
-        "CopyInfo", "CopyMode", "Deleted", "Draft", "Filter", "Freshness", "Kind", "Link", "Mark", "Memory", "Page",
-        "Receipt", "Refresh", "Relation", "Revision", "UNSET", "Unset",
+        "CopyInfo", "CopyMode", "Deleted", "Deletion", "Draft", "Filter", "Freshness", "Kind", "Link", "Mark", "Memory",
+        "Page", "Receipt", "Refresh", "Relation", "Revision", "UNSET", "Unset",
     ),
     "commonbook.model.reasoning": (
         "Dependent", "Inbox", "InboxItem", "MemoryReference", "SupersedeReport", "TriageReport",

@@ -267,6 +267,7 @@ def calls(
         "create_key": (("user:local",), {}),
         "create_space": (("team/new",), {}),
         "delete": ((memory,), {}),
+        "undelete": ((memory,), {}),
         "delete_where": ((Filter(space="personal"),), {}),
         "doctor": ((), {}),
         "edit": ((memory,), {"text": "changed"}),

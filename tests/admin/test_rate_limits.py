@@ -170,6 +170,7 @@ WRITES = {
     "link": lambda alice, ids: alice.link(ids["memory"], "related_to", ids["other"]),
     "unlink": lambda alice, ids: alice.unlink(ids["other"], "related_to", ids["memory"]),
     "delete": lambda alice, ids: alice.delete(ids["memory"]),
+    "undelete": lambda alice, ids: alice.undelete(ids["memory"]),
     "delete_where": lambda alice, ids: alice.delete_where(Filter(space="alice")),
     "reflect": lambda alice, ids: alice.reflect("so it is", [ids["memory"]], space="alice"),
     "supersede": lambda alice, ids: alice.supersede(ids["memory"], ids["other"]),

@@ -24,6 +24,7 @@ WRITES: dict[str, Verb] = {
     "edit": lambda book, ids: book.edit(ids["memory"], text="changed"),
     "move": lambda book, ids: book.move(ids["memory"], "mine"),
     "delete": lambda book, ids: book.delete(ids["memory"]),
+    "undelete": lambda book, ids: book.undelete(ids["memory"]),
     "delete, dry run": lambda book, ids: book.delete(ids["memory"], dry_run=True),
     "link": lambda book, ids: book.link(ids["memory"], "related_to", ids["mine"]),
     "link supersedes": lambda book, ids: book.link(ids["mine"], "supersedes", ids["memory"]),

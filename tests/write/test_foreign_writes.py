@@ -97,6 +97,7 @@ CALLS: dict[str, Callable[[Book, str], Any]] = {
     "create_key": lambda bob, id_: bob.create_key("user:local"),
     "create_space": lambda bob, id_: bob.create_space("vault/new"),
     "delete": lambda bob, id_: bob.delete(id_),
+    "undelete": lambda bob, id_: bob.undelete(id_),
     "dependents": lambda bob, id_: bob.dependents(id_),
     "detach": lambda bob, id_: bob.detach(id_),
     "edit": lambda bob, id_: bob.edit(id_, text="changed"),
@@ -135,9 +136,9 @@ CALLS: dict[str, Callable[[Book, str], Any]] = {
     "unlink": lambda bob, id_: bob.unlink(id_, "related_to", id_),
     "unshare": lambda bob, id_: bob.unshare(id_),
     "work": lambda bob, id_: bob.work(),
-    # These two change what Bob has in `hr`, so they come last.
+    # These two change what Bob has in `hr`, so they come last. The titles are those of copies in `hr`.
     "rewind": lambda bob, id_: bob.rewind("talk", 0, space="hr"),
-    "delete_where": lambda bob, id_: bob.delete_where(Filter(kinds=("note", "reflection", "episode"))),
+    "delete_where": lambda bob, id_: bob.delete_where(Filter(kinds=("note", "reflection", "episode"))).ids,
 }
 
 

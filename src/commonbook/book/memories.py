@@ -1,4 +1,4 @@
-"""Verbs of a book for memories: remember, get, edit, move, delete, list, history, link."""
+"""Verbs of a book for memories: remember, get, edit, move, delete, undelete, list, history, link."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from commonbook.memories import edit as memories_edit
     from commonbook.memories import read
     from commonbook.memories import remember as memories_remember
+    from commonbook.memories import undelete as memories_undelete
     from commonbook.model.memory import Kind, Relation
     from commonbook.text import validation
 else:
     # A verb loads the module that it needs, so that a command loads no more than its own subject.
     memories_edit = LazyModule("commonbook.memories.edit")
     memories_remember = LazyModule("commonbook.memories.remember")
+    memories_undelete = LazyModule("commonbook.memories.undelete")
     read = LazyModule("commonbook.memories.read")
     validation = LazyModule("commonbook.text.validation")
 
@@ -103,9 +105,12 @@ class MemoryVerbs(BookBase):
         valid_from: datetime | str | None | Unset = UNSET,
         valid_until: datetime | str | None | Unset = UNSET,
         expires: datetime | str | None | Unset = UNSET,
+        to_revision: int | None = None,
         expected_version: int | None = None,
     ) -> Receipt:
         """Change the fields that are given; None clears a field. The old title and text stay in the history.
+
+        `to_revision` brings the title and text of an older revision back, as a new revision.
 
         With `expected_version` (optimistic locking), raise `VersionConflict` if the memory is at another version.
         """
@@ -120,7 +125,14 @@ class MemoryVerbs(BookBase):
             valid_until=valid_until,
             expires=expires,
         )
-        return memories_edit.edit(self._engines, self._actor, memory_id, changes, expected_version=expected_version)
+        return memories_edit.edit(
+            self._engines,
+            self._actor,
+            memory_id,
+            changes,
+            expected_version=expected_version,
+            to_revision=to_revision,
+        )
 
     def move(self, memory_id: str, space: str, *, expected_version: int | None = None) -> Receipt:
         """Move a memory to another space, with its file and its history; its id stays."""
@@ -129,6 +141,13 @@ class MemoryVerbs(BookBase):
     def delete(self, *ids: str, expected_version: int | None = None, dry_run: bool = False) -> Deleted:
         """Delete memories, all or none; a tombstone and the history of each are kept. With `dry_run`, only report."""
         return memories_edit.delete(self._engines, self._actor, ids, expected_version=expected_version, dry_run=dry_run)
+
+    def undelete(self, memory_id: str) -> Receipt:
+        """Bring a deleted memory back, with its text, history, links, tags and session, in the space where it was.
+
+        A copy follows its source again, if that is still allowed. A memory that is not deleted stays as it is.
+        """
+        return memories_undelete.undelete(self._engines, self._actor, memory_id)
 
     def delete_where(self, chosen: Filter, *, dry_run: bool = False) -> Deleted:
         """Delete every memory that matches a filter, all or none; an empty filter is refused."""
@@ -144,7 +163,10 @@ class MemoryVerbs(BookBase):
 
     @retry_read
     def history(self, memory_id: str) -> tuple[Revision, ...]:
-        """Return every title and text that a memory has had, oldest first; also of a deleted memory."""
+        """Return every title and text that a memory has had, oldest first; also of a deleted memory.
+
+        Each names the deletions of its time, and how the memory came back.
+        """
         return read.history(self._engines, self._actor, memory_id)
 
     def link(self, source: str, relation: Relation | str, target: str) -> Receipt:

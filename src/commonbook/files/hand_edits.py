@@ -308,9 +308,40 @@ def _move_or_restore(ctx: WriteContext, memory: Memory, path: str, document: Doc
         revised = with_words_taken(ctx, revised, document)
     space = ctx.require_writable_space(file_paths.space_of(path), origin="folder")
     seen = memory.version if document is None else document.version
-    _revise(ctx, memory, revised._replace(path=path, deleted=None), to=space, seen=seen)
+    _revise(ctx, memory, revised._replace(path=path), to=space, seen=seen)
+    if memory.deleted is not None:
+        return "restored"
     check_copy(ctx, memory.id)
-    return "moved" if memory.deleted is None else "restored"
+    return "moved"
+
+
+def restore(
+    ctx: WriteContext,
+    tombstone: Memory,
+    restored: Memory,
+    changed: Sequence[str],
+    *,
+    how: str,
+    seen: int | None = None,
+    version: int | None = None,
+) -> Memory:
+    """Bring a deleted memory back, with its history, links, tags and session, and with the fields that changed.
+
+    Notices about its deletion are withdrawn. A copy is tied to its source as far as that is possible now, and takes
+    over what the source says now.
+    """
+    file_journal.clear_former_path(ctx.tx, restored.path)
+    memory = store_version.store_version(
+        ctx,
+        tombstone,
+        restored._replace(deleted=None),
+        [*changed, "deleted"],
+        how=how,
+        seen=seen,
+        version=version,
+    )
+    check_copy(ctx, memory.id)
+    return memory
 
 
 def with_words_taken(ctx: WriteContext, restored: Memory, document: Document) -> Memory:
@@ -405,7 +436,8 @@ def _revise(ctx: WriteContext, old: Memory, new: Memory, *, seen: int | None, to
     if space.id != old.space.id:
         changed.append("space")
     if old.deleted is not None:
-        changed.append("deleted")
+        restore(ctx, old, new._replace(space=space), changed, how="file", seen=seen, version=version)
+        return
     if changed:
         new = store_version.store_version(
             ctx, old, new._replace(space=space), changed, how="file", seen=seen, version=version

@@ -12,13 +12,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from commonbook.errors import CommonbookError, TooMany
-from commonbook.model.ids import format_time
+from commonbook.model.ids import format_optional_time, format_time
 from commonbook.model.memory import MENTIONS
 from commonbook.model.reports import Finding, LogEntry, LogReport, MigrationReport, Status, SyncReport, TransferReport
 
 if TYPE_CHECKING:
     from commonbook.model.invalidation import Notice
-    from commonbook.model.memory import CopyInfo, Deleted, Link, Memory, Page, Receipt, Revision
+    from commonbook.model.memory import CopyInfo, Deleted, Deletion, Link, Memory, Page, Receipt, Revision
     from commonbook.model.recall import Hit, RecallResult
     from commonbook.model.session import (
         AppendReceipt,
@@ -203,8 +203,8 @@ def _hit(hit: Hit, *, explain: bool) -> dict[str, Any]:
 
 
 def deletion_json(deletion: Deleted) -> dict[str, Any]:
-    """Return the ids that a delete removed, or would remove in a dry run."""
-    return {"ids": list(deletion.ids), "dry_run": deletion.dry_run}
+    """Return the ids and titles that a delete removed, or would remove in a dry run."""
+    return {"ids": list(deletion.ids), "titles": list(deletion.titles), "dry_run": deletion.dry_run}
 
 
 def history_json(memory_id: str, revisions: Iterable[Revision], diffs: Iterable[str | None]) -> dict[str, Any]:
@@ -219,11 +219,17 @@ def history_json(memory_id: str, revisions: Iterable[Revision], diffs: Iterable[
             "how": revision.how,
             "current": revision.current,
             "readable": revision.readable,
+            "deletions": [_deletion(deletion) for deletion in revision.deletions],
             "diff": diff,
         }
         for revision, diff in zip(revisions, diffs, strict=True)
     ]
     return {"id": memory_id, "revisions": items}
+
+
+def _deletion(deletion: Deletion) -> dict[str, Any]:
+    times = {"at": format_time(deletion.at), "restored_at": format_optional_time(deletion.restored_at)}
+    return {**deletion._asdict(), **times}
 
 
 def append_receipt_json(receipt: AppendReceipt) -> dict[str, Any]:

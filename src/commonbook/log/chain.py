@@ -228,6 +228,17 @@ def entries(tx: Reading, space: str, *, after: int = 0, limit: int = 500) -> lis
     return read_page(tx, space, after, limit)
 
 
+def deletions_of(tx: Reading, memory_id: str) -> list[LogEntry]:
+    """Return the entries by which a memory was deleted or came back, of all spaces, oldest first."""
+    rows = tx.rows(
+        # The condition on the action is that of a partial index.
+        f"SELECT {_ENTRY} FROM log_entry WHERE subjects = :subjects"
+        " AND action IN ('delete', 'restore', 'undelete') ORDER BY time, space, seq",
+        subjects=canonical([memory_id]),
+    )
+    return [LogEntry._make(row) for row in rows]
+
+
 def count(tx: Reading, spaces: Collection[str]) -> int:
     """Return how many entries there are, in these spaces together."""
     rows = tx.rows("SELECT space, count(*) FROM log_entry GROUP BY space")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from commonbook.errors import BadInput, Conflict, NotFound, VersionConflict
+from commonbook.errors import BadInput, Conflict, NotAllowed, NotFound, VersionConflict
 from commonbook.files import hand_edits, scan
 from commonbook.memories import read
 from commonbook.memories.remember import require_ordered_times, resolve_links
@@ -17,6 +17,7 @@ from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import link_checks, open_notices
 from commonbook.sharing import propagate
+from commonbook.tables import revisions
 from commonbook.text import file_paths, space_names, titles, validation
 from commonbook.write import returned_episodes, store_version
 from commonbook.write.context import WriteContext
@@ -26,11 +27,27 @@ from commonbook.write.refusals import logging_refusal
 # --- change
 
 
-def edit(engines: Engines, actor: Actor, memory_id: str, changes: Changes, *, expected_version: int | None) -> Receipt:
-    """Change fields of a memory; an edit that changes nothing keeps the version."""
+def edit(
+    engines: Engines,
+    actor: Actor,
+    memory_id: str,
+    changes: Changes,
+    *,
+    expected_version: int | None,
+    to_revision: int | None = None,
+) -> Receipt:
+    """Change fields of a memory; an edit that changes nothing keeps the version.
+
+    `to_revision` brings the title and text of an older revision back, as a new revision.
+    """
+    if to_revision is not None and (changes.text is not UNSET or changes.title is not UNSET):
+        raise BadInput("both an older revision and a new text or title are given", fix="give one or the other")
 
     def operation(ctx: WriteContext, memory: Memory) -> Memory:
         edited = _apply_changes(ctx, memory, changes)
+        if to_revision is not None:
+            title, text = _older_text(ctx, memory, to_revision)
+            edited = edited._replace(title=title, text=text)
         changed = [name for name in Changes._fields if getattr(edited, name) != getattr(memory, name)]
         if {"expires", "valid_until"} & set(changed) and is_retracted(memory, ctx.tx.now):
             raise Conflict(
@@ -40,6 +57,21 @@ def edit(engines: Engines, actor: Actor, memory_id: str, changes: Changes, *, ex
         return store_version.store_version(ctx, memory, edited, changed, how="edit") if changed else memory
 
     return _change(engines, actor, memory_id, operation, expected_version=expected_version)
+
+
+def _older_text(ctx: WriteContext, memory: Memory, number: int) -> tuple[str, str]:
+    """Return the title and text of a revision, which the actor must be allowed to read."""
+    if number == memory.revision:
+        return memory.title, memory.text
+    for revision in revisions.past_revisions(ctx.tx, memory, ctx.readable):
+        if revision.revision == number:
+            if revision.readable:
+                return revision.title, revision.text
+            raise NotAllowed(
+                f"revision {number} of {memory.id} is of a space that {ctx.actor.principal} may not read",
+                fix="ask somebody who may read that space",
+            )
+    raise NotFound(f"memory {memory.id} has no revision {number}", fix="`commonbook history` lists its revisions")
 
 
 def move(engines: Engines, actor: Actor, memory_id: str, to: str, *, expected_version: int | None) -> Receipt:
@@ -122,14 +154,16 @@ def delete(
 
     def operation(ctx: WriteContext, *, scanned: bool) -> Deleted:
         ctx.lock(unique)
+        deleted: list[str] = []
         for memory_id in unique:
             memory = hand_edits.with_file_changes(ctx, ctx.require_writable(memory_id), scanned=scanned)
             _require_version(memory, expected_version)
             if open_notices.is_open(memory):
                 raise BadInput(f"{memory_id} is a notice, which only a decision removes", fix="`triage` it")
+            deleted.append(memory.title)
             if not dry_run:
                 store_version.delete(ctx, memory, how="delete")
-        return Deleted(ids=unique, dry_run=dry_run)
+        return Deleted(ids=unique, dry_run=dry_run, titles=tuple(deleted))
 
     return scan.write_with_scan(engines, actor, operation)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from commonbook.access import permissions, scope
 from commonbook.errors import BadInput, CommonbookError
+from commonbook.memories.deletions import with_deletions
 from commonbook.memories.marks import live_ids, with_invalidations, with_marks
 from commonbook.model.memory import KINDS, LAZY, MENTIONS, Filter, Kind, Link, Memory, Page, Revision
 from commonbook.sharing import freshness, refresh
@@ -112,7 +113,8 @@ def _default_kinds(space: str | None) -> tuple[Kind, ...]:
 def history(engines: Engines, actor: Actor, memory_id: str) -> tuple[Revision, ...]:
     """Return every title and text that a memory has had, oldest first; a deleted memory keeps its history.
 
-    Those that it had in a space that the actor may not read are left out of their revisions.
+    Those that it had in a space that the actor may not read are left out of their revisions. Each revision names the
+    deletions of its time, and how the memory came back.
     """
     memory_id = validation.validate_memory_id(memory_id)
     with engines.db.reading() as tx:
@@ -121,16 +123,16 @@ def history(engines: Engines, actor: Actor, memory_id: str) -> tuple[Revision, .
         if memory is None:
             raise permissions.no_memory(memory_id)
         past = revisions.past_revisions(tx, memory, allowed)
-    present = Revision(
-        revision=memory.revision,
-        title=memory.title,
-        text=memory.text,
-        author=memory.revised_by,
-        at=memory.revised_at,
-        how=memory.revised_how,
-        current=memory.deleted is None,
-    )
-    return (*past, present)
+        present = Revision(
+            revision=memory.revision,
+            title=memory.title,
+            text=memory.text,
+            author=memory.revised_by,
+            at=memory.revised_at,
+            how=memory.revised_how,
+            current=memory.deleted is None,
+        )
+        return with_deletions(tx, allowed, memory_id, (*past, present))
 
 
 def list_links(engines: Engines, actor: Actor, memory_id: str) -> tuple[Link, ...]:

@@ -273,11 +273,25 @@ class Page(NamedTuple):
     next: str | None
 
 
+class Deletion(NamedTuple):
+    """A deletion of a memory: when, by whom and by which action (`how`), and its end if the memory came back.
+
+    It has no names and actions where the memory was in a space that the caller may not read.
+    """
+
+    at: datetime
+    by: str
+    how: str
+    restored_at: datetime | None = None
+    restored_by: str = ""
+    restored_how: str = ""
+
+
 class Revision(NamedTuple):
     """A title and text that a memory had or has: by whom, when, and by which action (`how`).
 
     A past one that is not `readable` has neither title, text nor author: the memory was then in a space that the caller
-    may not read.
+    may not read. `deletions` are those of the time when the memory had this text.
     """
 
     revision: int
@@ -288,13 +302,15 @@ class Revision(NamedTuple):
     how: str
     current: bool = False
     readable: bool = True
+    deletions: tuple[Deletion, ...] = ()
 
 
 class Deleted(NamedTuple):
-    """The memories that a delete removed, or with `dry_run` would remove."""
+    """The memories that a delete removed, or with `dry_run` would remove, with their titles in the same order."""
 
     ids: tuple[str, ...]
     dry_run: bool
+    titles: tuple[str, ...] = ()
 
 
 def is_retracted(memory: Memory, now: datetime) -> bool:

@@ -33,7 +33,7 @@ from commonbook.text import file_paths, titles, validation
 from commonbook.transfer import import_sessions
 from commonbook.write import store_version
 from commonbook.write.context import WriteContext
-from commonbook.write.new_memory import free_path, new_memory
+from commonbook.write.new_memory import free_path, new_memory, path_of_restored
 
 _RELATED: Final = "related_to"
 # Every link is a line of front matter, whose size is limited; further links stay in the text alone.
@@ -396,22 +396,20 @@ def _update(ctx: WriteContext, plan: ImportPlan, targets: Sequence[LinkTarget]) 
         return plan
     old, new_state = plan.present, _with_links(plan.proposed, targets)
     changed = hand_edits.changed_fields(old, new_state)
-    if old.deleted:
-        changed = [*changed, "deleted"]
-        # Its space may have been renamed since it was deleted.
-        name = file_paths.space_of(old.path)
-        path = old.path if name == old.space.name else file_paths.moved_path(old.path, name, old.space.name)
-        new_state = new_state._replace(path=free_path(ctx, path))
-        file_journal.clear_former_path(ctx.tx, new_state.path)
     named = plan.imported.document.version or 0
     # A version above ours is of another book, or of a state of this one that was lost: no number of it may match.
     version = store_version.version_after_loss(ctx, above=named) if named > old.version else None
-    new = store_version.store_version(ctx, old, new_state, changed, how="import", version=version) if changed else old
+    new = old
     if old.deleted:
-        hand_edits.check_copy(ctx, new.id)
+        restored = new_state._replace(path=path_of_restored(ctx, old))
+        new = hand_edits.restore(ctx, old, restored, changed, how="import", version=version)
+    elif changed:
+        new = store_version.store_version(ctx, old, new_state, changed, how="import", version=version)
     linked = _record_import(ctx, plan, new, new.version, [target.memory for target in targets])
     before = {link.target for link in old.links if link.relation == _RELATED}
-    return plan._replace(outcome="updated" if changed else "unchanged", linked=linked, new_links=len(linked - before))
+    return plan._replace(
+        outcome="unchanged" if new == old else "updated", linked=linked, new_links=len(linked - before)
+    )
 
 
 def _record_import(

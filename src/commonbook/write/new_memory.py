@@ -89,6 +89,15 @@ def _path_for(ctx: WriteContext, space: Space, title: str, memory_id: str) -> st
     return path
 
 
+def path_of_restored(ctx: WriteContext, tombstone: Memory) -> str:
+    """Return the path for the file of a deleted memory that comes back: its former one, or a free one beside it."""
+    name = file_paths.space_of(tombstone.path)
+    if name == tombstone.space.name:
+        return free_path(ctx, tombstone.path)
+    # Its space was renamed since.
+    return free_path(ctx, file_paths.moved_path(tombstone.path, name, tombstone.space.name))
+
+
 def free_path(ctx: WriteContext, path: str) -> str:
     """Return the path, or a numbered one beside it if a memory or a file already has it."""
     stem = path.removesuffix(".md")

@@ -186,7 +186,7 @@ def _is_restored(old: Memory, new: Memory) -> bool:
 
 def _action(old: Memory, new: Memory, how: str) -> str:
     if _is_restored(old, new):
-        return "restore"
+        return "undelete" if how == "undelete" else "restore"
     if new.space.id != old.space.id:
         return "move.in"
     return "edit" if how == "file" else how

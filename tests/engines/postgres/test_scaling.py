@@ -81,6 +81,7 @@ def everything(book: Book, folder: Path) -> None:
         book.recall(query, spaces="/", tags=["keys"] if query == "cellar" else ())
     book.reindex()
     book.delete(third)
+    book.undelete(third)
     book.delete_where(Filter(space="red", tags=("keys",)))
     book.create_space("violet")
     book.rename_space("violet", "purple")

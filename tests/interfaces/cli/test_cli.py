@@ -17,6 +17,7 @@ from commonbook.book.book import Book
 from commonbook.interfaces.cli.main import main
 from commonbook.model.memory import MAX_TEXT_BYTES, Memory
 
+REVISION = {"revision", "title", "text", "author", "at", "how", "current", "readable", "deletions", "diff"}
 RECEIPT = {
     "id",
     "revision",
@@ -292,9 +293,10 @@ def test_link_and_unlink(cli):
 
 def test_delete_by_id_removes_several_and_a_dry_run_none(cli):
     one, two, three = (cli.remember(text)["id"] for text in ("one", "two", "three"))
-    assert cli("delete", one, "--dry-run", two[-8:], "--json").json == {"ids": [one, two], "dry_run": True}
+    named = {"ids": [one, two], "titles": ["one", "two"]}
+    assert cli("delete", one, "--dry-run", two[-8:], "--json").json == {**named, "dry_run": True}
     assert len(cli.ids()) == 3
-    assert cli("delete", one, two, "--json").json == {"ids": [one, two], "dry_run": False}
+    assert cli("delete", one, two, "--json").json == {**named, "dry_run": False}
     assert cli.ids() == [three]
     assert sorted(cli.ids("--deleted")) == sorted([one, two])
 
@@ -307,7 +309,8 @@ def test_delete_by_filter_needs_an_agreement(cli):
     assert "--yes" in refused.error["fix"]
     assert cli("delete", "--tag", "old", "--kind", "fact", "--dry-run", "--json").json["ids"] == [one]
     assert len(cli.ids()) == 2
-    assert cli("delete", "--tag", "old", "--yes", "--json").json == {"ids": [one], "dry_run": False}
+    deleted = cli("delete", "--tag", "old", "--yes", "--json").json
+    assert deleted == {"ids": [one], "titles": ["one"], "dry_run": False}
     assert cli.ids() == [two]
 
 
@@ -368,7 +371,7 @@ def test_history_shows_what_each_revision_changed(cli):
     history = cli("history", receipt["id"][-8:], "--json").json
     assert history.keys() == {"id", "revisions"}
     first, second, third = history["revisions"]
-    assert first.keys() == {"revision", "title", "text", "author", "at", "how", "current", "readable", "diff"}
+    assert first.keys() == REVISION
     assert (first["diff"], first["current"], third["current"], second["author"]) == (None, False, True, "user:local")
     assert "-Alice owns billing\n+Bob owns billing\n since May" in second["diff"]
     assert third["diff"] == "--- revision 2: Billing\n+++ revision 3: Who owns billing"
@@ -382,6 +385,32 @@ def test_a_deleted_memory_keeps_its_history(cli):
     cli("delete", memory_id)
     assert cli("show", memory_id).code == 3
     assert cli("history", memory_id, "--json").json["revisions"][0]["text"] == "one"
+
+
+def test_a_deletion_names_the_title_can_be_undone_and_is_in_the_history(cli):
+    memory_id = cli.remember("Alice owns billing\nsince May")["id"]
+    deleted = cli("delete", memory_id)
+    assert deleted.out == f"{memory_id}  Alice owns billing\n"
+    assert "commonbook undelete" in deleted.err
+    assert cli("undelete", memory_id[-8:], "--json").json.keys() == RECEIPT
+    assert cli("undelete", memory_id).code == 0
+    assert cli.ids() == [memory_id]
+    (revision,) = cli("history", memory_id, "--json").json["revisions"]
+    (deletion,) = revision["deletions"]
+    assert deletion.keys() == {"at", "by", "how", "restored_at", "restored_by", "restored_how"}
+    shown = cli("history", memory_id).out
+    assert shown.index("deleted  ") < shown.index("undeleted  ")
+    assert cli("undelete", "01900000-0000-7000-8000-000000000000").code == 3
+
+
+def test_edit_goes_back_to_an_older_revision(cli):
+    memory_id = cli.remember("one")["id"]
+    cli("edit", memory_id, "two")
+    assert cli("edit", memory_id, "--to-revision", "1", "--json").json["revision"] == 3
+    assert cli("show", memory_id, "--json").json["text"] == "one"
+    assert [one["text"] for one in cli("history", memory_id, "--json").json["revisions"]] == ["one", "two", "one"]
+    assert cli("edit", memory_id, "--to-revision", "9").code == 3
+    assert cli("edit", memory_id, "three", "--to-revision", "1").code == 2
 
 
 def test_an_edit_by_hand_is_seen_by_the_next_command(cli, home):

@@ -147,6 +147,17 @@ def test_deleting_by_a_filter_asks_first(terminal, tmp_path, memory):
     assert json.loads(pipe(tmp_path, "list", "--json"))["items"] == []
 
 
+def test_deleting_by_id_names_the_title_and_asks_on_a_terminal_unless_told_not_to(terminal, tmp_path, memory):
+    question = terminal("delete", memory, typed="n\n").plain
+    assert "Alice owns" in question.partition("Delete 1 memory? [y/N]")[0]
+    assert json.loads(pipe(tmp_path, "list", "--json"))["items"]
+    assert terminal("delete", memory, typed="y\n").code == 0
+    assert json.loads(pipe(tmp_path, "list", "--json"))["items"] == []
+    assert terminal("undelete", memory).code == 0
+    assert "[y/N]" not in terminal("delete", memory, "--yes").plain
+    assert json.loads(pipe(tmp_path, "list", "--json"))["items"] == []
+
+
 @pytest.fixture
 def editor(tmp_path):
     """Make an editor that does what a shell script says to the file $1."""

@@ -249,6 +249,9 @@ CREATE INDEX mention_by_name ON mention (space, name);
 CREATE TABLE memory_name (
   space TEXT NOT NULL, memory TEXT NOT NULL, name TEXT NOT NULL, PRIMARY KEY (space, memory, name));
 CREATE INDEX memory_name_by_name ON memory_name (space, name);
+
+-- log: the deletions of a memory, and its ways back
+CREATE INDEX log_entry_by_deletion ON log_entry (subjects) WHERE action IN ('delete', 'restore', 'undelete');
 """
 
 MIGRATIONS: Final = tuple(

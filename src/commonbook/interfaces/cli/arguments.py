@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from commonbook.interfaces.cli.parser import Parser, amount, number, seconds
 from commonbook.interfaces.cli.sharing_rule_arguments import (
@@ -18,8 +18,14 @@ from commonbook.interfaces.cli.sharing_rule_arguments import (
 )
 from commonbook.model.invalidation import VERDICTS
 from commonbook.model.memory import MODES
-from commonbook.model.spaces import ROLES
+from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.version import __version__
+
+if TYPE_CHECKING:
+    from commonbook.interfaces.cli import access_arguments
+else:
+    # Most commands are not about rights.
+    access_arguments = LazyModule("commonbook.interfaces.cli.access_arguments")
 
 _WITH_SEVERAL_SPACES: Final = ("recall",)
 _OPTIONS_WITH_VALUE: Final = ("--home", "--space", "--as")
@@ -122,6 +128,7 @@ def _edit(to: Parser) -> None:
     _fields(to, clears=" (none clears it)")
     to.add_argument("--add-tag", action="append", default=[], metavar="TAG", help="add a tag (repeatable)")
     to.add_argument("--remove-tag", action="append", default=[], metavar="TAG", help="remove a tag (repeatable)")
+    to.add_argument("--to-revision", type=number, metavar="N", help="go back to the title and text of revision N")
     _expected(to)
 
 
@@ -363,43 +370,6 @@ def _triage(to: Parser) -> None:
     to.add_argument("--by", metavar="ID", help="with supersede: the memory that takes its place")
 
 
-# --- rights
-
-
-def _grant(to: Parser) -> None:
-    actions = _actions(to)
-    add = _principal_command(
-        actions, "add", "let a principal read, write or administer a space and all spaces below it"
-    )
-    add.add_argument("place", metavar="SPACE", help="the space")
-    add.add_argument(
-        "role", metavar="ROLE", choices=ROLES, help=f"{', '.join(ROLES)}: each includes the roles before it"
-    )
-    add.add_argument("--expires", metavar="TIME", help="when it ends")
-    _command(actions, "list", "list your grants and those that you administer, of all spaces or on --space")
-    revoke = _principal_command(actions, "revoke", "remove a grant; grants on spaces above stay")
-    revoke.add_argument("place", metavar="SPACE", help="the space")
-
-
-def _key(to: Parser) -> None:
-    actions = _actions(to)
-    create = _principal_command(actions, "create", "create an API key; its secret is shown once")
-    create.add_argument("--label", default="", metavar="TEXT", help="a note on its purpose")
-    create.add_argument(
-        "--limit", action="append", metavar="SPACE=ROLE", help="limit the key to this space and role (repeatable)"
-    )
-    create.add_argument("--expires", metavar="TIME", help="when it ends")
-    _command(actions, "list", "list the keys, without their secrets")
-    revoke = _command(actions, "revoke", "revoke an API key")
-    revoke.add_argument("key", metavar="KEY", help="the id of the key, or its first or last digits")
-
-
-def _principal_command(actions: argparse._SubParsersAction[Parser], name: str, summary: str) -> Parser:
-    command = _command(actions, name, summary)
-    command.add_argument("principal", metavar="PRINCIPAL", help="user:NAME or agent:NAME")
-    return command
-
-
 # --- options that several commands share
 
 
@@ -452,9 +422,10 @@ _COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
     "show": ("show one memory", _id),
     "edit": ("change a memory; on a terminal without other arguments, in your editor", _edit),
     "move": ("move a memory into another space", _move),
-    "delete": ("delete memories, by id or by a filter", _delete),
+    "delete": ("delete memories, by id or by a filter; on a terminal it asks first", _delete),
+    "undelete": ("bring a deleted memory back, with its history and links", _id),
     "list": ("list memories, newest first, of all spaces or of --space", _list),
-    "history": ("show the revisions of a memory, and who changed it", _history),
+    "history": ("show the revisions and deletions of a memory, and who changed it", _history),
     "link": ("link a memory to another", _link),
     "unlink": ("remove a link", _link),
     "links": ("list the links of a memory, in both directions", _id),
@@ -486,8 +457,11 @@ _COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
     "triage": ("decide about a suspect memory", _triage),
     "session": ("append, show, switch, rewind and settle sessions of messages", _session),
     "space": ("list, create and rename spaces, and set the maximum depth of reflections", _space),
-    "grant": ("let others read, write or administer spaces", _grant),
-    "key": ("create, list and revoke API keys", _key),
+    "grant": (
+        "let others read, write or administer spaces",
+        lambda to: access_arguments.grant_arguments(to, **_ADDERS),
+    ),
+    "key": ("create, list and revoke API keys", lambda to: access_arguments.key_arguments(to, **_ADDERS)),
     "import": ("import a folder of Markdown files", _import),
     "export": ("write a space, or all of them, as a folder or an archive", _export),
     "migrate": ("move the whole book to a database server, or into a home", _migrate),

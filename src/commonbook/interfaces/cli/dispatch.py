@@ -101,7 +101,7 @@ def _completion() -> _Commands:
 
 
 _COMMANDS: Final[Mapping[str, Callable[[], _Commands]]] = {
-    **dict.fromkeys(("remember", "edit", "move", "delete", "link", "unlink"), _memories),
+    **dict.fromkeys(("remember", "edit", "move", "delete", "undelete", "link", "unlink"), _memories),
     **dict.fromkeys(("recall", "show", "list", "links", "history"), _memories),
     **dict.fromkeys(("session append", "session switch", "session rewind", "session close"), _sessions),
     **dict.fromkeys(("session flush", "session show", "session list"), _sessions),

@@ -1,4 +1,4 @@
-"""Commands on memories: remember, edit, move, delete, link, recall, show, list, history."""
+"""Commands on memories: remember, edit, move, delete, undelete, link, recall, show, list, history."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from commonbook.errors import BadInput
 from commonbook.interfaces import json_values
 from commonbook.interfaces.cli.input import text as input_text
-from commonbook.interfaces.cli.output import memories
+from commonbook.interfaces.cli.output import memories, plain
 from commonbook.interfaces.cli.output.plain import is_terminal
 from commonbook.model.memory import UNSET, Filter, Unset
 from commonbook.settings.settings import PERSONAL
@@ -18,9 +18,12 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from commonbook.interfaces.cli.call import Call, Command
+    from commonbook.model.memory import Deleted
 
 
 _TIMES: Final = ("occurred", "valid_from", "valid_until", "expires")
+_MAX_TITLES: Final = 20
+"""So many titles are named before a confirmation."""
 
 
 # --- writing
@@ -64,6 +67,8 @@ def _edit(call: Call) -> int:
         changes["text"] = text
     if args.add_tag or args.remove_tag:
         changes["tags"], expected = _changed_tags(call, memory_id, changes.get("tags", UNSET), expected)
+    if args.to_revision is not None:
+        changes["to_revision"] = args.to_revision
     if changes:
         receipt = call.book.edit(memory_id, **changes, expected_version=expected)
     elif is_terminal(sys.stdin) and is_terminal(sys.stdout):
@@ -125,6 +130,10 @@ def _delete(call: Call) -> int:
         if selection != Filter():
             raise BadInput("both ids and a filter are given", fix="give ids, or a filter, not both")
         ids = [call.resolve_id(part) for part in args.ids]
+        # A script names its ids and is not asked.
+        asks = not args.dry_run and not args.yes and is_terminal(sys.stdin)
+        if asks and not _confirm_delete(call, call.book.delete(*ids, dry_run=True)):
+            ids = []
         deletion = call.book.delete(*ids, expected_version=args.expected_version, dry_run=args.dry_run)
     elif args.expected_version is not None:
         raise BadInput("--expected-version needs a single memory", fix="give the id of the memory")
@@ -133,11 +142,13 @@ def _delete(call: Call) -> int:
     else:
         matches = call.book.delete_where(selection, dry_run=True)
         # Delete exactly the memories that were counted, not those that came since.
-        deletion = call.book.delete(*(matches.ids if _confirm_delete(call, len(matches.ids)) else ()))
+        deletion = call.book.delete(*(matches.ids if _confirm_delete(call, matches) else ()))
     return call.print_answer(json_values.deletion_json(deletion), lambda out: memories.show_deletion(out, deletion))
 
 
-def _confirm_delete(call: Call, count: int) -> bool:
+def _confirm_delete(call: Call, matches: Deleted) -> bool:
+    """Name the memories that would be deleted, and ask on the terminal."""
+    count = len(matches.ids)
     subject = f"{count} {'memory' if count == 1 else 'memories'}"
     if not is_terminal(sys.stdin):
         raise BadInput(
@@ -147,8 +158,22 @@ def _confirm_delete(call: Call, count: int) -> bool:
     if not count:
         return False
     call.progress.pause()
+    for title in matches.titles[:_MAX_TITLES]:
+        print(f"  {plain.clean(title)}", file=sys.stderr)
+    if count > _MAX_TITLES:
+        print(f"  and {count - _MAX_TITLES} more: --dry-run lists all", file=sys.stderr)
     print(f"Delete {subject}? [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
+
+
+def _undelete(call: Call) -> int:
+    receipt = call.book.undelete(call.resolve_id(call.args.id))
+    code = call.print_answer(
+        json_values.receipt_json(receipt), lambda out: memories.show_receipt(out, "Undeleted", receipt)
+    )
+    if receipt.copies:
+        call.work_briefly()
+    return code
 
 
 def _link(call: Call) -> int:
@@ -284,6 +309,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "edit": _edit,
     "move": _move,
     "delete": _delete,
+    "undelete": _undelete,
     "link": _link,
     "unlink": _unlink,
     "links": _links,

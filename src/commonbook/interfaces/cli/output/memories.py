@@ -139,14 +139,15 @@ def _colour(memory: Memory) -> str:
 
 def show_deletion(out: Output, deletion: Deleted) -> None:
     """Show the memories that were deleted, or would be in a dry run."""
-    for memory_id in deletion.ids:
-        out.line(memory_id)
+    for memory_id, title in zip(deletion.ids, deletion.titles, strict=True):
+        out.line(f"{memory_id}  {title}")
     count = f"{len(deletion.ids)} {'memory' if len(deletion.ids) == 1 else 'memories'}"
-    out.note(f"would delete {count}" if deletion.dry_run else f"deleted {count}")
+    undo = "; `commonbook undelete ID` brings one back" if deletion.ids else ""
+    out.note(f"would delete {count}" if deletion.dry_run else f"deleted {count}{undo}")
 
 
 def show_history(out: Output, revisions: Sequence[Revision], diffs: Sequence[str | None]) -> None:
-    """Show every revision, oldest first, with its diff."""
+    """Show every revision, oldest first, with its diff and its deletions."""
     for revision, diff in zip(revisions, diffs, strict=True):
         current = " (current)" if revision.current else ""
         out.line(
@@ -159,6 +160,11 @@ def show_history(out: Output, revisions: Sequence[Revision], diffs: Sequence[str
             out.diff(diff)
         else:
             out.line(f"  {revision.title}")
+        for deletion in revision.deletions:
+            out.line(f"deleted  {out.moment(deletion.at)}  {deletion.by}  {deletion.how}", "red")
+            if deletion.restored_at is not None:
+                back = f"{out.moment(deletion.restored_at)}  {deletion.restored_by}  {deletion.restored_how}"
+                out.line(f"undeleted  {back}", "green")
 
 
 def show_spaces(out: Output, spaces: Sequence[Space]) -> None:

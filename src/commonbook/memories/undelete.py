@@ -1,0 +1,99 @@
+"""Undeletes memories: a tombstone becomes the memory that it was, with its history, links, tags and session."""
+
+from __future__ import annotations
+
+from commonbook.access import permissions
+from commonbook.errors import BadInput, Conflict
+from commonbook.files import hand_edits
+from commonbook.log import chain
+from commonbook.markdown import transcript
+from commonbook.memories.deletions import UNSHARED, deletion_how
+from commonbook.model.memory import Memory, Receipt, receipt_of
+from commonbook.model.spaces import Actor
+from commonbook.ports.engines import Engines
+from commonbook.sharing import propagate
+from commonbook.tables import file_journal, memories, sessions
+from commonbook.text import validation
+from commonbook.write import store_version
+from commonbook.write.context import WriteContext
+from commonbook.write.new_memory import path_of_restored
+from commonbook.write.transaction import write
+
+
+def undelete(engines: Engines, actor: Actor, memory_id: str) -> Receipt:
+    """Bring a deleted memory back; one that is not deleted stays as it is."""
+    memory_id = validation.validate_memory_id(memory_id)
+
+    def operation(ctx: WriteContext) -> Receipt:
+        ctx.lock([memory_id])
+        memory = _require_writable(ctx, memory_id)
+        if memory.deleted is not None:
+            memory = _with_file_back(ctx, memory)
+        if memory.deleted is not None:
+            memory = _restore(ctx, memory)
+        updated = propagate.propagate_to_copies(ctx)
+        readable = ctx.readable if updated else {}
+        return receipt_of(memory, new=False)._replace(copies=sum(copy.space.id in readable for copy in updated))
+
+    return write(engines, actor, operation)
+
+
+def _require_writable(ctx: WriteContext, memory_id: str) -> Memory:
+    """Return a memory, deleted or not, of a space that the actor may write to."""
+    memory = memories.find(ctx.tx, ctx.readable, memory_id)
+    if memory is None:
+        raise permissions.no_memory(memory_id)
+    permissions.require_writable(ctx.actor, memory, ctx.writable)
+    return memory
+
+
+def _with_file_back(ctx: WriteContext, tombstone: Memory) -> Memory:
+    """Apply a file that a person has put back at the path of the memory: it brings the memory back by itself."""
+    if not ctx.engines.folder.exists(tombstone.path) or file_journal.journal_entries(ctx.tx, [tombstone.id]):
+        return tombstone
+    hand_edits.apply_file(ctx.as_filesystem(), tombstone.path)
+    return _require_writable(ctx, tombstone.id)
+
+
+def _restore(ctx: WriteContext, tombstone: Memory) -> Memory:
+    if tombstone.notice is not None:
+        raise BadInput(
+            f"{tombstone.id} is a notice that was decided or withdrawn",
+            fix="a notice comes back by itself when its cause does; `history` of the memory shows the decision",
+        )
+    restored = _without_rewound(ctx, _with_tie(ctx, tombstone))
+    changed = hand_edits.changed_fields(tombstone, restored)
+    return hand_edits.restore(
+        ctx, tombstone, restored._replace(path=path_of_restored(ctx, tombstone)), changed, how="undelete"
+    )
+
+
+def _with_tie(ctx: WriteContext, tombstone: Memory) -> Memory:
+    """Return a copy with the tie that it may have: one that was unshared follows only by a reader of its source.
+
+    Else every writer of the space could have the words of a source whose sharing was ended.
+    """
+    link = tombstone.source
+    if link is None or memories.find(ctx.tx, ctx.readable, link.target) is not None:
+        return tombstone
+    entries = chain.deletions_of(ctx.tx, tombstone.id)
+    was_unshared = bool(entries) and deletion_how(entries[-1]) == UNSHARED
+    return store_version.detached(tombstone) if was_unshared else tombstone
+
+
+def _without_rewound(ctx: WriteContext, episode: Memory) -> Memory:
+    """Return an episode without the messages that were rewound while it was deleted."""
+    if episode.kind != "episode" or episode.session is None or not transcript.is_transcript(episode.text):
+        return episode
+    parsed = transcript.parse(episode.text)
+    known = sessions.get_many(ctx.tx, ctx.spaces, [message.id for message in parsed.messages])
+    rewound = {id_ for id_, (message, _) in known.items() if message.rewound_at is not None}
+    remaining = [message for message in parsed.messages if message.id not in rewound]
+    if len(remaining) == len(parsed.messages):
+        return episode
+    if not remaining:
+        raise Conflict(
+            f"all messages of the episode {episode.id} were rewound",
+            fix="`commonbook session show` still has them; append again what should stay",
+        )
+    return episode._replace(text=transcript.render(remaining, introduction=parsed.introduction))
