@@ -100,7 +100,7 @@ def recall_suspect(bench: Bench) -> Iterator[Figure]:
 
 
 def suspect_chain(bench: Bench) -> Iterator[Figure]:
-    """Measure a write at the end of a chain of n, and recall when all of it is suspect, beside both without links."""
+    """Measure writes at the end of a chain of n, and recall when all of it is suspect, beside the same without it."""
     n = bench.scale.middle
     notes = list(islice((shelf.draft.text for shelf in shelves(2 * n) if len(shelf.passages) == 1), n))
     with (
@@ -111,26 +111,29 @@ def suspect_chain(bench: Bench) -> Iterator[Figure]:
         last = old
         for text in notes:
             last = book.remember(text, space=PERSONAL, links=[("derived_from", last)]).id
-        plain.remember_many([Draft(text, space=PERSONAL) for text in notes])
+        alone = plain.remember_many([Draft(text, space=PERSONAL) for text in notes])[-1].id
         numbers = count()
-        written, without = in_turns(
-            bench.scale.start_rounds,
-            partial(_remember, book, numbers, (("derived_from", last),)),
-            partial(_remember, plain, numbers, ()),
-        )
+        without = partial(_remember, plain, numbers, ())
+        writes = {
+            "write": (partial(_remember, book, numbers, (("derived_from", last),)), without),
+            "reflect": (partial(_reflect, book, numbers, last), without),
+            "link": (partial(_link, book, numbers, last), partial(_link, plain, numbers, alone)),
+        }
+        written = {verb: in_turns(bench.scale.start_rounds, *pair) for verb, pair in writes.items()}
         assert book.supersede(old, new).notified >= n
         for target in (book, plain):
             target.reindex(anew=True)
         recalled, reference = recall_times(bench, book, plain)
-    yield Figure(
-        benchmark="suspect_chain",
-        what="write at the end of a chain of n",
-        n=n,
-        unit="ms",
-        ours_rounds=written,
-        reference_rounds=without,
-        bar=_CHAIN_WRITE_BAR,
-    )
+    for verb, (ours, others) in written.items():
+        yield Figure(
+            benchmark="suspect_chain",
+            what=f"{verb} at the end of a chain of n",
+            n=n,
+            unit="ms",
+            ours_rounds=ours,
+            reference_rounds=others,
+            bar=_CHAIN_WRITE_BAR,
+        )
     yield Figure(
         benchmark="suspect_chain",
         what="recall among n, a chain of suspects",
@@ -146,4 +149,18 @@ def _remember(book: Book, numbers: Iterator[int], links: tuple[tuple[str, str], 
     text = f"a further thought {next(numbers)}"
     begun = time.perf_counter()
     book.remember(text, space=_ELSEWHERE, links=links)
+    return (time.perf_counter() - begun) * 1_000
+
+
+def _reflect(book: Book, numbers: Iterator[int], on: str) -> float:
+    text = f"a further thought {next(numbers)}"
+    begun = time.perf_counter()
+    book.reflect(text, [on], space=_ELSEWHERE)
+    return (time.perf_counter() - begun) * 1_000
+
+
+def _link(book: Book, numbers: Iterator[int], target: str) -> float:
+    source = book.remember(f"a further thought {next(numbers)}", space=_ELSEWHERE).id
+    begun = time.perf_counter()
+    book.link(source, "derived_from", target)
     return (time.perf_counter() - begun) * 1_000

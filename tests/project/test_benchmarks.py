@@ -69,6 +69,7 @@ def distinct_terms(question: str) -> list[str]:
         ("recall_copies", [20]),
         ("supersede", [0, 3]),
         ("recall_suspect", [20]),
+        ("suspect_chain", [3, 3, 3, 3]),
         pytest.param("postgres_recall", [720, 120, 120, 2, 2, 2, 2, 1, 1], marks=pytest.mark.slow),
         pytest.param("postgres_append", [1, 4, 4, 4, 4], marks=pytest.mark.slow),
     ],

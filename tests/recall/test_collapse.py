@@ -151,12 +151,38 @@ def test_fewer_hits_are_the_first_of_more(book, indexed):
         book.reindex()
 
     def recall(k):
-        return [(hit.id, hit.score) for hit in book.recall("otters and rivers", spaces=["/"], k=k).hits]
+        return book.recall("otters and rivers", spaces=["/"], k=k).hits
 
     most = recall(50)
     assert len(most) == 18
-    assert [score for _, score in most] == sorted((score for _, score in most), reverse=True)
+    assert [hit.score for hit in most] == sorted((hit.score for hit in most), reverse=True)
     assert [recall(k) for k in range(1, 19)] == [most[:k] for k in range(1, 19)]
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_a_hit_that_takes_the_place_of_a_suspect_memory_is_as_complete_as_any(book, indexed):
+    """Beyond the first k, only the marks that count for the score are read before a hit is chosen."""
+    ground, other = (book.remember(text, space="vault").id for text in ("the tide is high", "the tide is low"))
+    for number in range(8):
+        book.reflect(f"otters and rivers, thought {number}", on=[ground], space="vault")
+    book.remember("one source of otters and rivers", title="source", space="team")
+    messages = ["what lives here?", "otters and rivers, said the keeper", "thank you"]
+    book.append("s1", [NewMessage(text, author="guest") for text in messages], space="team")
+    superseded = book.remember("otters and rivers, as it was thought once", space="team").id
+    book.remember("as it is thought now", space="team", replaces=superseded)
+    book.supersede(ground, other)
+    if indexed:
+        book.reindex()
+
+    def recall(k):
+        return book.recall("otters and rivers", spaces=["/"], include=["superseded"], k=k).hits
+
+    most = recall(50)
+    assert [recall(k) for k in range(1, len(most) + 1)] == [most[:k] for k in range(1, len(most) + 1)]
+    (message,) = [hit for hit in most[:3] if hit.type == "message"]
+    assert (message.before, message.after) == ("guest: what lives here?", "guest: thank you")
+    assert [hit.marks for hit in most[:3] if hit.memory == superseded] == [("superseded",)]
+    assert sum(hit.suspect for hit in most) == 8
 
 
 def test_the_copies_of_an_episode_are_no_hits_beside_its_messages(book):

@@ -23,7 +23,20 @@ def load(memory: Memory, judged: str) -> Memory:
     """Return a memory with what `dump` returned."""
     notice, decisions, reasons = json.loads(judged)
     return memory._replace(
-        notice=Notice(notice[0], notice[1], notice[2], parse_time(notice[3])) if notice else None,
+        notice=_notice(notice),
         decisions=tuple(front_matter.parse_decision(line) for line in decisions),
         supersede_reasons=tuple(SupersedeReason(*reason) for reason in reasons),
     )
+
+
+def load_notice(judged: str) -> Notice | None:
+    """Return only the notice of what `dump` returned."""
+    notice, *_ = json.loads(judged)
+    return _notice(notice)
+
+
+def _notice(fields: list[str] | None) -> Notice | None:
+    if not fields:
+        return None
+    dependent, invalidated, invalidating, at = fields
+    return Notice(dependent, invalidated, invalidating, parse_time(at))

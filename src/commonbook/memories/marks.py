@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from commonbook.access import scope
 from commonbook.markdown import obsidian
@@ -24,13 +24,47 @@ if TYPE_CHECKING:
     from commonbook.ports.engines import Engines
 
 
+class Doubts(NamedTuple):
+    """The part of the marks that a ranking needs: open notices, and the freshness of copies."""
+
+    sources: Mapping[str, Memory]
+    """The sources along the ties of the copies among the memories."""
+    incoming: tuple[Link, ...]
+    """The links to the memories and to these sources that marks depend on."""
+    noticed: Mapping[str, Collection[tuple[str, str]]]
+    """The keys of the open notices about the memories and these sources."""
+    copy_states: Mapping[str, freshness.CopyState]
+
+    def is_suspect(self, memory: Memory) -> bool:
+        """Tell whether a decision about a memory is waited for, because of a memory that it depends on."""
+        causes = open_notices.open_causes(memory, self.sources, self.noticed, {}) if self.noticed else ()
+        return any(invalidating != ENDED for _, invalidating in causes)
+
+    def freshness_of(self, memory: Memory) -> str | None:
+        """Return the freshness of a copy; None for another memory."""
+        state = self.copy_states.get(memory.id)
+        return state.freshness if state else None
+
+    def merged(self, other: Doubts) -> Doubts:
+        """Return these doubts together with those about further memories."""
+        return Doubts(
+            {**self.sources, **other.sources},
+            (*self.incoming, *other.incoming),
+            {**self.noticed, **other.noticed},
+            {**self.copy_states, **other.copy_states},
+        )
+
+
+NO_DOUBTS: Final = Doubts({}, (), {}, {})
+
+
 class _Surroundings(NamedTuple):
     """The memories around those that are marked: sources along the ties, grounds, successors and open notices."""
 
     sources: Mapping[str, Memory]
     grounds: Mapping[str, Memory]
     successors: supersession.Successors
-    noticed: Mapping[str, list[open_notices.OpenNotice]]
+    noticed: Mapping[str, Collection[tuple[str, str]]]
     now: datetime
 
     def chain(self, memory: Memory) -> list[Memory]:
@@ -60,17 +94,17 @@ def with_marks(
     unmarked: Sequence[Memory],
     now: datetime,
     *,
-    incoming: Callable[[], list[Link]] | None = None,
+    doubts: Doubts | None = None,
 ) -> list[Memory]:
     """Return the memories with their marks and successors; a session that may not be read is not named.
 
-    `incoming` is the result of `request_links`, if the caller has requested these links already.
+    `doubts` are those about these memories, and perhaps others, if the caller has read them already.
     """
     all_spaces = scope.LazyScope(partial(spaces.get_all, tx))
     ids = tuple(memory.id for memory in unmarked)
-    around = _surroundings(tx, all_spaces, unmarked, now, incoming or request_links(tx, ids))
+    doubts = doubts or doubts_about(tx, allowed, unmarked, request_links(tx, ids))
+    around = _surroundings(tx, all_spaces, unmarked, now, doubts)
     troubles = file_journal.troubles_of(tx, ids) if engines.folder.keeps_files else {}
-    copy_states = freshness.states_of(tx, all_spaces, unmarked, readable=allowed)
     marked = []
     for memory in unmarked:
         is_superseded, successor = around.newest_successor(memory, allowed)
@@ -82,10 +116,26 @@ def with_marks(
         served = _without_hidden_session(memory, allowed)._replace(
             marks=marks, superseded_by=successor, tags=obsidian.tags_of(memory)
         )
-        if memory.id in copy_states:
-            served = _with_freshness(tx, allowed, served, copy_states[memory.id])
+        if memory.id in doubts.copy_states:
+            served = _with_freshness(tx, allowed, served, doubts.copy_states[memory.id])
         marked.append(served)
     return marked
+
+
+def doubts_about(
+    tx: Reading, allowed: SpaceScope, unmarked: Sequence[Memory], incoming: Callable[[], list[Link]]
+) -> Doubts:
+    """Return the doubts about memories; `incoming` is the result of `request_links` for them. No text is needed."""
+    all_spaces = scope.LazyScope(partial(spaces.get_all, tx))
+    sources = copies.sources_of(tx, all_spaces, unmarked)
+    of_sources = request_links(tx, sorted(sources.keys() - {memory.id for memory in unmarked}))
+    found = (*incoming(), *of_sources())
+    return Doubts(
+        sources,
+        found,
+        open_notices.keys_among(tx, found),
+        freshness.states_of(tx, all_spaces, unmarked, readable=allowed),
+    )
 
 
 def request_links(tx: Reading, ids: Sequence[str]) -> Callable[[], list[Link]]:
@@ -100,7 +150,8 @@ def with_invalidations(tx: Reading, allowed: SpaceScope, marked: Sequence[Memory
     if not waiting:
         return list(marked)
     all_spaces = spaces.get_all(tx)
-    around = _surroundings(tx, all_spaces, waiting, now, request_links(tx, [one.id for one in waiting]))
+    doubts = doubts_about(tx, allowed, waiting, request_links(tx, [one.id for one in waiting]))
+    around = _surroundings(tx, all_spaces, waiting, now, doubts)
     ancestors = graph.ancestors_of(tx, all_spaces, waiting)
     found = {}
     for memory in waiting:
@@ -120,18 +171,15 @@ def _surroundings(
     all_spaces: SpaceScope,
     unmarked: Sequence[Memory],
     now: datetime,
-    incoming: Callable[[], list[Link]],
+    doubts: Doubts,
 ) -> _Surroundings:
-    sources = copies.sources_of(tx, all_spaces, unmarked)
-    further = sorted(sources.keys() - {memory.id for memory in unmarked})
-    of_sources = request_links(tx, further)
-    found = [*incoming(), *of_sources()]
+    wanted = {*doubts.sources, *(memory.id for memory in unmarked)}
     grounds = sorted({id_ for memory in unmarked for id_ in graph.direct_sources(memory)})
     return _Surroundings(
-        sources,
+        doubts.sources,
         memories.get_headers_any_space(tx, all_spaces, grounds) if grounds else {},
-        supersession.successors_among(tx, all_spaces, found),
-        open_notices.among(tx, all_spaces, found),
+        supersession.successors_among(tx, all_spaces, [link for link in doubts.incoming if link.target in wanted]),
+        doubts.noticed,
         now,
     )
 

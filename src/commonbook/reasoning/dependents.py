@@ -46,7 +46,7 @@ def dependents(engines: Engines, actor: Actor, memory_id: str) -> tuple[Dependen
         visible = [node for node in live if node.memory.space.id in readable][:MAX_DEPENDENTS]
         headers = [node.memory for node in visible]
         sources = copies.sources_of(tx, all_spaces, headers)
-        noticed = open_notices.about(tx, all_spaces, sorted({*sources, *(memory.id for memory in headers)}))
+        noticed = open_notices.keys_about(tx, sorted({*sources, *(memory.id for memory in headers)}))
         grounds = {id_ for memory in headers for id_ in graph.direct_sources(memory)}
         known = memories.get_headers_any_space(tx, all_spaces, sorted(grounds))
         on_paths = memories.get_headers(tx, readable, sorted({id_ for node in visible for id_ in node.path}))

@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from commonbook.model.invalidation import DELETED, ENDED, REASONING, Invalidation
 from commonbook.model.memory import Memory, missing_memory
 from commonbook.model.spaces import SpaceScope
-from commonbook.ports.database import Reading
+from commonbook.ports.database import Reading, Transaction
 from commonbook.reasoning import open_notices
 from commonbook.tables import copies, links, memories, supersession
 from commonbook.tables.supersession import Successors
@@ -87,23 +87,25 @@ def has_sources(memory: Memory) -> bool:
 # --- ancestors
 
 
-def ancestors_of(
-    tx: Reading, spaces: SpaceScope, start: Iterable[Memory], *, lock: Callable[[Iterable[str]], None] | None = None
-) -> Ancestors:
-    """Return all ancestors of some memories, read by one recursive query; a writer passes `lock` to lock them.
+def lock_ancestors(tx: Transaction, start: Sequence[Memory], lock: Callable[[Iterable[str]], None]) -> None:
+    """Lock all ancestors of some memories until the transaction ends, where others may write meanwhile.
 
     A memory that is given in two states, before and after a change, has the ancestors of both.
     """
+    if not tx.has_concurrent_writers:
+        return
+    locked: set[str] = set()
+    # While we waited for the locks, the locked memories may have got further dependencies.
+    while unlocked := set(_reachable(tx, start)) - locked:
+        lock(unlocked)
+        locked |= unlocked
+
+
+def ancestors_of(tx: Reading, spaces: SpaceScope, start: Iterable[Memory]) -> Ancestors:
+    """Return all ancestors of some memories, read by one recursive query; a writer has locked them before."""
     states = tuple(start)
     known = {memory.id: memory for memory in states}
     wanted = _reachable(tx, states)
-    while lock is not None and wanted:
-        # While we waited for the locks, the locked memories may have got further dependencies.
-        lock(wanted)
-        unlocked = set(_reachable(tx, states)) - set(wanted)
-        if not unlocked:
-            break
-        wanted = [*wanted, *unlocked]
     known = {**memories.get_headers_any_space(tx, spaces, sorted(set(wanted) - known.keys())), **known}
     evidence = _evidence(tx, spaces, known, set(wanted) - known.keys())
     known |= {id_: missing_memory(id_) for id_ in evidence}
@@ -120,10 +122,37 @@ def _reachable(tx: Reading, states: Sequence[Memory]) -> list[str]:
     return links.reachable(tx, direct, relations=_DEPENDENCIES) if direct else []
 
 
-def any_invalid_ancestor(tx: Reading, candidates: Iterable[Memory]) -> bool:
-    """Tell whether one of these memories may be invalidated: if not, nobody needs to walk up from them."""
-    direct = sorted({id_ for memory in candidates for id_ in _dependencies(memory)})
-    return bool(direct) and links.any_reachable_is_invalid(tx, direct, relations=_DEPENDENCIES)
+def may_be_invalidated(tx: Reading, spaces: SpaceScope, candidates: Iterable[Memory]) -> bool:
+    """Tell whether one of these memories may be invalidated: if not, nobody needs to walk up from them.
+
+    The memories that they directly depend on are enough. Each invalidation of such a memory by one further up has an
+    open notice or a decision, unless the memory is a candidate itself, whose notices are only now brought up to date.
+    """
+    direct = {id_ for memory in candidates for id_ in _dependencies(memory)}
+    if not direct:
+        return False
+    known = memories.get_headers_any_space(tx, spaces, sorted(direct))
+    known |= copies.sources_of(tx, spaces, known.values())
+    needed = direct | {copies.copied_from(memory) for memory in known.values()} - {None}
+    if not known.keys() >= needed or any(memory.deleted or memory.decisions for memory in known.values()):
+        return True
+    incoming = links.incoming_any_space(
+        tx, sorted(known), relations=(*supersession.RELATIONS, open_notices.NOTICE_RELATION)
+    )
+    if any(link.relation in supersession.RELATIONS for link in incoming):
+        return True
+    return bool(open_notices.keys_among(tx, incoming))
+
+
+def may_depend_on(tx: Reading, memory_ids: Sequence[str], on: str) -> bool:
+    """Tell whether one of some memories may depend on another, or is it; a detached copy is not told from others."""
+    return links.may_reach(tx, memory_ids, on, relations=_DEPENDENCIES)
+
+
+def may_be_deeper(tx: Reading, memory: Memory, limit: int) -> bool:
+    """Tell whether a path of more than `limit` links `reflects_on` may lead up from one; see `reflection_depth`."""
+    direct = sorted(set(_dependencies(memory)))
+    return links.has_chain_with(tx, direct, counted="reflects_on", count=limit, relations=_DEPENDENCIES)
 
 
 def _evidence(

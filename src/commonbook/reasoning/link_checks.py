@@ -20,13 +20,15 @@ def require_valid_links(ctx: WriteContext, memory: Memory, new: Sequence[Link]) 
     """
     _require_no_notice(ctx, memory, new)
     added = memory._replace(links=(*(link for link in memory.links if link not in new), *new))
-    if any(link.relation in REASONING for link in new) and _may_depend(ctx, memory, new):
-        ancestors = graph.ancestors_of(ctx.tx, ctx.spaces, [added], lock=ctx.lock)
-        for link in new:
-            if link.relation in REASONING:
+    reasoned = [link for link in new if link.relation in REASONING]
+    if reasoned and _may_depend(ctx, memory, new):
+        graph.lock_ancestors(ctx.tx, [added], ctx.lock)
+        if graph.may_depend_on(ctx.tx, [link.target for link in reasoned], memory.id):
+            ancestors = graph.ancestors_of(ctx.tx, ctx.spaces, [added])
+            for link in reasoned:
                 _require_no_cycle(ctx, added, link, ancestors)
         if any(link.relation == "reflects_on" for link in new):
-            _require_depth(ctx, added, ancestors)
+            _require_depth(ctx, added)
     for link in new:
         if link.relation == "supersedes":
             _require_no_supersession_cycle(ctx, memory.id, link.target)
@@ -62,8 +64,11 @@ def _require_no_cycle(ctx: WriteContext, memory: Memory, link: Link, ancestors: 
         )
 
 
-def _require_depth(ctx: WriteContext, memory: Memory, ancestors: graph.Ancestors) -> None:
+def _require_depth(ctx: WriteContext, memory: Memory) -> None:
     cap = depth_cap(memory.space, ctx.spaces)
+    if not graph.may_be_deeper(ctx.tx, memory, cap):
+        return
+    ancestors = graph.ancestors_of(ctx.tx, ctx.spaces, [memory])
     depth = graph.reflection_depth(memory, ancestors.known, limit=cap)
     if depth > cap:
         raise Conflict(

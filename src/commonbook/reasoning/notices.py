@@ -43,9 +43,8 @@ def update_notices(ctx: WriteContext) -> list[Memory]:
         _lock_dependencies(ctx, [memory for states in batch.values() for memory in states if memory is not None])
         changed = _affected(ctx, {id_: states for id_, states in batch.items() if states[0] is not None})
         added = _affected(ctx, {id_: states for id_, states in batch.items() if states[0] is None})
-        created += _sync_notices(ctx, sorted(changed), withdraw=True)
         # Files arrive one by one, so the cause of a notice may arrive after it: until then nothing is withdrawn.
-        created += _sync_notices(ctx, sorted(added - changed), withdraw=False)
+        created += _sync_notices(ctx, sorted(changed | added), withdraw_from=sorted(changed))
         for _, after in batch.values():
             _enqueue_ending(ctx, after)
     return created
@@ -58,7 +57,7 @@ def _lock_dependencies(ctx: WriteContext, changed: Sequence[Memory]) -> None:
     """
     if ctx.tx.has_concurrent_writers:
         ctx.lock(supersession.predecessors_of(ctx.tx, ctx.spaces, changed))
-        graph.ancestors_of(ctx.tx, ctx.spaces, changed, lock=ctx.lock)
+        graph.lock_ancestors(ctx.tx, changed, ctx.lock)
 
 
 def _affected(ctx: WriteContext, changes: Mapping[str, tuple[Memory | None, Memory]]) -> set[str]:
@@ -90,7 +89,7 @@ def notify(ctx: WriteContext, *, memory_id: str) -> None:
     """Create the notices of a memory's dependents, as if it had been invalidated just now."""
     ctx.lock([memory_id])
     dependents = dependents_of(ctx.tx, ctx.spaces, [memory_id])
-    _sync_notices(ctx, sorted(_with_notices(dependents)), withdraw=False)
+    _sync_notices(ctx, sorted(_with_notices(dependents)), withdraw_from=())
 
 
 # --- successors that end
@@ -115,22 +114,25 @@ def notify_ended(ctx: WriteContext, *, memory_id: str) -> timedelta | None:
         return min(memory.expires - ctx.tx.now, _MAX_JOB_WAIT)
     affected = affected_by(ctx.tx, ctx.spaces, [memory])
     ctx.lock(affected)
-    _sync_notices(ctx, sorted(affected), withdraw=True)
+    _sync_notices(ctx, sorted(affected), withdraw_from=sorted(affected))
     return None
 
 
 # --- comparing notices with invalidations
 
 
-def _sync_notices(ctx: WriteContext, ids: Sequence[str], *, withdraw: bool) -> list[Memory]:
-    """Create missing notices of some memories; with `withdraw`, also remove obsolete ones and move misplaced ones."""
+def _sync_notices(ctx: WriteContext, ids: Sequence[str], *, withdraw_from: Sequence[str]) -> list[Memory]:
+    """Create missing notices of some memories; remove obsolete and move misplaced ones of those in `withdraw_from`.
+
+    All memories whose notices are not up to date are given at once, since the notices of others tell about theirs.
+    """
     ctx = ctx.because(ForeignWrite.NOTICE)
     # Existing notices are read first: the cause of a notice that is seen here is then read below, unless it is gone.
-    existing = open_notices.about(ctx.tx, ctx.spaces, ids) if withdraw else {}
+    existing = open_notices.about(ctx.tx, ctx.spaces, withdraw_from)
     dependents = memories.get_headers_any_space(ctx.tx, ctx.spaces, ids)
     live = [memory for memory in dependents.values() if memory.deleted is None and memory.notice is None]
-    # Most memories have no invalid ancestor: one query tells so, and nothing has to be walked.
-    invalid = graph.any_invalid_ancestor(ctx.tx, live)
+    # Most memories have no invalid ancestor: those that they directly depend on tell so, and nothing has to be walked.
+    invalid = bool(existing) or graph.may_be_invalidated(ctx.tx, ctx.spaces, live)
     ancestors = graph.ancestors_of(ctx.tx, ctx.spaces, live) if invalid else graph.Ancestors({}, {})
     invalidations = graph.own_causes(ctx.tx, ctx.spaces, live, ancestors, ctx.tx.now)
     decided = {memory.id: memory.settled_causes for memory in live}

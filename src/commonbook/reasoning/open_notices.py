@@ -5,7 +5,7 @@ A memory is suspect if a notice about it is open. So nobody has to walk up a cha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Final, NamedTuple
 
@@ -28,14 +28,7 @@ class OpenNotice(NamedTuple):
 
 def about(tx: Reading, spaces: SpaceScope, dependents: Sequence[str]) -> dict[str, list[OpenNotice]]:
     """Return the open notices about some memories, by the id of each; `spaces` are all that the transaction knows."""
-    incoming = links.incoming_any_space(tx, dependents, relations=(NOTICE_RELATION,))
-    return among(tx, spaces, incoming)
-
-
-def among(tx: Reading, spaces: SpaceScope, incoming: Iterable[Link]) -> dict[str, list[OpenNotice]]:
-    """Return the same from links to the memories, which were read before."""
-    # Many other memories may be related to one: the ids of notices look different.
-    related = [link for link in incoming if link.relation == NOTICE_RELATION and _is_notice_id(link.source)]
+    related = _from_notices(links.incoming_any_space(tx, dependents, relations=(NOTICE_RELATION,)))
     headers = memories.get_headers_any_space(tx, spaces, sorted({link.source for link in related}))
     wanted = frozenset(link.target for link in related)
     found: dict[str, list[OpenNotice]] = {}
@@ -45,18 +38,41 @@ def among(tx: Reading, spaces: SpaceScope, incoming: Iterable[Link]) -> dict[str
     return found
 
 
+def keys_about(tx: Reading, dependents: Sequence[str]) -> dict[str, set[tuple[str, str]]]:
+    """Return the keys of the invalidations that open notices about some memories tell of, by the id of each."""
+    return keys_among(tx, links.incoming_any_space(tx, dependents, relations=(NOTICE_RELATION,)))
+
+
+def keys_among(tx: Reading, incoming: Iterable[Link]) -> dict[str, set[tuple[str, str]]]:
+    """Return the same from links to the memories, which were read before."""
+    related = _from_notices(incoming)
+    notices = memories.get_notices(tx, sorted({link.source for link in related}))
+    wanted = frozenset(link.target for link in related)
+    found: dict[str, set[tuple[str, str]]] = {}
+    for id_, notice in notices.items():
+        if notice.dependent in wanted and _has_own_id(id_, notice):
+            found.setdefault(notice.dependent, set()).add(notice.key)
+    return found
+
+
 def is_open(memory: Memory) -> bool:
     """Tell whether a memory is a notice that is not settled; its id must be the hash that we would give it."""
-    notice = memory.notice
-    if notice is None or memory.deleted is not None:
-        return False
-    return memory.id == notice_id(notice.dependent, Invalidation(*notice.key))
+    return memory.notice is not None and memory.deleted is None and _has_own_id(memory.id, memory.notice)
+
+
+def _has_own_id(id_: str, notice: Notice) -> bool:
+    return id_ == notice_id(notice.dependent, Invalidation(*notice.key))
 
 
 def notice_id(dependent: str, cause: Invalidation) -> str:
     """Return the id of the notice about a dependent and an invalidation: a hash, the same on every machine."""
     digits = sha256(f"{dependent} {cause.invalidated} {cause.invalidating}".encode()).hexdigest()
     return f"{digits[:8]}-{digits[8:12]}-8{digits[13:16]}-a{digits[17:20]}-{digits[20:32]}"
+
+
+def _from_notices(incoming: Iterable[Link]) -> list[Link]:
+    # Many other memories may be related to one: the ids of notices look different.
+    return [link for link in incoming if link.relation == NOTICE_RELATION and _is_notice_id(link.source)]
 
 
 def _is_notice_id(id_: str) -> bool:
@@ -67,17 +83,17 @@ def _is_notice_id(id_: str) -> bool:
 def open_causes(
     memory: Memory,
     sources: Mapping[str, Memory],
-    noticed: Mapping[str, Iterable[OpenNotice]],
+    noticed: Mapping[str, Collection[tuple[str, str]]],
     endings: Mapping[str, Iterable[Invalidation]],
 ) -> set[tuple[str, str]]:
     """Return the keys of the invalidations that wait for a decision about a memory.
 
     A copy inherits those of its source, unless they were decided at the copy or at the source. `sources` are those
-    along the tie, `noticed` the open notices about all of them, `endings` their successors that have ended.
+    along the tie, `noticed` the keys of the open notices about all of them, `endings` their successors that have ended.
     """
     undecided: set[tuple[str, str]] = set()
     for member in reversed(copies.chain_of(memory, sources)):
         inherited = {key for key in undecided if member.id not in key}
-        own = {one.notice.key for one in noticed.get(member.id, ())}
-        undecided = (inherited | own | {ending.key for ending in endings.get(member.id, ())}) - member.settled_causes
+        own = noticed.get(member.id, ())
+        undecided = (inherited | {*own} | {ending.key for ending in endings.get(member.id, ())}) - member.settled_causes
     return undecided

@@ -14,7 +14,7 @@ from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import invalidations as graph
 from commonbook.reasoning import notices, open_notices, supersede
-from commonbook.tables import copies, supersession
+from commonbook.tables import copies, memories, supersession
 from commonbook.text import validation
 from commonbook.write.context import WriteContext
 
@@ -42,15 +42,16 @@ def _triage(
     notice = subject.notice if open_notices.is_open(subject) else None
     memory = ctx.require_writable(notice.dependent if notice else subject.id)
     memory = hand_edits.with_file_changes(ctx, memory, scanned=scanned)
-    ancestors = graph.ancestors_of(ctx.tx, ctx.spaces, [memory], lock=ctx.lock)
+    graph.lock_ancestors(ctx.tx, [memory], ctx.lock)
+    grounds = memories.get_headers_any_space(ctx.tx, ctx.spaces, sorted(set(graph.direct_sources(memory))))
     # A notice that is open can always be decided, even if its cause is no longer known.
     causes = {notice.key} if notice else _open_causes(ctx, memory)
     settled = [Invalidation(*key) for key in sorted(causes)]
-    outdated = notice is None and verdict == KEEP and graph.is_outdated(memory, ancestors.known)
+    outdated = notice is None and verdict == KEEP and graph.is_outdated(memory, grounds)
     if not settled and not outdated:
         raise Conflict(f"memory {memory.id} is not suspect", fix="`commonbook inbox` shows what waits for a decision")
     successor = hand_edits.with_file_changes(ctx, ctx.require_writable(by), scanned=scanned) if by else None
-    fields = _changed_fields(ctx, memory, verdict, ancestors.known)
+    fields = _changed_fields(ctx, memory, verdict, grounds)
     memory = notices.record_decision(ctx, memory, settled, verdict, note, also=fields)
     keys = {invalidation.key for invalidation in settled}
     for about in open_notices.about(ctx.tx, ctx.spaces, [memory.id]).get(memory.id, ()):
@@ -68,17 +69,16 @@ def _open_causes(ctx: WriteContext, memory: Memory) -> set[tuple[str, str]]:
     ids = [member.id for member in chain]
     successors = supersession.successors_of(ctx.tx, ctx.spaces, ids)
     endings = graph.ended_successors(chain, successors, ctx.tx.now)
-    noticed = open_notices.about(ctx.tx, ctx.spaces, ids)
-    return open_notices.open_causes(memory, sources, noticed, endings)
+    return open_notices.open_causes(memory, sources, open_notices.keys_about(ctx.tx, ids), endings)
 
 
 def _changed_fields(
-    ctx: WriteContext, memory: Memory, verdict: Verdict, ancestors: Mapping[str, Memory]
+    ctx: WriteContext, memory: Memory, verdict: Verdict, grounds: Mapping[str, Memory]
 ) -> dict[str, object]:
     """Return the fields of a memory that a verdict changes, with their new values."""
     if verdict == KEEP:
         # The memory was confirmed against what its sources say now.
-        return {"links": tuple(_confirmed(link, ancestors) for link in memory.links)}
+        return {"links": tuple(_confirmed(link, grounds) for link in memory.links)}
     if verdict == RETRACT:
         now = ctx.tx.now
         ends = memory.valid_until if memory.valid_until and memory.valid_until < now else now
@@ -87,11 +87,9 @@ def _changed_fields(
     return {}
 
 
-def _confirmed(link: Link, ancestors: Mapping[str, Memory]) -> Link:
-    target = ancestors.get(link.target)
+def _confirmed(link: Link, grounds: Mapping[str, Memory]) -> Link:
+    target = grounds.get(link.target)
     if target is None or link.relation not in REASONING or link.target_hash is None:
-        return link
-    if not target.content_hash:
-        # The book does not have the target any more: the link keeps what it took over.
+        # If the book does not have the target any more, the link keeps what it took over.
         return link
     return link._replace(target_hash=target.content_hash)

@@ -1,7 +1,8 @@
 """Build the hits of a recall from ranked candidate rows.
 
 A hit has the passage, the passages before and after it, and the memory's marks (suspect, stale, superseded). Penalties
-for suspect memories and outdated copies are applied here, since only the rows that may become hits are read.
+for suspect memories and outdated copies are applied here, since only the rows that may become hits are read. Rows
+beyond the first k are read without texts and neighbours until they are chosen.
 """
 
 from __future__ import annotations
@@ -60,6 +61,9 @@ class HitBuilder:
         self._messages: dict[str, tuple[Message, str]] = {}
         self._ids: dict[int, tuple[str, str]] = {}
         self._tags: dict[tuple[str, str], tuple[str, ...]] = {}
+        self._headers: dict[str, Memory] = {}
+        self._doubts = marks.NO_DOUBTS
+        self._weighed_rows: set[int] = set()
         self._loaded_rows: set[int] = set()
         self._member_requests: list[collapse.Members] = []
         # Lists: reading single numbers from an array is slow, and these are read many times.
@@ -72,6 +76,8 @@ class HitBuilder:
         Of the memories of one root that say the same, the best is a hit; if several are equal, the root itself.
         """
         chosen = self._choose(rows)
+        self._load(chosen)
+        self._mark(chosen)
         places = self._other_places(chosen)
         for row in chosen:
             passage, memory = self._ids_of(row)
@@ -100,8 +106,8 @@ class HitBuilder:
             selected = further
 
     def _rank(self, selected: list[int]) -> list[int]:
-        """Load the selected rows, and return them by score; of equal scores, in the order that they had."""
-        self._load(selected)
+        """Weigh the selected rows, and return them by score; of equal scores, in the order that they had."""
+        self._weigh(selected)
         return sorted(selected, key=lambda row: -self._score(row))
 
     def _has_copies(self, rows: Sequence[int]) -> bool:
@@ -110,6 +116,7 @@ class HitBuilder:
     def _collapse(self, rows: list[int]) -> list[int]:
         if not self._has_copies(rows):
             return rows
+        self._load(rows)
         return collapse.collapse(rows, lambda row: self._memories.get(self._ids_of(row)[1]))
 
     def _other_places(self, rows: Sequence[int]) -> Mapping[str, tuple[CopyPlace, ...]]:
@@ -160,8 +167,9 @@ class HitBuilder:
     @property
     def stale(self) -> list[Memory]:
         """The lazy copies among the memories that were read that may be stale: they should be refreshed."""
-        lazy = (memory for memory in self._memories.values() if memory.shared and memory.shared.mode == LAZY)
-        return [copy for copy in lazy if copy.freshness in REFRESHED_BY_READING]
+        read = {**self._headers, **self._memories}.values()
+        lazy = (memory for memory in read if memory.shared and memory.shared.mode == LAZY)
+        return [copy for copy in lazy if self._doubts.freshness_of(copy) in REFRESHED_BY_READING]
 
     def _ids_of(self, row: int) -> tuple[str, str]:
         """Return the ids of a row's passage and of its memory; the memory's is "" for a message without an episode."""
@@ -169,6 +177,28 @@ class HitBuilder:
         if ids is None:
             ids = self._ids[row] = self._pool.ids_of(row)
         return ids
+
+    def _weigh(self, rows: Sequence[int]) -> None:
+        """Read the penalties of these rows, in addition to those read before.
+
+        The first rows are most likely the hits, so they are read with their texts at once.
+        """
+        is_first = not self._weighed_rows
+        rows = [row for row in rows if row not in self._weighed_rows]
+        self._weighed_rows.update(rows)
+        own = sorted({memory for _, memory in map(self._ids_of, rows) if memory} - self._headers.keys())
+        incoming = marks.request_links(self._tx, own)
+        if is_first:
+            self._load(rows)
+        read = self._memories if is_first else memories.get_headers(self._tx, self._allowed, own)
+        self._headers |= {id_: read[id_] for id_ in own if id_ in read}
+        new = [self._headers[id_] for id_ in own if id_ in self._headers]
+        doubts = marks.doubts_about(self._tx, self._readable, new, incoming)
+        self._doubts = self._doubts.merged(doubts)
+        if not self._query.is_empty:
+            self._penalties_by_memory |= {
+                memory.id: found for memory in new if (found := _penalties_of(memory, doubts))
+            }
 
     def _load(self, rows: Sequence[int]) -> None:
         """Read the memories and messages of these rows and of their neighbours, in addition to those read before."""
@@ -179,21 +209,23 @@ class HitBuilder:
         window = {other for row in rows for other in (row - 1, row, row + 1) if self._is_neighbour(row, other)}
         ids = [self._ids_of(row) for row in sorted(window)]
         own = {self._ids_of(row)[1] for row in rows}
-        incoming = marks.request_links(self._tx, tuple(own - {""}))
         self._member_requests.append(copies.request_members(self._tx, sorted(own - {""})))
-        loaded = memories.get_many(self._tx, self._allowed, tuple({memory for _, memory in ids if memory}))
-        unmarked = [memory for memory in loaded.values() if memory.id in own]
-        marked = marks.with_marks(self._engines, self._tx, self._readable, unmarked, self._query.now, incoming=incoming)
-        self._memories = {**loaded, **self._memories, **{memory.id: memory for memory in marked}}
-        if not self._query.is_empty:
-            self._penalties_by_memory |= {
-                memory.id: penalties for memory in marked if (penalties := _penalties_of(memory))
-            }
+        wanted = {memory for _, memory in ids if memory} - self._memories.keys()
+        self._memories |= memories.get_many(self._tx, self._allowed, tuple(wanted))
         unsettled = [passage for passage, memory in ids if not memory]
         self._messages |= sessions.get_many(self._tx, self._allowed, unsettled)
         self._tags = sessions.tags_of(
             self._tx, {(space, message.session) for message, space in self._messages.values()}
         )
+
+    def _mark(self, rows: Sequence[int]) -> None:
+        """Mark the memories of these rows."""
+        ids = dict.fromkeys(self._ids_of(row)[1] for row in rows)
+        unmarked = [self._memories[id_] for id_ in ids if id_ in self._memories]
+        marked = marks.with_marks(
+            self._engines, self._tx, self._readable, unmarked, self._query.now, doubts=self._doubts
+        )
+        self._memories |= {memory.id: memory for memory in marked}
 
     def _message_hit(self, message: Message, space: str, row: int) -> Hit:
         """Return the hit of a message that is not in an episode yet."""
@@ -297,10 +329,11 @@ class HitBuilder:
         return tuple(dict.fromkeys(terms.matching(text, self._terms)))
 
 
-def _penalties_of(memory: Memory) -> dict[str, float]:
+def _penalties_of(memory: Memory, doubts: marks.Doubts) -> dict[str, float]:
     """Return the penalties of a memory that is suspect, or that is an outdated copy."""
-    penalties = {"suspect": scoring.SUSPECT_PENALTY} if "suspect" in memory.marks else {}
-    return {**penalties, "freshness": scoring.OUTDATED_COPY_PENALTY} if memory.freshness in _OUTDATED else penalties
+    penalties = {"suspect": scoring.SUSPECT_PENALTY} if doubts.is_suspect(memory) else {}
+    is_outdated = doubts.freshness_of(memory) in _OUTDATED
+    return {**penalties, "freshness": scoring.OUTDATED_COPY_PENALTY} if is_outdated else penalties
 
 
 def memory_hit(memory: Memory) -> Hit:

@@ -24,6 +24,9 @@ else:
 
 _IDS_PER_QUERY: Final = 1000
 _MENTION_TABLES: Final = ("memory_name", "mention")
+_FIRST_SEARCH: Final = 64
+"""A search from both ends reads so many memories on each side before it reads more."""
+_SEARCH_GROWTH: Final = 4
 
 
 def incoming(
@@ -67,10 +70,11 @@ def incoming_any_space(tx: Reading, targets: Sequence[str], *, relations: Sequen
     return incoming
 
 
-# CROSS JOIN fixes the order: from a memory to its place, and from there to its links.
-_TARGETS: Final = (
-    " UNION SELECT link.target FROM reached CROSS JOIN place CROSS JOIN link WHERE place.id = reached.id"
-    " AND link.space = place.space AND link.source = place.id AND link.relation IN :relations)"
+# CROSS JOIN fixes the order: from a memory to its place, and from there to its links. `coalesce` has all links of a
+# memory read and then filtered: there are few of them, and one search is faster than one for each relation.
+_TO_LINKS: Final = (
+    " FROM reached CROSS JOIN place CROSS JOIN link WHERE place.id = reached.id"
+    " AND link.space = place.space AND link.source = place.id AND coalesce(link.relation, '') IN :relations"
 )
 
 
@@ -80,7 +84,8 @@ def reachable(tx: Reading, ids: Sequence[str], *, relations: Sequence[str]) -> l
     for at in range(0, len(ids), _IDS_PER_QUERY):
         batch = tuple(ids[at : at + _IDS_PER_QUERY])
         rows = tx.rows(
-            f"WITH RECURSIVE reached (id) AS (SELECT id FROM place WHERE id IN :ids {_TARGETS} SELECT id FROM reached",
+            "WITH RECURSIVE reached (id) AS (SELECT id FROM place WHERE id IN :ids"
+            f" UNION SELECT link.target {_TO_LINKS}) SELECT id FROM reached",
             ids=batch,
             relations=tuple(relations),
         )
@@ -88,18 +93,57 @@ def reachable(tx: Reading, ids: Sequence[str], *, relations: Sequence[str]) -> l
     return list(reached)
 
 
-def any_reachable_is_invalid(tx: Reading, ids: Sequence[str], *, relations: Sequence[str]) -> bool:
-    """Tell whether one of the same memories is deleted or unknown, or has a link `supersedes` to it.
+def may_reach(tx: Reading, ids: Sequence[str], target: str, *, relations: Sequence[str]) -> bool:
+    """Tell whether a chain of these links leads from one of some memories to another, or is one of them.
 
-    The links to the given memories are stored already.
+    It is searched from both ends in turn, so that it costs as much as the smaller side: a new memory at the end of a
+    long chain has nothing behind it.
     """
-    row = tx.row(
-        f"WITH RECURSIVE reached (id) AS (SELECT target FROM link WHERE target IN :ids {_TARGETS}"
-        " SELECT 1 FROM reached WHERE EXISTS (SELECT 1 FROM link WHERE link.target = reached.id"
-        " AND link.relation = 'supersedes') OR NOT EXISTS (SELECT 1 FROM place CROSS JOIN memory"
-        " WHERE place.id = reached.id AND memory.space = place.space AND memory.id = place.id"
-        " AND memory.deleted IS NULL) LIMIT 1",
+    limit = _FIRST_SEARCH
+    while True:
+        behind = _first_sources(tx, target, relations=relations, limit=limit)
+        if len(behind) < limit or not behind.isdisjoint(ids):
+            return not behind.isdisjoint(ids)
+        ahead = _first_targets(tx, ids, relations=relations, limit=limit)
+        if len(ahead) < limit or target in ahead:
+            return target in ahead
+        limit *= _SEARCH_GROWTH
+
+
+def _first_sources(tx: Reading, target: str, *, relations: Sequence[str], limit: int) -> set[str]:
+    """Return a memory and the sources of the chains of links that lead to it, at most `limit`."""
+    rows = tx.rows(
+        "WITH RECURSIVE reached (id) AS (SELECT target FROM link WHERE target = :target"
+        " UNION SELECT link.source FROM reached CROSS JOIN link"
+        " WHERE link.target = reached.id AND link.relation IN :relations) SELECT id FROM reached LIMIT :limit",
+        target=target,
+        relations=tuple(relations),
+        limit=limit,
+    )
+    return {target, *(id_ for (id_,) in rows)}
+
+
+def _first_targets(tx: Reading, ids: Sequence[str], *, relations: Sequence[str], limit: int) -> set[str]:
+    """Return some memories and the targets of all chains of links from them, at most `limit` of these."""
+    rows = tx.rows(
+        "WITH RECURSIVE reached (id) AS (SELECT id FROM place WHERE id IN :ids"
+        f" UNION SELECT link.target {_TO_LINKS}) SELECT id FROM reached LIMIT :limit",
         ids=tuple(ids),
+        relations=tuple(relations),
+        limit=limit,
+    )
+    return {*ids, *(id_ for (id_,) in rows)}
+
+
+def has_chain_with(tx: Reading, ids: Sequence[str], *, counted: str, count: int, relations: Sequence[str]) -> bool:
+    """Tell whether a chain of these links, from one of some memories, has so many links of the relation `counted`."""
+    row = tx.row(
+        "WITH RECURSIVE reached (id, depth) AS (SELECT id, 0 FROM place WHERE id IN :ids UNION SELECT link.target,"
+        f" reached.depth + CASE WHEN link.relation = :counted THEN 1 ELSE 0 END {_TO_LINKS} AND reached.depth < :count)"
+        " SELECT 1 FROM reached WHERE depth >= :count LIMIT 1",
+        ids=tuple(ids),
+        counted=counted,
+        count=count,
         relations=tuple(relations),
     )
     return row is not None

@@ -23,6 +23,7 @@ from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
     from commonbook.markdown import judgements, keyed_hashes, obsidian
+    from commonbook.model.invalidation import Notice
     from commonbook.ports.keys import Keys
     from commonbook.tables import links
     from commonbook.text import near_duplicates, page_cursors
@@ -231,11 +232,7 @@ def find(tx: Reading, spaces: SpaceScope, memory_id: str) -> Memory | None:
     (space,) = tx.row("SELECT space FROM place WHERE id = :id", id=memory_id) or (None,)
     if space is None or space not in spaces:
         return None
-    row = tx.row(
-        f"SELECT {_COLUMNS} FROM memory WHERE space = :space AND id = :id",
-        space=space,
-        id=memory_id,
-    )
+    row = tx.row(f"SELECT {_COLUMNS} FROM memory WHERE space = :space AND id = :id", space=space, id=memory_id)
     return _memory(row, spaces) if row else None
 
 
@@ -274,6 +271,17 @@ def get_headers_any_space(tx: Reading, spaces: SpaceScope, ids: Sequence[str]) -
             raise RetryTransaction
         headers |= known
     return headers
+
+
+def get_notices(tx: Reading, ids: Sequence[str]) -> dict[str, Notice]:
+    """Return the contents of those of the memories that are notices and not deleted, in any space, by id."""
+    sql = (
+        "SELECT memory.id, judged FROM place CROSS JOIN memory WHERE place.id IN :ids AND memory.space = place.space"
+        " AND memory.id = place.id AND deleted IS NULL AND judged IS NOT NULL"
+    )
+    batches = (tuple(ids[at : at + _IDS_PER_QUERY]) for at in range(0, len(ids), _IDS_PER_QUERY))
+    rows = (row for batch in batches for row in tx.rows(sql, ids=batch))
+    return {id_: notice for id_, judged in rows if (notice := judgements.load_notice(judged)) is not None}
 
 
 def _get_many(tx: Reading, spaces: SpaceScope, ids: Sequence[str], columns: str) -> dict[str, Memory]:
@@ -378,13 +386,8 @@ def find_by_digits(tx: Reading, spaces: SpaceScope, part: str, *, limit: int) ->
 
 def in_space(tx: Reading, spaces: SpaceScope, space: str, *, after: str = "", limit: int = 500) -> list[Memory]:
     """Return the memories of one space, deleted ones too, in the order of their ids."""
-    rows = tx.rows(
-        f"SELECT {_COLUMNS} FROM memory WHERE space = :space AND id > :after ORDER BY id LIMIT :limit",
-        space=space,
-        after=after,
-        limit=limit,
-    )
-    return [_memory(row, spaces) for row in rows]
+    sql = f"SELECT {_COLUMNS} FROM memory WHERE space = :space AND id > :after ORDER BY id LIMIT :limit"
+    return [_memory(row, spaces) for row in tx.rows(sql, space=space, after=after, limit=limit)]
 
 
 def counts(tx: Reading, spaces: SpaceScope) -> tuple[dict[str, int], int, int]:
