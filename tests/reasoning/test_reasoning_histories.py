@@ -114,7 +114,7 @@ class Histories(RuleBasedStateMachine):
             if not self.model.sees(who, target):
                 return NotFound
             if relation == "supersedes" and not self.model.may(who, target.space, "writer"):
-                return NotFound
+                return NotAllowed
         memory = self.model.known[id_]
         before = dict(memory.links)
         try:
