@@ -26,7 +26,7 @@ class Tour:
         self._folder = folder
         # Settings of this machine must not lead the tour to another home.
         self._env = {name: value for name, value in os.environ.items() if not name.startswith("COMMONBOOK_")}
-        self._env["COMMONBOOK_HOME"] = str(self.home)
+        self._env["HOME"] = str(folder)
 
     def say(self, text: str) -> None:
         """Print what the next step shows."""
@@ -187,7 +187,8 @@ def _next_steps(tour: Tour) -> None:
     tour.quote(
         "commonbook --help                        all commands\n"
         'commonbook remember "…"                  start your own book in ~/commonbook\n'
-        "export COMMONBOOK_HOME=~/notes/book      … or in another folder\n"
+        "commonbook init ~/notes                  … or make a folder of notes a home, which\n"
+        "export COMMONBOOK_HOME=~/notes           every command uses from then on\n"
         'eval "$(commonbook completion bash)"     complete commands with the tab key'
     )
     print()

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         DiskFull,
         EmbedderFailed,
         FileInTheWay,
+        ForeignHome,
         HomeDamaged,
         HomeError,
         HomeIsNewer,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
         KeyMissing,
         Moved,
         NetworkFileSystem,
+        NoHome,
         NotAllowed,
         NotFound,
         NotReplicated,
@@ -145,9 +147,9 @@ __all__ = [
     # errors
     "Ambiguous", "BadFile", "BadInput", "BadSpaceName", "BadText", "BadTime", "Busy", "CommonbookError", "Conflict",
     "DatabaseError", "DatabaseRefused", "DatabaseUnfit", "DatabaseUnreachable", "DiskFull", "EmbedderFailed",
-    "FileInTheWay", "HomeDamaged", "HomeError", "HomeIsNewer", "HomeReadOnly", "KeyConflict", "KeyMissing",
-    "Moved", "NetworkFileSystem", "NotAllowed", "NotFound", "NotReplicated", "Refused", "ServerBusy",
-    "ServerFailed", "ServerLost", "SpaceExists", "TooLarge", "TooMany", "TransportError", "Unreachable",
+    "FileInTheWay", "ForeignHome", "HomeDamaged", "HomeError", "HomeIsNewer", "HomeReadOnly", "KeyConflict",
+    "KeyMissing", "Moved", "NetworkFileSystem", "NoHome", "NotAllowed", "NotFound", "NotReplicated", "Refused",
+    "ServerBusy", "ServerFailed", "ServerLost", "SpaceExists", "TooLarge", "TooMany", "TransportError", "Unreachable",
     "VersionConflict",
 ]
 
@@ -158,8 +160,8 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "commonbook.errors": (
         "Ambiguous", "BadFile", "BadInput", "BadSpaceName", "BadText", "BadTime", "Busy", "CommonbookError", "Conflict",
         "DatabaseError", "DatabaseRefused", "DatabaseUnfit", "DatabaseUnreachable", "DiskFull",
-        "EmbedderFailed", "FileInTheWay", "HomeDamaged", "HomeError", "HomeIsNewer", "HomeReadOnly",
-        "KeyConflict", "KeyMissing", "Moved", "NetworkFileSystem", "NotAllowed", "NotFound", "NotReplicated",
+        "EmbedderFailed", "FileInTheWay", "ForeignHome", "HomeDamaged", "HomeError", "HomeIsNewer", "HomeReadOnly",
+        "KeyConflict", "KeyMissing", "Moved", "NetworkFileSystem", "NoHome", "NotAllowed", "NotFound", "NotReplicated",
         "Refused", "ServerBusy", "ServerFailed", "ServerLost", "SpaceExists", "TooLarge", "TooMany",
         "TransportError", "Unreachable", "VersionConflict",
     ),
@@ -199,13 +201,17 @@ def open(  # noqa: A001 - the name is the point
 ) -> Book:
     """Open a book in a home folder, or at the address of a PostgreSQL server.
 
-    Without `home`, COMMONBOOK_DATABASE is used, else COMMONBOOK_HOME, else `~/commonbook`. With `create` a book that
-    does not exist is made; pass it wherever a new book is wanted.
+    Without `home`, COMMONBOOK_DATABASE is used, else COMMONBOOK_HOME, else `~/commonbook`.
+
+    A folder that is no home raises `NoHome`, and nothing is written. With `create` it becomes one: its Markdown files
+    become memories, and each gets an id. Two places need no `create`: the default home `~/commonbook`, as long as
+    nothing is there, and the database of an address.
     """
-    from commonbook.compose.book import open_book
+    from commonbook.compose.book import may_be_made, open_book
     from commonbook.settings.settings import Settings
 
-    return open_book(Settings.load(home, space=space), create=create)
+    settings = Settings.load(home, space=space)
+    return open_book(settings, create=create or may_be_made(settings))
 
 
 def open_client(

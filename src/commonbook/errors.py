@@ -24,6 +24,8 @@ CommonbookError
 │   ├── ServerFailed                 the server answered with an internal error: retried a limited number of times
 │   └── Refused                      the server will never store the messages that it names
 └── HomeError
+    ├── NoHome                       no book there: nothing was made
+    ├── ForeignHome                  a folder brings the keys and the database of another machine
     ├── HomeIsNewer
     ├── Moved                        the book was moved to another place
     ├── HomeReadOnly
@@ -187,6 +189,14 @@ class Refused(TransportError):
 
 class HomeError(CommonbookError):
     """The home itself cannot be used."""
+
+
+class NoHome(HomeError):
+    """There is no book at the place that was named, and none was made."""
+
+
+class ForeignHome(HomeError):
+    """A folder brings a `.commonbook/` that was not made on this machine."""
 
 
 class HomeIsNewer(HomeError):

@@ -81,7 +81,7 @@ def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
     found = blocks(page, "python")
     assert found
     for number, block in enumerate(found):
-        monkeypatch.setenv("COMMONBOOK_HOME", str(tmp_path / f"home{number}"))
+        monkeypatch.setenv("HOME", str(tmp_path / f"user{number}"))
         exec(compile(block, page, "exec"), {})
 
 

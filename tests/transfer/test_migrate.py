@@ -254,6 +254,17 @@ def test_of_two_moves_at_once_the_later_one_does_not_undo_what_the_new_book_was_
         book.remember("and it goes on", space="personal")
 
 
+def test_a_book_is_not_moved_into_a_folder_of_notes(home: Path, tmp_path: Path):
+    commonbook.open(home, create=True).close()
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "mine.md").write_text("a note")
+    with pytest.raises(Conflict, match="files of its own"):
+        migrate_book(settings(home), str(tmp_path / "notes"))
+    assert [path.name for path in (tmp_path / "notes").rglob("*")] == ["mine.md"]
+    with commonbook.open(home) as book:
+        assert book.remember("still written to", space="personal").new
+
+
 def test_a_book_is_not_moved_into_itself(home: Path):
     commonbook.open(home, create=True).close()
     with pytest.raises(Conflict, match="is this book"):

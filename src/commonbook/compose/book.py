@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final, cast
 from commonbook.book.book import Book
 from commonbook.compose.lazy import Lazy, LazyRecall
 from commonbook.engines.disk.durable_files import make_folders
-from commonbook.engines.disk.home_folder import HIDDEN_FOLDER, HomeFolder
+from commonbook.engines.disk.home_folder import HIDDEN_FOLDER, HomeFolder, holds_files, is_home
 from commonbook.engines.disk.network_mounts import network_file_system
 from commonbook.engines.process.clock import SystemClock
 from commonbook.engines.sqlite.database import SqliteDatabase
 from commonbook.engines.sqlite.migrations import MIGRATIONS
-from commonbook.errors import DatabaseUnfit, HomeReadOnly, KeyMissing, Moved, NetworkFileSystem
+from commonbook.errors import DatabaseUnfit, HomeReadOnly, KeyMissing, Moved, NetworkFileSystem, NoHome
 from commonbook.model.ids import format_time, new_id
 from commonbook.model.reports import OutboxStatus, Progress, no_progress
 from commonbook.model.spaces import OWNER_ACTOR
@@ -31,15 +31,17 @@ from commonbook.text import dates
 
 if TYPE_CHECKING:
     from commonbook.compose import write_steps
+    from commonbook.engines.disk import machine_marker
     from commonbook.engines.postgres.database import PostgresDatabase
     from commonbook.ports.database import Database, Transaction
-    from commonbook.ports.files import ExternalFiles, Watcher, Yaml
+    from commonbook.ports.files import ExternalFiles, Folder, Watcher, Yaml
     from commonbook.ports.index import Index
     from commonbook.ports.keys import Clock, Keys
     from commonbook.sessions.append import Appender
 else:
     # A home that is only read is opened without the modules that write.
     write_steps = LazyModule("commonbook.compose.write_steps")
+    machine_marker = LazyModule("commonbook.engines.disk.machine_marker")
 
 
 _KEYS_CHECK_TEXT: Final = "the keys of this book"
@@ -58,13 +60,17 @@ def _run_step_after_commit(engines: Engines, contents: Mapping[str, bytes | None
 def open_book(
     settings: Settings,
     *,
-    create: bool = False,  # noqa: ARG001 - callers say it already; not yet required of them
+    create: bool = False,
     clock: Clock | None = None,
     progress: Progress = no_progress,
 ) -> Book:
-    """Open the book that the settings name, create it if it does not exist, and apply changes made to its files."""
+    """Open the book that the settings name, and apply changes made to its files; NoHome if there is none.
+
+    With `create` a book that does not exist is made.
+    """
     clock = clock or SystemClock()
-    engines, make_recall = wire_server(settings, clock) if settings.database else wire_home(settings, clock)
+    wire = wire_server if settings.database else wire_home
+    engines, make_recall = wire(settings, clock, create=create)
     book = Book(
         engines,
         settings,
@@ -81,9 +87,25 @@ def open_book(
     return book
 
 
-def wire_home(settings: Settings, clock: Clock) -> tuple[Engines, Callable[[], RecallService]]:
+def may_be_made(settings: Settings) -> bool:
+    """Tell whether the first write may make this book: a database that was named, or the default home.
+
+    A default home in which files lie already is not made: they would become memories without a question.
+    """
+    return settings.database is not None or (settings.is_default_home and not holds_files(settings.home))
+
+
+def wire_home(settings: Settings, clock: Clock, *, create: bool = False) -> tuple[Engines, Callable[[], RecallService]]:
     """Wire a book over a folder of Markdown; the second value makes recall when it is first used."""
+    if not create and not is_home(settings.home):
+        raise _no_home_error(settings)
     hidden = prepare_home(settings.home)
+    engines = wire_folder(settings, clock, hidden, HomeFolder(settings.home))
+    return engines, lambda: _recall_service(settings, lambda: _mapped_index(hidden))
+
+
+def wire_folder(settings: Settings, clock: Clock, hidden: str, folder: Folder) -> Engines:
+    """Wire the engines of a book over a folder, with its database and keys in the folder `hidden`."""
     database = SqliteDatabase(
         os.path.join(hidden, "state.db"),
         migrations=MIGRATIONS,
@@ -92,10 +114,10 @@ def wire_home(settings: Settings, clock: Clock) -> tuple[Engines, Callable[[], R
         copies_before_migration=True,
     )
     keys = _lazy_keys(os.path.join(hidden, "keys"))
-    facts = _facts(database, settings, keys)
+    facts = _facts(database, settings, keys, create=True)
     engines = Engines(
         db=database,
-        folder=HomeFolder(settings.home),
+        folder=folder,
         watcher=cast("Watcher", Lazy(lambda: _watcher(settings.home))),
         external_files=cast("ExternalFiles", Lazy(lambda: _external_files(settings.home))),
         keys=keys,
@@ -106,19 +128,24 @@ def wire_home(settings: Settings, clock: Clock) -> tuple[Engines, Callable[[], R
         after_commit=_run_step_after_commit,
     )
     _fill_hashes(engines, facts)
-    return engines, lambda: _recall_service(settings, lambda: _mapped_index(hidden))
+    return engines
 
 
-def wire_server(settings: Settings, clock: Clock) -> tuple[Engines, Callable[[], RecallService]]:
+def wire_server(
+    settings: Settings, clock: Clock, *, create: bool = False
+) -> tuple[Engines, Callable[[], RecallService]]:
     """Wire a book on PostgreSQL: without files, and with keys that every server is given."""
     from commonbook.engines.disk.no_files import NoFiles
 
     keys = _server_keys(settings)
-    database = _postgres(settings, clock)
+    try:
+        database = _postgres(settings, clock, create=create)
+    except NoHome as error:
+        raise _no_home_error(settings) from error
     no_files = NoFiles(database.bytes_used)
     with ExitStack() as on_error:
         on_error.callback(database.close)
-        facts = _facts(database, settings, keys)
+        facts = _facts(database, settings, keys, create=create)
         zone = dates.require_zone(settings.zone or facts["zone"])
         on_error.pop_all()
     engines = Engines(
@@ -137,7 +164,7 @@ def wire_server(settings: Settings, clock: Clock) -> tuple[Engines, Callable[[],
     return engines, lambda: _recall_service(settings, lambda: _postgres_index(settings, database))
 
 
-def _postgres(settings: Settings, clock: Clock) -> PostgresDatabase:
+def _postgres(settings: Settings, clock: Clock, *, create: bool) -> PostgresDatabase:
     with needing_driver():
         from commonbook.engines.postgres.database import PostgresDatabase
         from commonbook.engines.postgres.migrations import MIGRATIONS as POSTGRES_MIGRATIONS
@@ -150,6 +177,7 @@ def _postgres(settings: Settings, clock: Clock) -> PostgresDatabase:
         clock=clock,
         busy_seconds=settings.busy_seconds,
         connections=chosen.connections,
+        create=create,
     )
 
 
@@ -184,6 +212,7 @@ def _server_keys(settings: Settings) -> Keys:
 def prepare_home(folder: str) -> str:
     """Create the missing folders of a home and return its hidden folder, or raise the reason why that is impossible."""
     hidden = os.path.join(folder, HIDDEN_FOLDER)
+    is_new = not is_home(folder)
     kind = network_file_system(_nearest_existing(folder))
     if kind is not None:
         raise NetworkFileSystem(
@@ -193,6 +222,8 @@ def prepare_home(folder: str) -> str:
     try:
         make_folders(hidden, mode=0o700)
         make_folders(os.path.join(hidden, "out"), mode=0o700)
+        if is_new:
+            machine_marker.write_marker(hidden)
     except OSError as error:
         raise HomeReadOnly(
             f"{folder} cannot be made or written: {error.strerror}",
@@ -203,17 +234,44 @@ def prepare_home(folder: str) -> str:
     return hidden
 
 
+def _no_home_error(settings: Settings) -> NoHome:
+    """Return the error that says why there is no book, and how to make one."""
+    if settings.database is not None:
+        return NoHome(
+            f"there is no book in {settings.database.place} yet",
+            fix="`commonbook init` makes one, and so does the first write; `commonbook migrate` moves a book there",
+        )
+    path = settings.home
+    if settings.is_default_home and not holds_files(path):
+        fix = "the first `commonbook remember` makes it, and so does `commonbook init`"
+        return NoHome(f"there is no home yet: {path} does not exist or is empty", fix=fix)
+    import shlex  # Imported late: only this error needs it.
+
+    name = shlex.quote(path)
+    if os.path.isdir(path):
+        return NoHome(
+            f"{path} is a folder but no home; nothing in it was changed",
+            fix=f"`commonbook init {name}` shows what would become of its files, and asks",
+        )
+    return NoHome(
+        f"there is no home at {path}",
+        fix=f"check --home and COMMONBOOK_HOME; `commonbook init {name}` makes a home there (in Python: create=True)",
+    )
+
+
 def _nearest_existing(folder: str) -> str:
     while not os.path.exists(folder) and folder != os.path.dirname(folder):
         folder = os.path.dirname(folder)
     return folder
 
 
-def _facts(database: Database, settings: Settings, keys: Keys) -> dict[str, str]:
+def _facts(database: Database, settings: Settings, keys: Keys, *, create: bool) -> dict[str, str]:
     """Return the facts about the book that were recorded when it was made; record a new book now."""
     with database.reading() as tx:
         facts = home.facts(tx)
     if "id" not in facts:
+        if not create:
+            raise _no_home_error(settings)
         # The keys come first: only a home without a log may create keys, and from here on it may have a log.
         keys.load(create=settings.database is None)
         zone = settings.zone or dates.local_zone(settings.system_zone)

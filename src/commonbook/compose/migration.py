@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from commonbook.compose.book import open_book, prepare_home, wire_home, wire_server
 from commonbook.engines.disk.durable_files import make_folders
-from commonbook.engines.disk.home_folder import HIDDEN_FOLDER
+from commonbook.engines.disk.home_folder import HIDDEN_FOLDER, holds_files, is_home
 from commonbook.engines.process.clock import SystemClock
+from commonbook.errors import Conflict
 from commonbook.model.reports import MigrationReport, Progress, no_progress
 from commonbook.settings.settings import DatabaseChoice, Settings, require_address
 
@@ -37,15 +38,18 @@ def migrate_book(settings: Settings, to: str, *, progress: Progress = no_progres
         # Opening applies the changes that people made to the files.
         pass
     with ExitStack() as opened:
-        old, _ = _wire(settings, clock, opened)
+        old, _ = _wire(settings, clock, opened, create=False)
         target = _target_settings(settings, to)
-        new, _ = _wire(target, clock, opened)
+        new, _ = _wire(target, clock, opened, create=True)
         place = target.database.place if target.database else target.home
         return migrate.migrate(old, new, to=place, progress=progress)
 
 
-def _wire(settings: Settings, clock: Clock, opened: ExitStack) -> tuple[Engines, Callable[[], RecallService]]:
-    engines, make_recall = wire_server(settings, clock) if settings.database else wire_home(settings, clock)
+def _wire(
+    settings: Settings, clock: Clock, opened: ExitStack, *, create: bool
+) -> tuple[Engines, Callable[[], RecallService]]:
+    wire = wire_server if settings.database else wire_home
+    engines, make_recall = wire(settings, clock, create=create)
     opened.callback(engines.folder.close)
     opened.callback(engines.db.close)
     return engines, make_recall
@@ -58,6 +62,10 @@ def _target_settings(settings: Settings, to: str) -> Settings:
         # An address that we do not support is no folder either, and may hold a password.
         return settings._replace(database=DatabaseChoice(require_address(to, "the address to move to"), keys))
     home = os.path.realpath(os.path.join(settings.cwd, os.path.expanduser(to)))
+    if not is_home(home) and holds_files(home):
+        raise Conflict(
+            f"{home} has files of its own, which would become memories of the book", fix="name a new or empty folder"
+        )
     if keys:
         _copy_keys(keys, os.path.join(prepare_home(home), "keys"))
     return settings._replace(home=home, database=None)

@@ -105,6 +105,24 @@ class SyncReport(NamedTuple):
     read: int = 0
 
 
+class HomePlan(NamedTuple):
+    """The changes that making a folder a home will cause: memories in each space, and lines in files.
+
+    `added` counts the files that get a field, by the name of the field. `replaced_lines` counts the lines of a person
+    that go or change. A finding tells why a file becomes no memory.
+    """
+
+    home: str
+    notes: int = 0
+    spaces: Mapping[str, int] = {}
+    changed_files: int = 0
+    added: Mapping[str, int] = {}
+    replaced_lines: int = 0
+    skipped: tuple[Finding, ...] = ()
+    trusts: bool = False
+    """Whether the database, the keys and the settings that the folder brings are used."""
+
+
 class TransferReport(NamedTuple):
     """The result of an import or export in numbers of files, and a finding for each file that was skipped."""
 

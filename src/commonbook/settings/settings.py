@@ -19,6 +19,7 @@ PERSONAL: Final = "personal"
 CONFIG_KEYS: Final = ("busy_seconds", "embedder", "embedder_url", "outbox", "zone")
 PROJECT_KEYS: Final = ("capture", "space")
 
+_DEFAULT_HOME: Final = "~/commonbook"
 _CONFIG_PATH: Final = os.path.join(".commonbook", "config.toml")
 _OUTBOX_PATH: Final = os.path.join(".commonbook", "outbox.db")
 # Patterns are strings, compiled on first use and cached by `re`: most runs use none.
@@ -111,6 +112,8 @@ class Settings(NamedTuple):
     """The database server of the book, if it is not in a home."""
     key: Secret | None = None
     """The API key of the command line, if it does not act as the owner."""
+    is_default_home: bool = False
+    """Whether the home is `~/commonbook`, which the first write makes."""
 
     @classmethod
     def load(
@@ -142,6 +145,7 @@ class Settings(NamedTuple):
             outbox=_outbox(env, config, root, working),
             database=None if home is not None else _database(env, working),
             key=_secret(env.get("COMMONBOOK_KEY") or None, "COMMONBOOK_KEY"),
+            is_default_home=root == _absolute("home", _DEFAULT_HOME, env, working),
         )
 
 
@@ -165,7 +169,7 @@ def _require_not_empty(what: str, value: str | None) -> str | None:
 
 
 def _home(argument: str | None, env: Mapping[str, str], cwd: str) -> str:
-    value = _require_not_empty("home", argument) or env.get("COMMONBOOK_HOME") or "~/commonbook"
+    value = _require_not_empty("home", argument) or env.get("COMMONBOOK_HOME") or _DEFAULT_HOME
     return _absolute("home", value, env, cwd)
 
 

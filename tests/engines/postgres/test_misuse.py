@@ -88,12 +88,14 @@ def test_a_password_that_must_be_written_otherwise_is_not_taken_for_a_host(refus
     assert "%xx" in error.fix
     assert "half" not in str(error)
     assert "ot" not in error.message.replace("not", "")
+    commonbook.open(home, create=True).close()
     with pytest.raises(BadInput, match="the address to move to"):
         migrate_book(Settings.load(home), address)
 
 
 @pytest.mark.parametrize("address", ["postgre://alice:secret@host/book", "PostgreSQL://alice:secret@host/book"])
 def test_an_address_that_is_misspelt_is_not_taken_for_a_folder_to_move_to(home, tmp_path, address):
+    commonbook.open(home, create=True).close()
     with pytest.raises(BadInput) as caught:
         migrate_book(Settings.load(home), address)
     assert "secret" not in str(caught.value)

@@ -17,9 +17,9 @@ from typing import IO
 import pytest
 
 from commonbook.model.memory import MAX_TEXT_BYTES
-from tests.interfaces.cli.test_cli import Cli, cli
+from tests.interfaces.cli.test_cli import Cli, cli, cli_without_book
 
-__all__ = ["cli"]
+__all__ = ["cli", "cli_without_book"]
 
 UNKNOWN = "01a1e0fd-4dd4-7b8b-8d8e-afb3dac445c8"
 NOBODY = 65534
@@ -206,19 +206,19 @@ def test_a_home_of_a_newer_program_is_not_touched(cli, memory, home):
     assert (snapshot(home), state.read_bytes()) == before
 
 
-def test_a_home_that_is_no_database_is_not_touched(cli, home):
+def test_a_home_that_is_no_database_is_not_touched(cli_without_book, home):
     state = home / ".commonbook" / "state.db"
     state.parent.mkdir(parents=True)
     state.write_bytes(b"no database at all, but long enough to be looked at " * 20)
     before = state.read_bytes()
-    result = cli("status", "--json")
+    result = cli_without_book("status", "--json")
     assert (result.code, result.error["type"]) == (1, "home_damaged")
     assert state.read_bytes() == before
 
 
-def test_a_home_that_is_a_file_is_refused(cli, home):
+def test_a_home_that_is_a_file_is_refused(cli_without_book, home):
     home.write_text("not a folder")
-    result = cli("status", "--json")
+    result = cli_without_book("status", "--json")
     assert (result.code, result.error["fix"] != "") == (1, True)
     assert home.read_text() == "not a folder"
 
@@ -252,6 +252,7 @@ sys.exit(main(["--home", home, *args]))
 @pytest.mark.parametrize("args", [("remember", "x"), ("status",), ("edit", "{id}", "y"), ("delete", "{id}")])
 def test_a_read_only_home_is_refused_and_not_touched(cli, home, readable_by_all, args):
     warm, home = home, readable_by_all / "home"
+    cli("init", str(home), "--yes")
     memory_id = cli("remember", "one", "--home", str(home), "--json").json["id"]
     cli("status", "--home", str(home))
     for path in [home, *home.rglob("*")]:

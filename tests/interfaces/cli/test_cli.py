@@ -13,6 +13,7 @@ from unittest.mock import ANY
 
 import pytest
 
+import commonbook
 from commonbook.book.book import Book
 from commonbook.interfaces.cli.main import main
 from commonbook.model.memory import MAX_TEXT_BYTES, Memory
@@ -83,11 +84,22 @@ class Cli:
 
 @pytest.fixture
 def cli(chosen, tmp_path, monkeypatch, capsys):
-    """The command line, on the engine of this test."""
+    """The command line, on the engine of this test, with an empty book."""
+    commonbook.open(None if chosen.database else chosen.home, create=True).close()
+    return _cli_in(tmp_path, monkeypatch, capsys)
+
+
+@pytest.fixture
+def cli_without_book(chosen, tmp_path, monkeypatch, capsys):
+    """The command line, on the engine of this test, before there is a book."""
+    return _cli_in(tmp_path, monkeypatch, capsys)
+
+
+def _cli_in(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Cli:
     for name in ("VISUAL", "EDITOR", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.chdir(tmp_path)
-    return Cli(tmp_path, monkeypatch, capsys)
+    monkeypatch.chdir(folder)
+    return Cli(folder, monkeypatch, capsys)
 
 
 # --- remember and show

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.interfaces.cli.test_cli import cli
+from tests.interfaces.cli.test_cli import cli, cli_without_book
 
-__all__ = ["cli"]
+__all__ = ["cli", "cli_without_book"]
 
 # --- spaces and the home
 
@@ -26,11 +26,11 @@ def test_spaces_are_created_listed_and_renamed(cli):
     assert "team/server\t" in cli("space", "list").out
 
 
-def test_space_which_names_the_space_of_the_surroundings_and_makes_no_home(cli, tmp_path, home):
-    assert cli("space", "which", "--json").json == {"space": "personal"}
+def test_space_which_names_the_space_of_the_surroundings_and_makes_no_home(cli_without_book, tmp_path, home):
+    assert cli_without_book("space", "which", "--json").json == {"space": "personal"}
     (tmp_path / ".commonbook.toml").write_text('space = "team/backend"')
-    assert cli("space", "which").out == "team/backend\n"
-    assert cli("--space", "x", "space", "which").out == "x\n"
+    assert cli_without_book("space", "which").out == "team/backend\n"
+    assert cli_without_book("--space", "x", "space", "which").out == "x\n"
     assert not home.exists()
 
 
@@ -160,8 +160,8 @@ def test_import_and_export_report_in_the_same_words(cli, tmp_path):
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])
-def test_completion_prints_a_script_that_knows_every_command(cli, shell, home):
-    result = cli("completion", shell)
+def test_completion_prints_a_script_that_knows_every_command(cli_without_book, shell, home):
+    result = cli_without_book("completion", shell)
     assert result.code == 0
     assert "remember" in result.out
     assert "verify" in result.out
@@ -182,24 +182,26 @@ def test_completion_prints_a_script_that_knows_every_command(cli, shell, home):
         ("--json", "--space", "team", "remember", "tea", "--home", "{}"),
     ],
 )
-def test_options_that_hold_everywhere_stand_before_or_behind_the_command(cli, tmp_path, args, home):
-    result = cli(*(arg.format(tmp_path / "elsewhere") for arg in args))
+def test_options_that_hold_everywhere_stand_before_or_behind_the_command(cli_without_book, tmp_path, args, home):
+    cli_without_book("init", str(tmp_path / "elsewhere"), "--yes")
+    result = cli_without_book(*(arg.format(tmp_path / "elsewhere") for arg in args))
     assert result.json["space"] == "team"
     assert (tmp_path / "elsewhere" / result.json["path"]).exists()
     assert not home.exists()
 
 
-def test_they_also_hold_for_commands_of_two_words(cli, tmp_path, home):
+def test_they_also_hold_for_commands_of_two_words(cli_without_book, tmp_path, home):
     other = str(tmp_path / "elsewhere")
+    cli_without_book("init", other, "--yes")
     for args in (("--json", "space", "list"), ("space", "--json", "list"), ("space", "list", "--json")):
-        assert cli(*args, "--home", other).json == {"spaces": []}
+        assert cli_without_book(*args, "--home", other).json == {"spaces": []}
     assert not home.exists()
 
 
-def test_version_and_help_need_no_home(cli, home):
-    assert cli("--version").out.startswith("commonbook ")
-    assert "remember" in cli("--help").out
-    assert "--importance" in cli("remember", "--help").out
+def test_version_and_help_need_no_home(cli_without_book, home):
+    assert cli_without_book("--version").out.startswith("commonbook ")
+    assert "remember" in cli_without_book("--help").out
+    assert "--importance" in cli_without_book("remember", "--help").out
     assert not home.exists()
 
 
@@ -247,9 +249,9 @@ def test_an_interrupt_ends_quietly(cli, monkeypatch, home):
     assert (cli("status").code, cli("status").err) == (130, "")
 
 
-def test_keys_for_a_server_are_made_once(cli, tmp_path, home):
-    made = cli("audit", "keys", str(tmp_path / "keys"), "--json").json
+def test_keys_for_a_server_are_made_once(cli_without_book, tmp_path, home):
+    made = cli_without_book("audit", "keys", str(tmp_path / "keys"), "--json").json
     assert sorted(path.name for path in (tmp_path / "keys").iterdir()) == ["hashing.key", "signing.key"]
     assert made["folder"] == str(tmp_path / "keys")
-    assert made["key_id"] in cli("audit", "keys", str(tmp_path / "keys")).out
+    assert made["key_id"] in cli_without_book("audit", "keys", str(tmp_path / "keys")).out
     assert not home.exists()

@@ -21,10 +21,10 @@ import pytest
 
 import commonbook
 from commonbook.engines.process.clock import SystemClock
-from tests.interfaces.cli.test_cli import INSTANT, MEMORY, RECEIPT, Cli
+from tests.interfaces.cli.test_cli import INSTANT, MEMORY, RECEIPT, Cli, cli_without_book
 from tests.interfaces.cli.test_terminal import COLOUR, environ, pipe, terminal
 
-__all__ = ["terminal"]
+__all__ = ["cli_without_book", "terminal"]
 
 NOBODY = "0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c2e"
 NOTICE = {
@@ -38,7 +38,8 @@ BOB = ("--as", "user:bob")
 
 @pytest.fixture
 def cli(chosen, tmp_path, monkeypatch, capsys):
-    """The command line, on the engine of this test."""
+    """The command line, on the engine of this test, with an empty book."""
+    commonbook.open(None if chosen.database else chosen.home, create=True).close()
     for name in ("VISUAL", "EDITOR", "NO_COLOR"):
         monkeypatch.delenv(name, raising=False)
     return Cli(tmp_path, monkeypatch, capsys)
@@ -748,8 +749,8 @@ def test_a_terminal_says_in_words_what_was_done(cli, home, terminal):
     assert "Reflections in a may be 3 levels deep" in terminal("space", "depth", "a").plain
 
 
-def test_completion_and_help_know_the_commands(cli, home):
-    script = cli("completion", "bash").out
+def test_completion_and_help_know_the_commands(cli_without_book, home):
+    script = cli_without_book("completion", "bash").out
     for word in (
         "reflect",
         "supersede",
@@ -762,4 +763,4 @@ def test_completion_and_help_know_the_commands(cli, home):
         "depth",
     ):
         assert word in script
-    assert not cli.home.exists()
+    assert not cli_without_book.home.exists()

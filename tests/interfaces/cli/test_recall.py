@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
+import commonbook
 from commonbook.book.book import Book
 from commonbook.model.recall import RecallResult
-from tests.interfaces.cli.test_cli import INSTANT, Cli, Said, cli
+from tests.interfaces.cli.test_cli import INSTANT, Cli, Said, cli, cli_without_book
 from tests.interfaces.cli.test_terminal import environ, pipe, terminal
 
-__all__ = ["cli", "terminal"]
+__all__ = ["cli", "cli_without_book", "terminal"]
 
 HIT = {
     "type", "id", "passage_id", "memory", "session", "seq", "kind", "space", "title", "text", "passage", "before",
@@ -483,15 +484,15 @@ def test_what_says_nearly_the_same_is_named_shortly_on_a_terminal(terminal, tmp_
 # --- what holds everywhere
 
 
-def test_help_and_completion_know_the_new_commands(cli, home):
-    top = cli("--help").out
+def test_help_and_completion_know_the_new_commands(cli_without_book, home):
+    top = cli_without_book("--help").out
     assert all(f"\n    {name} " in top for name in ("recall", "reindex"))
-    help_text = cli("recall", "--help").out
+    help_text = cli_without_book("recall", "--help").out
     for option in ("--space", "-k", "--kind", "--tag", "--since", "--until", "--as-of", "--min-score"):
         assert f"\n  {option} " in help_text
     for option in ("--budget-tokens", "--include", "--explain", "--json"):
         assert f"\n  {option} " in help_text or f"\n  {option}\n" in help_text
-    script = cli("completion", "bash").out
+    script = cli_without_book("completion", "bash").out
     assert all(name in script for name in ("--budget-tokens", "--anew"))
     assert not home.exists()
 
@@ -540,6 +541,7 @@ WRITE_PATH = {
     ],
 )
 def test_a_command_loads_only_what_it_needs(tmp_path, args, unwanted):
+    commonbook.open(tmp_path / "home", create=True).close()
     env = environ(tmp_path)
     pipe(tmp_path, "remember", "tea")
     code = "import sys, commonbook.interfaces.cli.main as cli; cli.main(sys.argv[1:]); print('====', *sys.modules)"
@@ -551,6 +553,7 @@ def test_a_command_loads_only_what_it_needs(tmp_path, args, unwanted):
 
 
 def test_a_reader_that_goes_away_is_no_drama(tmp_path):
+    commonbook.open(tmp_path / "home", create=True).close()
     for number in range(3):
         pipe(tmp_path, "remember", f"tea number {number}")
     reading, writing = os.pipe()

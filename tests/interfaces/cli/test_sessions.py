@@ -325,6 +325,7 @@ def test_an_append_with_nothing_due_loads_nothing_slow(tmp_path):
         " main(['session', 'close', 's1']), main(['status']), main(['worker', '--once'])];"
         " print(codes, {'numpy', 'rich', 'Stemmer'} & set(sys.modules))"
     )
+    commonbook.open(tmp_path / "home", create=True).close()
     env = {**os.environ, "COMMONBOOK_HOME": str(tmp_path / "home")}
     done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[0, 0, 0, 0] set()"

@@ -23,6 +23,7 @@ from typing import Any
 import psycopg
 import pytest
 
+import commonbook
 from commonbook.book.book import Book
 from commonbook.model.ids import format_time
 from tests.sharing.test_sharing_races import SEED, many_copies, wrong_with_copies, wrong_with_fan_out
@@ -69,6 +70,7 @@ class Commands:
 
 @pytest.fixture
 def commands(place) -> Commands:
+    commonbook.open(place, create=True).close()
     return Commands(place)
 
 

@@ -10,6 +10,13 @@ import sys
 
 import pytest
 
+import commonbook
+
+
+@pytest.fixture(autouse=True)
+def _empty_home(tmp_path):
+    commonbook.open(tmp_path / "home", create=True).close()
+
 
 @pytest.fixture
 def run(tmp_path):

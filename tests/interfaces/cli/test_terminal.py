@@ -16,6 +16,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+import commonbook
 from commonbook.interfaces.cli.output.terminal import ago
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
@@ -34,6 +35,7 @@ class Seen:
 @pytest.fixture
 def terminal(tmp_path):
     """Run a command with all streams on a terminal, type something, and return what is to be seen."""
+    commonbook.open(tmp_path / "home", create=True).close()
 
     def run(*args: str, typed: str = "", env: dict[str, str] | None = None) -> Seen:
         ours, theirs = pty.openpty()

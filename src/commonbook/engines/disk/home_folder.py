@@ -34,6 +34,9 @@ else:
     unfinished_saves = LazyModule("commonbook.engines.disk.unfinished_saves")
 
 HIDDEN_FOLDER: Final = ".commonbook"
+MACHINE_FILE: Final = "machine"
+"""The file in the hidden folder that tells on which machine the home was made."""
+
 _UNFINISHED: Final = "."
 _MAX_ATTEMPTS: Final = 20
 # How long to wait for a program that is writing: a file in its place is scanned again, a displaced one is not.
@@ -315,6 +318,26 @@ class HomeFolder:
     def close(self) -> None:
         """Close the lock's files."""
         self._lock.close()
+
+
+def is_home(folder: str) -> bool:
+    """Tell whether a folder is a home: whether a database, keys or the marker of a machine are in its hidden folder.
+
+    A hidden folder alone is none: it may hold only a configuration, or the outbox of a client.
+    """
+    hidden = os.path.join(folder, HIDDEN_FOLDER)
+    return any(_may_exist(os.path.join(hidden, name)) for name in ("state.db", "keys", MACHINE_FILE))
+
+
+def holds_files(folder: str) -> bool:
+    """Tell whether a folder has anything in it that is not hidden."""
+    try:
+        with os.scandir(folder) as entries:
+            return any(not entry.name.startswith(".") for entry in entries)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
 
 
 def _may_exist(place: str) -> bool:

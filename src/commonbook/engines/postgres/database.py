@@ -21,7 +21,7 @@ from commonbook.engines.postgres.connections import ConnectionPool, PooledConnec
 from commonbook.engines.postgres.pipeline import Connection, Pipeline, PipelineResult
 from commonbook.engines.postgres.retry import DELETE_OLD_MARKS, Backoff, TransactionRetry
 from commonbook.engines.postgres.sql_dialect import PendingStatements, translate
-from commonbook.errors import CommonbookError, DatabaseUnfit, DatabaseUnreachable, HomeIsNewer, NotReplicated
+from commonbook.errors import CommonbookError, DatabaseUnfit, DatabaseUnreachable, HomeIsNewer, NoHome, NotReplicated
 from commonbook.model.reports import Change, SchemaMigration
 from commonbook.ports.database import Result, RetryTransaction, Row, Transaction
 from commonbook.ports.keys import Clock
@@ -52,8 +52,12 @@ class PostgresDatabase:
         clock: Clock,
         busy_seconds: float,
         connections: int = 20,
+        create: bool = True,
     ) -> None:
-        """Connect, check the server, and migrate the schema; whatever is unfit is reported now."""
+        """Connect, check the server, and migrate the schema; whatever is unfit is reported now.
+
+        Without `create`, a database that has no tables of ours raises NoHome.
+        """
         self.migration: SchemaMigration | None = None
         self._pool = ConnectionPool(address, most=connections, wait=busy_seconds)
         self._migrations = tuple(migrations)
@@ -65,6 +69,8 @@ class PostgresDatabase:
             on_failure.callback(self._pool.close)
             with _translated_errors(), self._pool.connection() as pooled:
                 _require_fit(pooled.connection)
+                if not create and self._version(pooled.connection) == 0:
+                    raise NoHome("there is no book in this database yet", fix="`commonbook init` makes one")
                 self._migrate(pooled.connection)
             on_failure.pop_all()
 

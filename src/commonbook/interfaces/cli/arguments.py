@@ -253,6 +253,13 @@ def _worker(to: Parser) -> None:
     to.add_argument("--retry", action="store_true", help="first try the failed jobs again")
 
 
+def _init(to: Parser) -> None:
+    to.add_argument("folder", metavar="DIR", nargs="?", help="the folder; it is created if it does not exist")
+    to.add_argument("--dry-run", action="store_true", help="only show what would be done")
+    to.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    to.add_argument("--trust", action="store_true", help="use the database, keys and settings that the folder brings")
+
+
 def _import(to: Parser) -> None:
     to.add_argument("folder", metavar="FOLDER", help="such as an Obsidian vault")
     to.add_argument("--dry-run", action="store_true", help="only show what would be done")
@@ -462,6 +469,7 @@ _COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
         lambda to: access_arguments.grant_arguments(to, **_ADDERS),
     ),
     "key": ("create, list and revoke API keys", lambda to: access_arguments.key_arguments(to, **_ADDERS)),
+    "init": ("make a folder of notes a home, after showing what that changes; default: --home", _init),
     "import": ("import a folder of Markdown files", _import),
     "export": ("write a space, or all of them, as a folder or an archive", _export),
     "migrate": ("move the whole book to a database server, or into a home", _migrate),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from commonbook.compose.book import open_book
+from commonbook.compose.book import may_be_made, open_book
 from commonbook.interfaces.cli.call import Call, Command
 
 if TYPE_CHECKING:
@@ -24,10 +24,16 @@ def run(args: Namespace) -> int:
     call = Call(args)
     if name in _WITHOUT_BOOK:
         return command(call)
-    with call.progress, open_book(call.settings, progress=call.progress) as book:
+    create = _is_first_write(name, args) and may_be_made(call.settings)
+    with call.progress, open_book(call.settings, create=create, progress=call.progress) as book:
         call.report_migration(book.schema_migration)
         call.book = _for_actor(book, call)
         return command(call)
+
+
+def _is_first_write(name: str, args: Namespace) -> bool:
+    """Tell whether a command can be the first write of a book; any other has nothing to do before that."""
+    return name in _FIRST_WRITES and not getattr(args, "dry_run", False)
 
 
 def _for_actor(book: Book, call: Call) -> Book:
@@ -94,6 +100,12 @@ def _maintenance() -> _Commands:
     return maintenance.COMMANDS
 
 
+def _init() -> _Commands:
+    from commonbook.interfaces.cli.commands import init
+
+    return init.COMMANDS
+
+
 def _completion() -> _Commands:
     from commonbook.interfaces.cli.commands import completion
 
@@ -114,6 +126,11 @@ _COMMANDS: Final[Mapping[str, Callable[[], _Commands]]] = {
     "worker": _worker,
     **dict.fromkeys(("import", "export", "migrate", "rebuild", "reindex", "doctor", "status"), _maintenance),
     **dict.fromkeys(("audit verify", "audit list", "audit keys"), _maintenance),
+    "init": _init,
     "completion": _completion,
 }
-_WITHOUT_BOOK: Final = frozenset({"space which", "completion", "audit keys", "migrate"})
+_WITHOUT_BOOK: Final = frozenset({"space which", "completion", "audit keys", "migrate", "init"})
+_FIRST_WRITES: Final = frozenset(
+    {"remember", "session append", "import", "space create", "grant add", "key create", "rules add", "limit set"}
+)
+"""The commands that make the default home, or the tables of a named database; see `may_be_made`."""

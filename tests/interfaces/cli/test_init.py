@@ -1,0 +1,317 @@
+"""Opening never rewrites: a folder becomes a home by `init` alone, which shows what it changes, and asks."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import psycopg
+import pytest
+
+import commonbook
+from tests.interfaces.cli.test_cli import cli_without_book as cli
+from tests.interfaces.cli.test_terminal import COLOUR, terminal
+
+__all__ = ["cli", "terminal"]
+
+NOTES = 300
+
+
+def git(folder: Path, *args: str) -> str:
+    identity = ("-c", "user.name=somebody", "-c", "user.email=somebody@example.com", "-c", "core.autocrlf=false")
+    done = subprocess.run(["git", *identity, *args], cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def note(number: int) -> str:
+    """Return a note as people write them: with and without front matter, in several forms."""
+    text = f"Note {number} tells of river {number} and of [[Note {number - 1}]]. #travel\n"
+    fronts = (
+        "",
+        "",
+        "---\n---\n",
+        "---\ntitle: A title\n---\n\n",
+        "---\naliases: [one, two]\ntags:\n  - travel\n  - water\ncssclass: wide\n---\n",
+        "---\n# a comment\ncreated: 2024-05-06\nrating:   5\n---\n\n\n",
+    )
+    return fronts[number % len(fronts)] + (f"# Note {number}\n\n" if number % 3 else "") + text
+
+
+@pytest.fixture
+def vault(tmp_path: Path) -> Path:
+    """A vault of notes under git, as a person keeps them."""
+    folder = tmp_path / "vault"
+    for number in range(NOTES):
+        place = folder / ("", "projects", "Daily Notes", "Übersicht/Flüsse")[number % 4] / f"Note {number}.md"
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(note(number).replace("\n", "\r\n" if number % 50 == 49 else "\n").encode())
+    (folder / "picture.png").write_bytes(b"not really a picture")
+    (folder / ".obsidian").mkdir()
+    (folder / ".obsidian" / "app.json").write_text("{}")
+    git(folder, "init", "-q")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "my notes")
+    return folder
+
+
+def untouched(vault: Path) -> bool:
+    return git(vault, "status", "--porcelain", "--ignored") == "" and not (vault / ".commonbook").exists()
+
+
+def everything_below(folder: Path) -> dict[str, bytes | None]:
+    paths = sorted(folder.rglob("*"))
+    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None for path in paths}
+
+
+# --- what is no home stays as it is
+
+
+READING = (
+    ("status",), ("list",), ("recall", "river"), ("show", "x"), ("doctor",), ("space", "list"), ("session", "list"),
+    ("audit", "verify"), ("reindex",), ("rebuild",), ("worker", "--once"), ("inbox",), ("export", "{tmp}/out"),
+)  # fmt: skip
+WRITING = (
+    ("remember", "tea"), ("session", "append", "s", "tea"), ("import", "{tmp}/other"), ("space", "create", "team"),
+    ("import", "{tmp}/other", "--dry-run"), ("delete", "x", "--dry-run"), ("edit", "x", "tea"), ("init", "--dry-run"),
+    ("init",), ("migrate", "{tmp}/moved"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("args", [*READING, *WRITING], ids=" ".join)
+def test_no_command_but_a_confirmed_init_changes_a_folder_of_notes(cli, vault, tmp_path, args, home):
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "a.md").write_text("a note")
+    result = cli("--home", str(vault), "--json", *(arg.replace("{tmp}", str(tmp_path)) for arg in args))
+    if args[0] == "init":
+        assert result.code == (0 if "--dry-run" in args else 2)
+    else:
+        assert (result.code, result.out, result.error["type"]) == (1, "", "no_home")
+        assert f"commonbook init {vault}" in result.error["fix"]
+    assert untouched(vault)
+    assert {path.name for path in tmp_path.iterdir()} == {"other", "vault", "work"}
+
+
+@pytest.mark.parametrize("how", ["option", "variable"])
+@pytest.mark.parametrize("args", [("status",), ("remember", "tea"), ("import", ".", "--dry-run")], ids=" ".join)
+def test_a_slip_in_the_name_of_the_home_makes_no_folder(cli, tmp_path, args, how, home, monkeypatch):
+    if how == "variable":
+        monkeypatch.setenv("COMMONBOOK_HOME", str(tmp_path / "hoem"))
+    named = () if how == "variable" else ("--home", str(tmp_path / "hoem"))
+    result = cli(*named, *args, "--json")
+    assert (result.code, result.error["type"]) == (1, "no_home")
+    assert f"commonbook init {tmp_path / 'hoem'}" in result.error["fix"]
+    assert {path.name for path in tmp_path.iterdir()} == {"work"}
+
+
+def test_the_error_names_the_folder_as_a_shell_needs_it(cli, tmp_path, home):
+    (tmp_path / "my notes").mkdir()
+    result = cli("--home", "my notes", "status")
+    assert result.code == 1
+    assert f"`commonbook init '{tmp_path / 'my notes'}'`" in result.err
+
+
+# --- the default home
+
+
+@pytest.fixture
+def default_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    monkeypatch.delenv("COMMONBOOK_HOME")
+    (tmp_path / "user").mkdir()
+    return tmp_path / "user" / "commonbook"
+
+
+def test_the_default_home_is_made_by_the_first_write(cli, default_home, home):
+    for args in (("status",), ("list",), ("recall", "tea"), ("edit", "x", "y"), ("import", ".", "--dry-run")):
+        result = cli(*args, "--json")
+        assert (result.code, result.error["type"]) == (1, "no_home")
+        assert "commonbook remember" in result.error["fix"]
+        assert list(default_home.parent.iterdir()) == []
+    cli.remember("tea")
+    assert cli("status", "--json").json["counts"]["memories"] == 1
+    assert (default_home / ".commonbook" / "state.db").exists()
+
+
+def test_files_that_lie_in_the_default_home_become_no_memories_unasked(cli, default_home, home):
+    default_home.mkdir()
+    (default_home / "README.md").write_text("the source of a program of this name")
+    before = everything_below(default_home)
+    assert cli("remember", "tea", "--json").error["type"] == "no_home"
+    with pytest.raises(commonbook.NoHome):
+        commonbook.open()
+    assert everything_below(default_home) == before
+    assert cli("init", "--yes").code == 0
+    cli.remember("tea")
+    assert cli("status", "--json").json["counts"]["memories"] == 2
+
+
+# --- init
+
+
+def changed_lines(vault: Path) -> tuple[list[str], list[str]]:
+    """Return the lines that git sees as added, and those that it sees as removed."""
+    diff = re.sub(r"(?m)^(---|\+\+\+) .*$", "", git(vault, "diff", "--unified=0"))
+    return re.findall(r"(?m)^\+(.*)$", diff), re.findall(r"(?m)^-(.*)$", diff)
+
+
+def test_init_does_exactly_what_it_has_shown(cli, vault, home):
+    plan = cli("init", str(vault), "--dry-run", "--json").json
+    assert (plan["home"], plan["made"], plan["notes"], plan["skipped"]) == (str(vault), False, NOTES, [])
+    assert sum(space["notes"] for space in plan["spaces"]) == NOTES
+    assert plan["changed_files"] == NOTES
+    assert plan["added"]["id"] == NOTES
+    assert untouched(vault)
+    done = cli("init", str(vault), "--yes", "--json").json
+    assert {**done, "made": False} == plan
+    status = cli("--home", str(vault), "status", "--json").json
+    assert (status["counts"]["memories"], status["findings"]) == (NOTES, [])
+    listed = cli("--home", str(vault), "space", "list", "--json").json["spaces"]
+    assert {space["name"] for space in listed} >= {space["name"] for space in plan["spaces"]}
+    assert len(git(vault, "diff", "--name-only").splitlines()) == plan["changed_files"]
+
+
+def test_init_adds_lines_to_the_front_matter_and_changes_no_other_line(cli, vault, home):
+    before = {path: path.read_bytes() for path in vault.rglob("*.md")}
+    plan = cli("init", str(vault), "--yes", "--json").json
+    added, removed = changed_lines(vault)
+    assert removed == []
+    assert plan["replaced_lines"] == 0
+    names = [line.partition(":")[0] for line in added if line.strip("\r") not in ("", "---")]
+    assert {name: names.count(name) for name in names} == plan["added"]
+    for path, data in before.items():
+        after = path.read_bytes()
+        body = re.sub(rb"(?s)\A---\r?\n.*?^---\r?\n", b"", data, flags=re.MULTILINE).lstrip()
+        assert after.endswith(body), path
+    assert cli("--home", str(vault), "doctor").code == 0
+    diff = git(vault, "diff")
+    cli("--home", str(vault), "list")
+    assert git(vault, "diff") == diff, "a later opening writes nothing"
+
+
+def test_a_file_that_does_not_parse_is_named_and_left_alone(cli, vault, home):
+    (vault / "broken.md").write_bytes(b"---\ntitle: [\n---\ntext\n")
+    plan = cli("init", str(vault), "--yes", "--json").json
+    assert [finding["where"] for finding in plan["skipped"]] == ["broken.md"]
+    assert plan["notes"] == NOTES
+    assert (vault / "broken.md").read_bytes() == b"---\ntitle: [\n---\ntext\n"
+    shown = cli("init", str(vault), "--dry-run")
+    assert shown.out == f"{vault} is a home already\n"
+
+
+def test_init_of_a_home_changes_nothing(cli, vault, home):
+    cli("init", str(vault), "--yes")
+    before = {path: data for path, data in everything_below(vault).items() if ".commonbook" not in path}
+    result = cli("init", str(vault), "--json")
+    assert (result.code, result.json) == (0, {"home": str(vault), "made": False})
+    after = {path: data for path, data in everything_below(vault).items() if ".commonbook" not in path}
+    assert after == before
+
+
+def test_init_makes_a_folder_that_does_not_exist(cli, tmp_path, home):
+    made = cli("init", str(tmp_path / "new" / "home"), "--yes", "--json").json
+    assert (made["made"], made["notes"], made["spaces"]) == (True, 0, [])
+    assert cli("--home", str(tmp_path / "new" / "home"), "remember", "tea").code == 0
+    assert cli("init", "x", "--home", "y", "--yes").code == 2
+
+
+@pytest.mark.parametrize(("typed", "made"), [("n\n", False), ("\n", False), ("y\n", True)])
+def test_init_shows_the_plan_and_asks_on_a_terminal(terminal, vault, typed, made):
+    seen = terminal("init", str(vault), typed=typed)
+    plain = COLOUR.sub("", seen.plain)
+    assert seen.code == 0
+    assert re.search(rf"(?m)^notes +{NOTES}\s*$", plain)
+    assert re.search(r"(?m)^spaces +.*personal \(\d+\)", plain)
+    assert re.search(rf"(?m)^added fields +.*id \({NOTES}\)", plain)
+    assert "a home? [y/N]" in plain
+    assert ("is a home now" in plain) is made
+    assert untouched(vault) is not made
+
+
+# --- a folder that brings a `.commonbook/`
+
+
+@pytest.fixture
+def brought(cli, vault: Path, tmp_path: Path) -> Path:
+    """A clone of a vault that brings the `.commonbook/` of another machine."""
+    cli("init", str(vault), "--yes")
+    memory = cli("--home", str(vault), "remember", "The river is high", "--space", "team", "--json").json
+    assert memory["new"]
+    clone = tmp_path / "clone"
+    shutil.copytree(vault, clone)
+    (clone / ".commonbook" / "machine").write_text("f" * 64 + "\n")
+    return clone
+
+
+def test_init_refuses_the_hidden_folder_of_another_machine_unless_it_is_trusted(cli, brought, home):
+    before = everything_below(brought)
+    for args in ((), ("--yes",), ("--dry-run",)):
+        result = cli("init", str(brought), *args, "--json")
+        assert (result.code, result.error["type"]) == (1, "foreign_home")
+        assert "--trust" in result.error["fix"]
+    assert everything_below(brought) == before
+    plan = cli("init", str(brought), "--trust", "--dry-run", "--json").json
+    assert (plan["notes"], plan["changed_files"], plan["trusts"]) == (NOTES + 1, 0, True)
+    assert everything_below(brought) == before
+    assert cli("init", str(brought), "--trust", "--yes").code == 0
+    assert cli("--home", str(brought), "audit", "verify").code == 0, "the keys that came with it are its keys"
+    assert cli("init", str(brought), "--json").json["made"] is False, "it is trusted from now on"
+
+
+@pytest.mark.parametrize("left", ["state.db", "keys", "config.toml"])
+def test_any_part_of_a_foreign_hidden_folder_is_refused(cli, vault, left, home):
+    hidden = vault / ".commonbook"
+    hidden.mkdir()
+    if left == "keys":
+        (hidden / left).mkdir()
+        (hidden / left / "signing.key").write_text("somebody else knows it")
+    else:
+        (hidden / left).write_text("")
+    assert cli("init", str(vault), "--yes", "--json").error["type"] == "foreign_home"
+
+
+def test_the_marker_of_a_home_is_for_its_owner_alone_and_tells_no_id_of_the_machine(cli, tmp_path, home):
+    cli("init", str(tmp_path / "new"), "--yes")
+    marker = tmp_path / "new" / ".commonbook" / "machine"
+    assert marker.stat().st_mode & 0o077 == 0
+    for path in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
+        if os.path.exists(path):
+            assert Path(path).read_text().strip() not in marker.read_text()
+
+
+# --- a database
+
+
+@pytest.fixture
+def empty_database(postgres, postgres_keys, tmp_path, monkeypatch):
+    """The address of a database that has no tables."""
+    from tests.support.postgres_server import TEMPLATE
+
+    address = postgres.make_database("no_book", template=TEMPLATE)
+    monkeypatch.setenv("COMMONBOOK_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("COMMONBOOK_DATABASE", address)
+    monkeypatch.setenv("COMMONBOOK_KEYS", postgres_keys)
+    yield address
+    postgres.drop_database("no_book")
+
+
+def tables(address: str) -> int:
+    with psycopg.connect(address) as connection:
+        query = "SELECT count(*) FROM information_schema.tables WHERE table_schema = 'public'"
+        (count,) = connection.execute(query).fetchone() or (0,)
+    return int(count)
+
+
+@pytest.mark.parametrize("making", [("remember", "tea"), ("init", "--yes")], ids=" ".join)
+def test_a_reading_command_makes_no_tables_in_a_database_and_the_first_write_does(cli, empty_database, making, home):
+    for args in (("status",), ("list",), ("import", ".", "--dry-run"), ("worker", "--once"), ("init", "--dry-run")):
+        result = cli(*args, "--json")
+        assert result.code == (0 if args[0] == "init" else 1)
+        if args[0] != "init":
+            assert result.error["type"] == "no_home"
+            assert "commonbook init" in result.error["fix"]
+    assert tables(empty_database) == 0
+    assert cli(*making).code == 0
+    assert cli("status", "--json").json["counts"]["memories"] == (1 if making[0] == "remember" else 0)
