@@ -90,6 +90,8 @@ if TYPE_CHECKING:
     )
     from commonbook.model.session import (
         AppendReceipt,
+        ChatMessage,
+        ChatObject,
         Message,
         MessagePage,
         MessageReceipt,
@@ -128,7 +130,7 @@ if TYPE_CHECKING:
 __all__ = [
     "__version__", "open", "Book",
     # values that callers pass in
-    "Draft", "Filter", "NewMessage", "Progress", "UNSET", "Unset",
+    "ChatMessage", "ChatObject", "Draft", "Filter", "NewMessage", "Progress", "UNSET", "Unset",
     # values that methods return
     "Ancestor", "ApiKey", "AppendReceipt", "CopyInfo", "CopyNode", "CopyPlace", "Decision", "Deleted", "Deletion",
     "Dependent", "Finding", "Grant", "Hit", "Inbox", "InboxItem", "Invalidation", "Lineage", "Link", "LogEntry",
@@ -179,7 +181,8 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
         "TransferReport",
     ),
     "commonbook.model.session": (
-        "AppendReceipt", "Message", "MessagePage", "MessageReceipt", "NewMessage", "Session", "SettleReport",
+        "AppendReceipt", "ChatMessage", "ChatObject",
+        "Message", "MessagePage", "MessageReceipt", "NewMessage", "Session", "SettleReport",
         "SwitchReason", "WorkReport",
     ),
     "commonbook.model.sharing": (

@@ -14,7 +14,7 @@ import pytest
 import commonbook
 from commonbook.book.book import Book
 from commonbook.client.client import Client
-from commonbook.errors import KeyConflict, Refused
+from commonbook.errors import BadInput, KeyConflict, Refused
 from commonbook.model.session import NewMessage
 from commonbook.model.spaces import Actor
 from commonbook.ports.outbox import OutboxEntry, OutboxMessage, SessionContext
@@ -179,3 +179,17 @@ def test_the_environment_says_where_the_outbox_is(home, opening, server, monkeyp
     opening(Loopback(server), background=False).append("s", [OutboxMessage("one")])
     assert (tmp_path / "elsewhere" / "box.db").exists()
     assert not home.exists()
+
+
+def test_messages_of_other_interfaces_and_plain_texts_go_through_the_outbox(open_book, opening):
+    book = open_book()
+    here = opening(ToBook(book), background=False)
+    here.append("s", ["hello", {"role": "assistant", "content": [{"type": "text", "text": "a"}, {"type": "image"}]}])
+    with pytest.raises(BadInput) as caught:
+        here.append("s", ["good", {"role": "user", "content": 5}])
+    assert caught.value.item == 1
+    assert here.flush(60)
+    assert [(one.role, one.text) for one in book.messages("s").items] == [
+        ("user", "hello"),
+        ("assistant", "a\n[image]"),
+    ]

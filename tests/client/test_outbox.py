@@ -762,7 +762,7 @@ def test_ten_thousand_messages_in_one_call_are_kept_whole(opening, server):
         ("a b", outbox_messages("x"), {}, BadInput),
         ("a", "letters", {}, BadInput),
         ("a", OutboxMessage("alone"), {}, BadInput),
-        ("a", ["text"], {}, BadInput),
+        ("a", [b"text"], {}, BadInput),
         ("a", [OutboxMessage(None)], {}, BadInput),  # type: ignore[arg-type]
         ("a", [OutboxMessage(b"bytes")], {}, BadInput),  # type: ignore[arg-type]
         ("a", outbox_messages("lone \udc00"), {}, BadText),

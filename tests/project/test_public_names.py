@@ -17,7 +17,7 @@ from commonbook import errors
 from commonbook.book.book import Book
 from commonbook.client import client
 
-INPUTS = {"Draft", "Filter", "NewMessage", "Progress", "UNSET", "Unset"}
+INPUTS = {"ChatMessage", "ChatObject", "Draft", "Filter", "NewMessage", "Progress", "UNSET", "Unset"}
 RESULTS = {
     "Ancestor",
     "ApiKey",

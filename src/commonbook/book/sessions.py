@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 
 from commonbook.book.base import BookBase
 from commonbook.errors import CommonbookError, HomeIsNewer
-from commonbook.model.session import AppendReceipt, Message, MessagePage, NewMessage, Session, SettleReport, WorkReport
+from commonbook.model.session import (
+    AppendReceipt,
+    ChatMessage,
+    Message,
+    MessagePage,
+    NewMessage,
+    Session,
+    SettleReport,
+    WorkReport,
+)
 from commonbook.ports.retry_read import retry_read
 from commonbook.runtime.lazy_modules import LazyModule
 
@@ -21,9 +30,10 @@ if TYPE_CHECKING:
     from commonbook.sessions import rewind as sessions_rewind
     from commonbook.sessions import settle as settling
     from commonbook.sessions import switch as sessions_switch
-    from commonbook.text import validation
+    from commonbook.text import chat_messages, validation
 else:
     # A verb loads the module that it needs, so that a command loads no more than its own subject.
+    chat_messages = LazyModule("commonbook.text.chat_messages")
     find_or_create = LazyModule("commonbook.sessions.find_or_create")
     read = LazyModule("commonbook.sessions.read")
     sessions_rewind = LazyModule("commonbook.sessions.rewind")
@@ -39,7 +49,7 @@ class SessionVerbs(BookBase):
     def append(
         self,
         session: str,
-        messages: Iterable[NewMessage | str],
+        messages: Iterable[NewMessage | str | ChatMessage],
         *,
         space: str | None = None,
         parent: str | None = None,
@@ -50,9 +60,12 @@ class SessionVerbs(BookBase):
         A session belongs to its space: without `space` it is the one in the default space. It is created by its first
         message; `parent`, a session of the same space, and `tags` are for a new one. Secrets are masked before they are
         stored. A message whose `client_id` was sent before is a repeat, and not stored again.
+
+        A message may also have the shape of OpenAI's or Anthropic's interface: a `role`, and as `content` a text or a
+        list of parts. Of its parts, texts are kept; others, such as images and tool calls, become a short marker.
         """
         validation.require_message_list(messages)
-        sent = [NewMessage(message) if isinstance(message, str) else message for message in messages]
+        sent = [_new_message(message, at) for at, message in enumerate(messages)]
         return self._appender.append(self._actor, session, sent, self._new_session_options(space, parent, tags))
 
     @retry_read
@@ -177,3 +190,13 @@ class SessionVerbs(BookBase):
             parent=None if parent is None else validation.validate_session_id(parent),
             tags=validation.validate_tags(validation.validate_list(tags, "tags")),
         )
+
+
+def _new_message(message: NewMessage | str | ChatMessage, at: int) -> NewMessage:
+    """Return a message of any shape in our own."""
+    if isinstance(message, NewMessage):
+        return message
+    if isinstance(message, str):
+        return NewMessage(message)
+    with validation.error_item(at):
+        return chat_messages.parse_message(message)

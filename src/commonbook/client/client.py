@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 
 from commonbook.client.sender import Sender
 from commonbook.errors import BadInput, BadTime, CommonbookError, HomeError
 from commonbook.model.ids import format_time, new_id
+from commonbook.model.session import ChatMessage
 from commonbook.ports.keys import Clock
 from commonbook.ports.outbox import (
     REFUSED,
@@ -29,7 +30,7 @@ from commonbook.ports.outbox import (
     StoredMessage,
     Transport,
 )
-from commonbook.text import space_names, validation
+from commonbook.text import chat_messages, space_names, validation
 
 __all__ = [
     "Client",
@@ -86,7 +87,7 @@ class Client:
     def append(
         self,
         session: str,
-        messages: Iterable[OutboxMessage],
+        messages: Iterable[OutboxMessage | str | ChatMessage],
         *,
         space: str | None = None,
         parent: str | None = None,
@@ -95,6 +96,7 @@ class Client:
     ) -> OutboxReceipt:
         """Store messages for a session in the outbox, all or none, and return when they are durable.
 
+        A message may be a text, or have the shape of OpenAI's or Anthropic's interface, as for `Book.append`.
         A session belongs to its space; without `space` it is the one in the default space of this client. `parent` and
         `tags` are for a session that the server does not have yet. With `wait`, also wait up to so many seconds until
         the server has acknowledged the messages; the receipt's `sent` says whether it has.
@@ -171,8 +173,9 @@ class Client:
         if self._sender.closed:
             raise HomeError("the client is closed", fix="make a new one; what was appended is in its outbox")
 
-    def _entry(self, message: OutboxMessage, item: int) -> OutboxEntry:
+    def _entry(self, given: OutboxMessage | str | ChatMessage, item: int) -> OutboxEntry:
         with validation.error_item(item):
+            message = _outbox_message(given)
             _check(message)
             text, masked = self._mask(message.text)
             # The replacement of a secret may be longer than the secret.
@@ -182,10 +185,19 @@ class Client:
         return OutboxEntry(client_id, message.role, message.author, text, message.time or self._clock.now(), masked)
 
 
-def _check(message: object) -> None:
+def _outbox_message(given: OutboxMessage | str | ChatMessage) -> OutboxMessage:
+    """Return a message of any shape as the outbox takes it."""
+    if isinstance(given, OutboxMessage):
+        return given
+    if isinstance(given, str):
+        return OutboxMessage(given)
+    text, role, author, time, client_id = chat_messages.parse_message(given)
+    # A time that is a text is refused with the other times that have no zone.
+    return OutboxMessage(text, role, author, client_id, cast("datetime | None", time))
+
+
+def _check(message: OutboxMessage) -> None:
     """Refuse a message that the server would always refuse."""
-    if not isinstance(message, OutboxMessage):
-        raise BadInput("a message is not an OutboxMessage", fix="make it with OutboxMessage(text)")
     validation.validate_message(message.text, role=message.role, author=message.author, client_id=message.client_id)
     if message.client_id is not None:
         validation.validate_key(message.client_id)

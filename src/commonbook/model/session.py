@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from commonbook.model.spaces import Space
 
@@ -22,6 +23,18 @@ class NewMessage(NamedTuple):
     author: str | None = None
     time: datetime | str | None = None
     client_id: str | None = None
+
+
+class ChatObject(Protocol):
+    """A message of a client library, such as those of OpenAI and Anthropic, which can be dumped as a mapping."""
+
+    def model_dump(self) -> Mapping[str, object]:
+        """Return the fields of the message."""
+        ...
+
+
+ChatMessage: TypeAlias = Mapping[str, object] | ChatObject
+"""A message as OpenAI's and Anthropic's interfaces have it: a `role`, and as `content` a text or a list of parts."""
 
 
 class Message(NamedTuple):

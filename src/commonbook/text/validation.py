@@ -192,6 +192,8 @@ def validate_new_session_id(value: str) -> str:
 def require_message_list(messages: object) -> None:
     """Refuse a single message and any value that is no list: a string would become one message for each letter."""
     is_single = isinstance(messages, str | bytes | Mapping) or hasattr(messages, "_fields")
+    # An object of a client library is one message, although it can be iterated.
+    is_single = is_single or hasattr(messages, "model_dump")
     if is_single or not isinstance(messages, Iterable):
         raise BadInput("the messages are no list", fix="put them into a list, also if there is only one")
 

@@ -12,13 +12,13 @@ from commonbook.errors import BadInput, CommonbookError, TooLarge
 from commonbook.interfaces.cli.input import text as input_text
 from commonbook.interfaces.cli.output.plain import is_terminal
 from commonbook.model.session import MAX_MESSAGE_BYTES, MAX_MESSAGES, NewMessage
+from commonbook.text import chat_messages
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
 
 _OPTIONS: Final = ("role", "author", "time", "client_id")
-_FIELDS: Final = ("text", *_OPTIONS)
 # JSON can make a text six times as long, if every character is escaped.
 _MAX_LINE_BYTES: Final = 6 * MAX_MESSAGE_BYTES + 64 * 1024
 _MAX_INPUT_BYTES: Final = 256 * 1024 * 1024
@@ -79,9 +79,10 @@ def _read_piped(args: Namespace) -> MessageBatch:
 
 def _is_message(line: bytes) -> bool:
     try:
-        return line.lstrip().startswith(b"{") and "text" in input_text.json_object(line)
+        fields = input_text.json_object(line) if line.lstrip().startswith(b"{") else {}
     except BadInput:
         return False
+    return "text" in fields or {"role", "content"} <= fields.keys()
 
 
 def _read_lines(file: BinaryIO, *, already_read: bytes = b"") -> MessageBatch:
@@ -128,19 +129,20 @@ def _read_line(file: BinaryIO) -> bytes:
 
 
 def _message(line: bytes) -> NewMessage:
-    """Return the message in a line of JSON; only types are checked here, the book checks the values."""
+    """Return the message in a line of JSON, also in the shape of OpenAI's or Anthropic's interface.
+
+    Only types are checked here, the book checks the values.
+    """
     if len(line) > _MAX_LINE_BYTES:
         raise TooLarge("it is longer than any message in JSON", fix="send it in parts, or store it as a memory")
     fields = input_text.json_object(line)
-    if unknown := [name for name in fields if name not in _FIELDS]:
-        raise BadInput(f"{unknown[0]!r} is not a field of a message", fix=f"the fields are {', '.join(_FIELDS)}")
-    if "text" not in fields:
+    if "text" not in fields and "role" not in fields and "type" not in fields:
         raise BadInput("there is no text", fix='write at least {"text": "…"}')
-    values = {name: value for name, value in fields.items() if value is not None or name == "text"}
-    for name, value in values.items():
-        if not isinstance(value, str):
+    message = chat_messages.parse_message(fields)
+    for name, value in message._asdict().items():
+        if not isinstance(value, str) and (value is not None or name == "text"):
             raise BadInput(f"{name} is not a string", fix=f"write {name} as a string")
-    return NewMessage(**values)
+    return message
 
 
 def _no_input() -> BadInput:
