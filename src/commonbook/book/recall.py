@@ -40,6 +40,8 @@ class RecallVerbs(BookBase):
         k: int = 10,
         kinds: Iterable[Kind] = (),
         tags: Iterable[str] = (),
+        session: str | None = None,
+        author: str | None = None,
         since: datetime | str | None = None,
         until: datetime | str | None = None,
         as_of: datetime | str | None = None,
@@ -54,6 +56,8 @@ class RecallVerbs(BookBase):
         - `spaces`: a name or several; by default those of the default space and `personal` that may be read.
         - `k`: the maximum number of hits.
         - `kinds`, `tags`: only memories of one of these kinds, with all of these tags.
+        - `session`: only messages of the session of this name, and episodes of it.
+        - `author`: only messages and memories of this author, such as `user:bob`.
         - `since`, `until`: only what happened, or else was created, in this period.
         - `as_of`: only what was valid at this time.
         - `min_score`: only hits with at least this score, from 0 to 2.
@@ -71,6 +75,8 @@ class RecallVerbs(BookBase):
             k=k,
             kinds=validation.validate_list(kinds, "kinds"),
             tags=validation.validate_list(tags, "tags"),
+            session=session,
+            author=author,
             since=since,
             until=until,
             as_of=as_of,
@@ -85,8 +91,8 @@ class RecallVerbs(BookBase):
         """Begin a recall for a session in the background, to be fetched with `prefetched`.
 
         `space` is the space of the session; without it, that of the only readable session of that name, else the
-        default space. `options` are the parameters of `recall`. Return False if too many are running, and this one is
-        not begun.
+        default space. `options` are the parameters of `recall`, except `session`. Return False if too many are running,
+        and this one is not begun.
         """
         key, generation = self._generation(session, space)
         return self._prefetcher.begin(key, generation, query, lambda: self.recall(query, **options))

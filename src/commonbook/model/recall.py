@@ -25,6 +25,8 @@ class RecallRequest(NamedTuple):
     k: int = 10
     kinds: tuple[Kind, ...] = ()
     tags: tuple[str, ...] = ()
+    session: str | None = None
+    author: str | None = None
     since: datetime | str | None = None
     until: datetime | str | None = None
     as_of: datetime | str | None = None

@@ -30,6 +30,7 @@ class IndexedPassage(NamedTuple):
 
     `owner` is the unit that is replaced as a whole: the memory, or a message that is not in an episode yet. `thread`
     and `position` determine the neighbours of a passage; `start` and `end` are its place in the text of the memory.
+    `tags` are all texts by which it can be filtered: the tags of its memory, and the labels of `recall.labels`.
     `root` is the first source of a copy, and empty for other passages. `wording` is the same for a root and for those
     of its copies that have its title and text: only the first of these memories is a candidate.
     It is superseded from `superseded` on, and until its last successor ends.

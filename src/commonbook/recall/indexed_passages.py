@@ -14,7 +14,7 @@ from commonbook.model.memory import Memory
 from commonbook.model.session import Message
 from commonbook.ports.embedding import Embedder, EmbeddingInput
 from commonbook.ports.index import BY_USER, FOREVER, IS_COPY, IS_MESSAGE, IS_QUESTION, TELLS_TIME, IndexedPassage
-from commonbook.recall import scoring
+from commonbook.recall import labels, scoring
 from commonbook.tables import vectors
 from commonbook.text import passages, stopwords, time_expressions, titles
 from commonbook.text import terms as text_terms
@@ -134,7 +134,7 @@ def indexed_message(
         position=message.seq,
         space=space,
         kind="episode",
-        tags=tags,
+        tags=(*tags, *labels.labels_of_message(session=message.session, author=message.author)),
         time=sent,
         valid_from=sent,
         valid_until=FOREVER,
@@ -201,6 +201,7 @@ def _vectors(texts: Sequence[str], embedder: Embedder, known: Mapping[str, bytes
 
 def _indexed(memory: Memory, piece: Passage, terms: Sequence[str], validity: Validity) -> IndexedPassage:
     happened = piece.message.time if piece.message else memory.occurred or memory.created
+    speaker = piece.message.author if piece.message else ""
     return IndexedPassage(
         passage=piece.id,
         memory=memory.id,
@@ -209,7 +210,7 @@ def _indexed(memory: Memory, piece: Passage, terms: Sequence[str], validity: Val
         position=piece.position,
         space=memory.space.id,
         kind=memory.kind,
-        tags=obsidian.tags_of(memory),
+        tags=(*obsidian.tags_of(memory), *labels.labels_of_passage(memory, author=speaker or memory.author)),
         time=micros(happened),
         valid_from=micros(memory.valid_from or happened if piece.message else valid_since(memory)),
         valid_until=_end(validity.valid_until),
@@ -220,7 +221,7 @@ def _indexed(memory: Memory, piece: Passage, terms: Sequence[str], validity: Val
         end=piece.end,
         seq=piece.message.seq if piece.message else -1,
         flags=_flags(piece, len(terms)) | IS_COPY * follows_source(memory),
-        speaker=piece.message.author if piece.message else "",
+        speaker=speaker,
         length=len(terms),
         terms=Counter(terms),
         vector=None,

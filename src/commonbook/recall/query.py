@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, get_args
 from commonbook.errors import BadInput
 from commonbook.model.recall import Include, RecallRequest
 from commonbook.ports.engines import Engines
+from commonbook.recall import labels
 from commonbook.text import dates, terms, validation
 
 MAX_HITS: Final = 200
@@ -34,6 +35,10 @@ def parse(engines: Engines, request: RecallRequest) -> ParsedQuery:
     if request.min_score is not None and not 0 <= request.min_score <= 2:
         raise BadInput(f"min_score {request.min_score} is out of range", fix="give a number from 0 to 2")
     now = engines.clock.now()
+    if request.session is not None:
+        validation.validate_session_id(request.session)
+    if request.author is not None:
+        validation.validate_author(request.author)
     request = request._replace(
         tags=validation.validate_tags(request.tags), kinds=validation.validate_kinds(request.kinds)
     )
@@ -51,9 +56,10 @@ def parse(engines: Engines, request: RecallRequest) -> ParsedQuery:
 
 def _require_types(request: RecallRequest) -> None:
     """Refuse arguments of a wrong type, before any code fails on them."""
-    texts = (request.query, *request.spaces, *request.kinds, *request.tags, *request.include)
+    one_of_each = (text for text in (request.session, request.author) if text is not None)
+    texts = (request.query, *request.spaces, *request.kinds, *request.tags, *request.include, *one_of_each)
     if not all(isinstance(text, str) for text in texts):
-        raise BadInput("a query, space, kind, tag or include is no text", fix="give strings")
+        raise BadInput("a query, space, kind, tag, session, author or include is no text", fix="give strings")
     optional = (request.min_score, request.budget_tokens)
     numbers: list[object] = [request.k, *(number for number in optional if number is not None)]
     has_wrong_type = any(isinstance(number, bool) or not isinstance(number, int | float) for number in numbers)
@@ -88,6 +94,11 @@ class ParsedQuery(NamedTuple):
     def terms(self) -> tuple[str, ...]:
         """The terms of the query, each once."""
         return tuple(dict.fromkeys(term for _, term in self.words))
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The tags and other labels that a passage must have."""
+        return (*self.request.tags, *labels.labels_of_request(self.request))
 
     @property
     def is_empty(self) -> bool:

@@ -211,7 +211,7 @@ class Recaller:
             spaces=frozenset(allowed),
             kinds=frozenset(kinds),
             excluded_kinds=frozenset() if "notices" in include or "notice" in kinds else frozenset({"notice"}),
-            tags=query.request.tags,
+            tags=query.labels,
             since=indexed_passages.micros(query.since) if query.since else -FOREVER,
             until=indexed_passages.micros(query.until) if query.until else FOREVER,
             as_of=indexed_passages.micros(query.as_of) if query.as_of else None,

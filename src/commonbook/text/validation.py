@@ -216,8 +216,15 @@ def validate_message(text: object, *, role: object, author: object, client_id: o
         raise TooLarge("a message is larger than 1 MiB", fix="send it in parts, or store it as a memory")
     if not _ROLE.fullmatch(role):
         raise BadInput(f"{role!r} is not a role", fix="use user, assistant, system, tool or another plain word")
-    if author is not None and not _AUTHOR.fullmatch(author):
+    if author is not None:
+        validate_author(author)
+
+
+def validate_author(value: str) -> str:
+    """Return the name of an author, or refuse a text that is none."""
+    if not _AUTHOR.fullmatch(value):
         raise BadInput("an author has characters that no name has, or too many", fix="give a name on one line")
+    return value
 
 
 def validate_kinds(kinds: Sequence[str]) -> tuple[Kind, ...]:

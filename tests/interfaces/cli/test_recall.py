@@ -484,6 +484,13 @@ def test_what_says_nearly_the_same_is_named_shortly_on_a_terminal(terminal, tmp_
 # --- what holds everywhere
 
 
+def test_recall_can_be_limited_to_a_session_and_an_author(cli):
+    cli("session", "append", "s", "the otter swims", "--author", "user:ana")
+    cli("session", "append", "t", "the otter sleeps")
+    for option in (("--session", "s"), ("--author", "user:ana")):
+        assert [hit["text"] for hit in cli("recall", "otter", *option, "--json").json["hits"]] == ["the otter swims"]
+
+
 def test_help_and_completion_know_the_new_commands(cli_without_book, home):
     top = cli_without_book("--help").out
     assert all(f"\n    {name} " in top for name in ("recall", "reindex"))

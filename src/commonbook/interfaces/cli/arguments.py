@@ -160,20 +160,9 @@ def _list(to: Parser) -> None:
 
 
 def _recall(to: Parser) -> None:
-    to.add_argument("query", metavar="QUERY", nargs="*", help="the query; - reads it from standard input")
-    to.add_argument("-k", type=int, default=10, metavar="N", help="at most N hits (10)")
-    _filter(to)
-    to.add_argument("--as-of", metavar="TIME", help="only what was valid at this time, with the present texts")
-    to.add_argument("--min-score", type=float, metavar="0..2", help="no hits below this score")
-    to.add_argument("--budget-tokens", type=int, metavar="N", help="at most as many hits as fit into N tokens")
-    to.add_argument(
-        "--include",
-        action="append",
-        default=[],
-        metavar="WHAT",
-        help="also superseded, expired or notices, or several with commas (repeatable)",
-    )
-    to.add_argument("--explain", action="store_true", help="show the parts of each score, and the time of each step")
+    from commonbook.interfaces.cli.recall_arguments import recall_arguments
+
+    recall_arguments(to, add_filter=_filter)
 
 
 def _history(to: Parser) -> None:

@@ -238,6 +238,8 @@ def _recall(call: Call) -> int:
         k=args.k,
         kinds=selection.kinds,
         tags=selection.tags,
+        session=args.session,
+        author=args.author,
         since=selection.since,
         until=selection.until,
         as_of=args.as_of,
