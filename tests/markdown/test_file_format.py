@@ -230,7 +230,9 @@ DOCUMENTS = st.builds(
     session_space=st.none() | st.from_regex(r"\A[a-z0-9][a-z0-9._-]{0,8}(?:/[a-z0-9][a-z0-9._-]{0,8}){0,2}\Z"),
     author=st.none() | st.from_regex(r"\A(?:user|agent):[A-Za-z0-9][A-Za-z0-9._@-]{0,20}\Z"),
     links=st.lists(
-        st.tuples(st.sampled_from(RELATIONS), IDS, st.none() | HASHES | NUMBERS.map(str)), max_size=4, unique=True
+        st.tuples(st.sampled_from((*RELATIONS, "blocked-by", "x2_y")), IDS, st.none() | HASHES | NUMBERS.map(str)),
+        max_size=4,
+        unique=True,
     ).map(tuple),
     revision=st.none() | COUNTS,
     version=st.none() | COUNTS,
@@ -368,7 +370,7 @@ def test_a_merge_conflict_is_not_mistaken_for_text():
         (front("version: 1.5\n"), 2, "whole number"),
         (front("version: " + "9" * 5000 + "\n"), 2, "whole number"),
         (front(f"links: supersedes {ID}\n"), 2, "list"),
-        (front(f"links:\n  - likes {ID}\n"), 2, "relation"),
+        (front(f"links:\n  - Likes {ID}\n"), 2, "relation"),
         (front("links:\n  - supersedes x\n"), 2, "relation"),
         (front(f"links:\n  - supersedes {ID}@x\n"), 2, "relation"),
         (front("id: a\nid: b\n"), 3, "second time"),

@@ -53,7 +53,7 @@ class MemoryVerbs(BookBase):
         - `title`: by default the first line of the text.
         - `importance`: a number from 0 to 1.
         - `occurred`, `valid_from`, `valid_until`, `expires`: a datetime, or a text such as `2026-03-01` or `yesterday`.
-        - `links`: pairs of a relation (such as `related_to` or `derived_from`) and the id of another memory.
+        - `links`: pairs of a relation, as for `link`, and the id of another memory.
         - `replaces`: the id of a memory that this one supersedes.
         - `key`: an idempotency key. If you have used it before, the first receipt is returned and nothing is stored.
 
@@ -170,7 +170,10 @@ class MemoryVerbs(BookBase):
         return read.history(self._engines, self._actor, memory_id)
 
     def link(self, source: str, relation: Relation | str, target: str) -> Receipt:
-        """Link a memory to another, such as `related_to`, `derived_from`, `contradicts` or `supersedes`."""
+        """Link a memory to another, such as `related_to`, `derived_from`, `contradicts` or `supersedes`.
+
+        A relation of your own is a word of at most 40 small letters, digits, `-` and `_`; it means nothing to the book.
+        """
         return memories_edit.link(self._engines, self._actor, source, relation, target)
 
     def unlink(self, source: str, relation: Relation | str, target: str) -> Receipt:

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from commonbook.model.ids import UUID_PATTERN, format_time, parse_time
 from commonbook.model.invalidation import CAUSES_WITHOUT_ID, REINSTATE, VERDICTS, Decision, SupersedeReason, Verdict
-from commonbook.model.memory import KINDS, MAX_TAG, MAX_TAGS, MAX_TITLE, RELATIONS, CopyInfo, Kind
+from commonbook.model.memory import KINDS, MAX_TAG, MAX_TAGS, MAX_TITLE, RELATION_PATTERN, RELATIONS, CopyInfo, Kind
 
 LinkTo: TypeAlias = tuple[str, str, str | None]
 """A link in a file: relation, target, and the target's content hash, or its revision as digits."""
@@ -159,7 +159,7 @@ def _read_links(value: object) -> tuple[LinkTo, ...]:
 def _read_link(value: object) -> LinkTo:
     relation, _, target = _read_line(value).partition(" ")
     target, at, taken = target.strip().partition("@")
-    if relation not in RELATIONS:
+    if not _RELATION.fullmatch(relation):
         raise ValueError
     return relation, _read_id(target), _read_taken(taken) if at else None
 
@@ -295,6 +295,7 @@ _BRACKETS: Final = re.compile(r"[\[\]{}]")
 _LEADING_HASHES: Final = re.compile(r"^[\s#]+")
 _NOT_TEXT: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _UUID: Final = re.compile(UUID_PATTERN, re.IGNORECASE | re.ASCII)
+_RELATION: Final = re.compile(RELATION_PATTERN)
 _KIND: Final = re.compile("|".join(KINDS), re.IGNORECASE | re.ASCII)
 _AUTHOR: Final = re.compile(r"(?:user|agent):[A-Za-z0-9][A-Za-z0-9._@-]*")
 _SESSION: Final = re.compile(r"\S{1,200}")
@@ -338,7 +339,7 @@ KNOWN_FIELDS: Final[Mapping[str, Field]] = {
     "session_id": Field("a session's id, without blanks", _read_session, _write_title),
     "session_space": Field(_SYSTEM_VALUE, _read_session, _write_title),
     "links": Field(
-        f"a list of `relation id` or `relation id@hash`, with a relation of {', '.join(RELATIONS)}",
+        f"a list of `relation id` or `relation id@hash`, with {', '.join(RELATIONS)} or a word of your own",
         _read_links,
         _write_links,
     ),

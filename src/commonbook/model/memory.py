@@ -50,6 +50,9 @@ RELATIONS: Final[tuple[Relation, ...]] = get_args(Relation)
 MENTIONS: Final = "mentions"
 """The relation of a link that stands in a text, `[[like this]]`: nobody sets or removes it but by editing the text."""
 
+RELATION_PATTERN: Final = r"[a-z][a-z0-9_-]{0,39}"
+"""The pattern of a relation: one of `RELATIONS`, or a word of the user's own, which means nothing to the book."""
+
 MAX_TEXT_BYTES: Final = 4 * 1024 * 1024
 MAX_FRONT_BYTES: Final = 64 * 1024
 MAX_TITLE: Final = 200

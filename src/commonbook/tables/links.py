@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from commonbook.model.memory import RELATIONS, Link, Memory
+from commonbook.model.memory import Link, Memory
 from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading, Transaction
 from commonbook.runtime.lazy_modules import LazyModule
@@ -30,14 +30,14 @@ _SEARCH_GROWTH: Final = 4
 
 
 def incoming(
-    tx: Reading, spaces: SpaceScope, targets: Sequence[str], *, relations: Sequence[str] = RELATIONS
+    tx: Reading, spaces: SpaceScope, targets: Sequence[str], *, relations: Sequence[str] | None = None
 ) -> list[Link]:
-    """Return the links to these targets from memories of the given spaces, by these relations."""
+    """Return the links to these targets from memories of the given spaces, by these relations or by any."""
     return incoming_deferred(tx, spaces, targets, relations=relations)()
 
 
 def incoming_deferred(
-    tx: Reading, spaces: SpaceScope | None, targets: Sequence[str], *, relations: Sequence[str] = RELATIONS
+    tx: Reading, spaces: SpaceScope | None, targets: Sequence[str], *, relations: Sequence[str] | None = None
 ) -> Callable[[], list[Link]]:
     """Send the query of `incoming`, for any space if none is given; call the result to read the links."""
     if not targets:
@@ -45,9 +45,9 @@ def incoming_deferred(
     # Links of all spaces are read and then filtered: there are few of them, and there may be hundreds of spaces.
     rows = tx.defer(
         "SELECT space, source, relation, target, target_hash FROM link"
-        " WHERE target IN :targets AND relation IN :relations ORDER BY target, relation, source",
+        f" WHERE target IN :targets{_by_relation(relations)} ORDER BY target, relation, source",
         targets=targets,
-        relations=tuple(relations),
+        **({} if relations is None else {"relations": tuple(relations)}),
     )
     return lambda: [
         Link(source, relation, target, target_hash)
@@ -56,15 +56,22 @@ def incoming_deferred(
     ]
 
 
-def incoming_any_space(tx: Reading, targets: Sequence[str], *, relations: Sequence[str]) -> list[Link]:
-    """Return the links to these targets from any space; only for decisions that nobody is shown."""
+def _by_relation(relations: Sequence[str] | None) -> str:
+    return "" if relations is None else " AND relation IN :relations"
+
+
+def incoming_any_space(tx: Reading, targets: Sequence[str], *, relations: Sequence[str] | None) -> list[Link]:
+    """Return the links to these targets from any space, by these relations or by any.
+
+    Only for decisions that nobody is shown.
+    """
     incoming: list[Link] = []
     for at in range(0, len(targets), _IDS_PER_QUERY):
         rows = tx.rows(
             "SELECT source, relation, target, target_hash FROM link"
-            " WHERE target IN :targets AND relation IN :relations ORDER BY target, relation, source",
+            f" WHERE target IN :targets{_by_relation(relations)} ORDER BY target, relation, source",
             targets=tuple(targets[at : at + _IDS_PER_QUERY]),
-            relations=tuple(relations),
+            **({} if relations is None else {"relations": tuple(relations)}),
         )
         incoming += [Link(source, relation, target, target_hash) for source, relation, target, target_hash in rows]
     return incoming

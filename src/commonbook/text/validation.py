@@ -9,7 +9,17 @@ from typing import Final, TypeVar, cast
 
 from commonbook.errors import BadInput, BadText, CommonbookError, TooLarge
 from commonbook.model.ids import UUID_PATTERN
-from commonbook.model.memory import KINDS, MAX_KEY, MAX_TAG, MAX_TAGS, MAX_TEXT_BYTES, MAX_TITLE, RELATIONS, Kind
+from commonbook.model.memory import (
+    KINDS,
+    MAX_KEY,
+    MAX_TAG,
+    MAX_TAGS,
+    MAX_TEXT_BYTES,
+    MAX_TITLE,
+    RELATION_PATTERN,
+    RELATIONS,
+    Kind,
+)
 from commonbook.model.session import MAX_MESSAGE_BYTES
 
 MAX_PAGE: Final = 1000
@@ -22,6 +32,7 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _NOT_IN_A_LINE: Final = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufff9-\ufffb\ufffe\uffff]"
 )
+_RELATION: Final = re.compile(RELATION_PATTERN)
 _TAG: Final = re.compile(r"[^,\[\]{}\x00-\x1f\x7f]+\Z")
 
 
@@ -95,10 +106,13 @@ def validate_kind(value: str) -> Kind:
     return cast("Kind", value)
 
 
-def validate_relation(value: str) -> str:
-    """Return a known relation."""
-    if value not in RELATIONS:
-        raise BadInput(f"{value!r} is not a relation", fix=f"use one of {', '.join(RELATIONS)}")
+def validate_relation(value: object) -> str:
+    """Return a relation: a known one, or a word of the caller's own."""
+    if not isinstance(value, str) or not _RELATION.fullmatch(value):
+        raise BadInput(
+            f"{value!r} is not a relation",
+            fix=f"use {', '.join(RELATIONS)}, or a word of your own of at most 40 small letters, digits, - and _",
+        )
     return value
 
 

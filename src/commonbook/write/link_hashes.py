@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from commonbook.markdown import keyed_hashes
-from commonbook.model.memory import RELATIONS, UNKNOWN_HASH, is_revision_number
+from commonbook.model.memory import UNKNOWN_HASH, is_revision_number
 from commonbook.tables import links, memories, revisions
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def with_known_hashes(tx: Reading, keys: Keys, spaces: SpaceScope, memory: Memor
 def confirm_incoming(ctx: WriteContext, target: Memory) -> None:
     """Translate what links to a memory remember of it, now that it is here; they came from files before it."""
     keys = ctx.engines.keys
-    incoming = links.incoming_any_space(ctx.tx, [target.id], relations=RELATIONS)
+    incoming = links.incoming_any_space(ctx.tx, [target.id], relations=None)
     unknown = {link.source for link in incoming if link.target_hash and _is_unknown(keys, link.target_hash)}
     for memory in memories.get_many(ctx.tx, ctx.spaces, sorted(unknown)).values():
         confirmed = with_known_hashes(ctx.tx, keys, {target.space.id: target.space}, memory)

@@ -91,6 +91,9 @@ def everything(book: Book, folder: Path) -> None:
     assert book.verify_log().ok
     book.export(str(folder / "out"))
     book.import_folder(str(folder / "out"))
+    # A note of another book: what links to it remember is translated.
+    (folder / "note.md").write_text("---\nid: 0191b7c0-11aa-7c3e-8d21-0f5e6a7b8c9d\n---\n\nA note of others.\n")
+    book.import_folder(str(folder / "note.md"), space="green")
     book.rebuild()
     book.sync()
     book.accept_deletions()

@@ -72,7 +72,7 @@ REFUSED = {
     "history of nothing": (("history", UNKNOWN), 3, "not_found"),
     "link to nothing": (("link", "{id}", "related_to", UNKNOWN), 3, "not_found"),
     "link to itself": (("link", "{id}", "related_to", "{id}"), 2, "bad_input"),
-    "no such relation": (("link", "{id}", "resembles", UNKNOWN), 2, "bad_input"),
+    "no such relation": (("link", "{id}", "Resembles", UNKNOWN), 2, "bad_input"),
     "new memory linked to nothing": (("remember", "x", "--link", f"related_to:{UNKNOWN}"), 3, "not_found"),
     "replacing nothing": (("remember", "x", "--replaces", UNKNOWN), 3, "not_found"),
     "space with dots": (("remember", "x", "--space", "../outside"), 2, "bad_space_name"),
