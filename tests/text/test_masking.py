@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import html
+import json
 import subprocess
 import sys
+import time
 import uuid
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -280,6 +284,74 @@ def test_what_is_masked_once_has_nothing_left_to_mask(text):
 def test_a_token_between_spaces_never_survives(before, token, after):
     _, secret = token
     assert secret not in mask(f"{before} {secret} {after}").text
+
+
+# --- prose
+
+
+def sentences(name: str) -> dict[str, Any]:
+    """Return sentences with a secret that must be masked, and sentences that must stay as they are."""
+    loaded: dict[str, Any] = json.loads((Path(__file__).parents[1] / "data" / name).read_text(encoding="utf-8"))
+    assert len(loaded["mask"]) == len(loaded["keep"]) == 100
+    return loaded
+
+
+def rates(name: str) -> tuple[int, int]:
+    """Return how many of a hundred secrets are masked, and how many of a hundred other sentences stay."""
+    known = sentences(name)
+    masked = sum(secret not in mask(sentence).text for sentence, secret in known["mask"])
+    return masked, sum(mask(sentence).text == sentence for sentence in known["keep"])
+
+
+def test_secrets_that_prose_tells_in_twelve_languages_are_masked():
+    assert rates("secrets_by_the_author.json") == (100, 100)
+
+
+@pytest.mark.parametrize(
+    "number", ["4111 1111 1111 1111", "5500-0000-0000-0004", "378282246310005", "3782 822463 10005", "6011000990139424"]
+)
+def test_a_card_number_is_masked_if_its_check_digit_is_right(number):
+    assert mask(f"Pay with {number}.") == ("Pay with [masked: card number].", 1)
+    wrong = number[:-1] + str((int(number[-1]) + 1) % 10)
+    assert mask(f"Pay with {wrong}.").count == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "ISBN 978-3-16-148410-0 and 9783161484100",
+        "order number 4111111111111111",
+        "call +49 170 1234567 or 0171 98765432",
+        "IMEI 356938035643809",
+        "0000 0000 0000 0000",
+        "in 2024-05-17T10:30:45.123456Z",
+    ],
+)
+def test_other_numbers_stay(text):
+    assert mask(text) == (text, 0)
+
+
+SPOKEN = [
+    "password ", "password is ", "my password is a ", "a is my password ", "пароль ", "пароль для ", "密码是", "密码 ",
+    "パスワードは「", "पासवर्ड ", "pin 1", "4111 ", "1", "12-", "contraseña es «", 'password is "', "passphrase is a b ",
+    "password, ", "pass:", "token is 1 ", "كلمة المرور هي ", "code de la 1 ", "x" * 70 + "是密码",
+    "passphrase is " + "a " * 30,
+]  # fmt: skip
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("piece", SPOKEN)
+def test_eight_times_the_hostile_text_takes_about_eight_times_as_long(piece):
+    def seconds(chars: int) -> float:
+        text = piece * (chars // len(piece))
+        began = time.process_time()
+        mask(text)
+        return time.process_time() - began
+
+    # The smallest of three: another process can only make it longer.
+    small = min(seconds(125_000) for _ in range(3))
+    assert seconds(1_000_000) < 24 * max(small, 0.01)
 
 
 PIECES = [

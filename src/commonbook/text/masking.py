@@ -3,8 +3,9 @@
 `mask` puts `[masked: github token]` in the place of a secret. A token is recognised by its provider's prefix. A
 password or key without a prefix is recognised by the text before it (`password=`, `://user:`, `Bearer`), and only if
 the value looks like a secret: it has digits among letters, for example, and is not a variable's name, a call, a path or
-a placeholder. Prose about passwords, hashes, ids and paths is left alone. All patterns take linear time: none can fail
-in more than one way.
+a placeholder. A password that prose tells is found by `commonbook.text.spoken_secrets`, a card number by
+`commonbook.text.card_numbers`. Prose about passwords, hashes, ids and paths is left alone. All patterns take linear
+time: none can fail in more than one way.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Final, NamedTuple, TypeAlias
 
+from commonbook.text.card_numbers import card_number_spans
 from commonbook.text.recall_fence import unfence
+from commonbook.text.spoken_secrets import spoken_spans
 
 
 class Masked(NamedTuple):
@@ -46,7 +49,7 @@ _MAX_ROUNDS: Final = 4
 
 def _mask_once(text: str) -> Masked:
     total = 0
-    for step in (_mask_private, _mask_private_keys, _mask_tokens, _mask_url_passwords, _mask_assigned):
+    for step in _STEPS:
         text, count = step(text)
         total += count
     return Masked(text, total)
@@ -363,3 +366,25 @@ def _looks_secret(name: str, value: str, *, literal: bool, quoted: bool) -> bool
 
 def _has_digit_or_sign(value: str) -> bool:
     return not _has(r"\s", value) and _has(r"[^\W\d_]", value) and _has(r"\d|[!#$%^&*+~@]", value)
+
+
+# --- secrets in prose, and card numbers
+
+
+def _mask_spoken(text: str) -> Masked:
+    return _replace_spans(text, spoken_spans(text), "secret")
+
+
+def _mask_cards(text: str) -> Masked:
+    return _replace_spans(text, list(card_number_spans(text)), "card number")
+
+
+_STEPS: Final = (
+    _mask_private,
+    _mask_private_keys,
+    _mask_tokens,
+    _mask_url_passwords,
+    _mask_assigned,
+    _mask_cards,
+    _mask_spoken,
+)
