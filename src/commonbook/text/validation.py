@@ -113,6 +113,10 @@ def validate_relation(value: object) -> str:
             f"{value!r} is not a relation",
             fix=f"use {', '.join(RELATIONS)}, or a word of your own of at most 40 small letters, digits, - and _",
         )
+    if value == MENTIONS:
+        raise BadInput(
+            "links of the relation 'mentions' stand in the text of a memory", fix="edit the text: [[title of a note]]"
+        )
     return value
 
 
