@@ -162,3 +162,74 @@ def test_a_file_that_the_book_named_is_found_by_its_name(vault, home):
     vault.sync()
     assert paths(vault, "linking.md") == [vault.get(made.id).path]
     assert len(mentioning(vault, made.id)) == 1
+
+
+# --- aliases
+
+
+ALIASES = {
+    "brackets.md": "---\naliases: [Yard, \"Plot, large\", 'Bob''s bed'] # mine\n---\nx\n",
+    "lines.md": '---\r\naliases:\r\n- Shed\r\n- "Tool house" # old\r\n- Hut\r\ntags: [a]\r\n---\r\nx\r\n',
+    "indented.md": "---\naliases:\n  - Gate\n\n  - Fence\nother: x\n---\nx\n",
+    "one.md": "---\nalias: Pond, Lake\npermalink: water/pond-of-mine\n---\nx\n",
+    "none.md": "---\naliases:\nother: Yard\nnested:\n  aliases: [Nested]\n---\naliases: [Text]\n",
+}
+
+
+def meant(book: Book, *names: str) -> list[str]:
+    """Return the paths of the memories that links by these names lead to, each name in a note of its own."""
+    notes = [book.remember(f"see [[{name}]]", space="personal").id for name in names]
+    links = [[link for link in book.links(id_) if link.source == id_] for id_ in notes]
+    return [book.get(found[0].target).path if found else "" for found in links]
+
+
+def test_aliases_in_front_matter_are_names_of_a_note(book, tmp_path):
+    book.import_folder(str(write(tmp_path / "vault", ALIASES)), space="personal")
+    titles = {memory.title: memory.path for memory in book.list(limit=100).items}
+    names = ("yard", "Plot, large", "Bob's bed", "Shed", "tool house", "Fence", "Pond", "Lake", "water/pond-of-mine")
+    found = ("brackets", "brackets", "brackets", "lines", "lines", "indented", "one", "one", "one")
+    assert meant(book, *names) == [titles[title] for title in found]
+    assert meant(book, "Nested", "Text", "mine", "a", "pond-of-mine") == [""] * 5
+    assert all(memory.tags in ((), ("a",)) for memory in book.list(limit=100).items)
+
+
+def test_an_alias_leads_both_ways_and_ends_with_its_line(vault, home):
+    write(home, ALIASES)
+    write(home, {"linking.md": "my [[Yard]] and [[water/pond-of-mine]]\n"})
+    vault.sync()
+    assert paths(vault, "linking.md") == ["brackets.md", "one.md"]
+    assert len(mentioning(vault, by_path(vault)["brackets.md"])) == 1
+    assert len(mentioning(vault, by_path(vault)["one.md"])) == 1
+    text = (home / "brackets.md").read_text()
+    assert "aliases: [Yard, \"Plot, large\", 'Bob''s bed'] # mine\n" in text
+    (home / "brackets.md").write_text(text.replace("[Yard, ", "["))
+    (home / "lines.md").write_text((home / "lines.md").read_text().replace("- Hut", "- Yard"))
+    vault.sync()
+    assert paths(vault, "linking.md") == ["lines.md", "one.md"]
+    vault.rebuild()
+    assert paths(vault, "linking.md") == ["lines.md", "one.md"]
+
+
+def test_the_name_of_a_file_counts_before_a_title_and_a_title_before_an_alias(vault, home):
+    notes = {"B/one.md": "---\naliases: Fern\n---\nx\n", "A/two.md": "---\ntitle: fern\n---\nx\n"}
+    write(home, {**notes, "B/linking.md": "go to [[Fern]]\n"})
+    vault.sync()
+    assert paths(vault, "B/linking.md") == ["A/two.md"]
+    write(home, {"C/D/fern.md": "x\n"})
+    vault.sync()
+    assert paths(vault, "B/linking.md") == ["C/D/fern.md"]
+
+
+def test_aliases_come_along_in_exports_and_in_another_book(book, folder, tmp_path):
+    book.import_folder(str(write(tmp_path / "vault", ALIASES)), space="personal")
+    book.export(str(tmp_path / "out"))
+    with commonbook.open(tmp_path / "other", create=True) as other:
+        other.import_folder(str(tmp_path / "out"))
+        assert meant(other, "Yard") == [titled_path(other, "brackets")]
+    book.rebuild()
+    assert meant(book, "Yard") == [titled_path(book, "brackets")]
+
+
+def titled_path(book: Book, title: str) -> str:
+    (path,) = [memory.path for memory in book.list(limit=100).items if memory.title == title]
+    return path

@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from commonbook.markdown.aliases import aliases
 from commonbook.model.memory import MAX_TAG, MAX_TAGS, Memory
 
 _FENCE: Final = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?(`{3,}(?=[^`]*$)|~{3,})")
@@ -64,20 +65,36 @@ def mentions_of(memory: Memory) -> tuple[str, ...]:
     """Return the notes that the text and the front matter of a memory link to, as `fold` writes them, each once."""
     if memory.kind in _WITHOUT_SYNTAX:
         return ()
-    front = str(json.loads(memory.layout).get("front") or "") if "[[" in memory.layout else ""
-    found = (*wiki_links(front), *wiki_links(memory.text)) if front or "[[" in memory.text else ()
+    return links_in(memory.text, memory.layout)
+
+
+def links_in(text: str, layout: str) -> tuple[str, ...]:
+    """Return the notes that a text links to, and the front matter in the layout of its file."""
+    front = _front(layout) if "[[" in layout else ""
+    found = (*wiki_links(front), *wiki_links(text)) if front or "[[" in text else ()
     return tuple(dict.fromkeys(fold(name.strip("/")) for name in found))[:_MAX_MENTIONS]
 
 
 def names_of(memory: Memory) -> tuple[str, ...]:
-    """Return the names by which links find a memory: its title, and the name of its file if a person gave it."""
+    """Return the names by which links find a memory: its title, its file's name if a person gave it, its aliases."""
     if memory.kind in _WITHOUT_SYNTAX:
         return ()
     names = [fold(memory.title)]
     stem = file_stem(memory.path)
     if not is_generated_name(stem):
         names.append(fold(stem))
+    names += map(fold, aliases_in(memory.layout))
     return tuple(dict.fromkeys(name for name in names if name))
+
+
+def aliases_in(layout: str) -> tuple[str, ...]:
+    """Return the further names of a note, from the front matter in the layout of its file."""
+    # A file with a field of a person's is not in canonical form, so its layout has the front matter.
+    return aliases(_front(layout)) if layout else ()
+
+
+def _front(layout: str) -> str:
+    return str(json.loads(layout).get("front") or "")
 
 
 def file_stem(path: str) -> str:
@@ -107,7 +124,12 @@ def nearest(target: str, *, origin: str, paths: Iterable[str]) -> str | None:
         wanted = posixpath.normpath(posixpath.join(fold(posixpath.dirname(origin)), target))
     fitting = [path for path in paths if "/" not in wanted or f"/{_without_extension(path)}".endswith(f"/{wanted}")]
     exact = [path for path in fitting if _without_extension(path) == wanted]
-    return min(exact or fitting, key=lambda path: (_distance(origin, path), path.count("/"), path), default=None)
+    return closest(exact or fitting, origin=origin)
+
+
+def closest(paths: Iterable[str], *, origin: str) -> str | None:
+    """Return the path that is nearest to the file `origin`, then the shortest one; None if there is none."""
+    return min(paths, key=lambda path: (_distance(origin, path), path.count("/"), path), default=None)
 
 
 def _without_extension(path: str) -> str:
@@ -144,7 +166,7 @@ class VaultNotes:
             wanted = posixpath.normpath(posixpath.join(fold(posixpath.dirname(origin)), wanted))
         for names in (self._paths, self._suffixes, self._aliases):
             if paths := names.get(wanted.strip("/")):
-                return min(paths, key=lambda path: (_distance(origin, path), path.count("/"), path))
+                return closest(paths, origin=origin)
         return None
 
 

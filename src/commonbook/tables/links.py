@@ -8,7 +8,7 @@ a memory are in its own row and its file, so that `derive` and `derive_mentions`
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from commonbook.model.memory import Link, Memory
@@ -261,7 +261,7 @@ def mentioning(tx: Reading, memory: Memory) -> list[str]:
         " JOIN memory ON memory.space = mention.space AND memory.id = mention.memory"
         " WHERE mention.space = :space AND mention.name IN :names ORDER BY memory.id",
         space=memory.space.id,
-        names=tuple(sorted(names)),
+        names=tuple(sorted({name.rpartition("/")[2] for name in names})),
     )
     found = _resolve(tx, memory.space.id, [(target, path) for target, path, _ in rows])
     ids = (id_ for target, path, id_ in rows if found.get((target, path)) == memory.id)
@@ -272,27 +272,41 @@ def _resolve(tx: Reading, space: str, wanted: Sequence[tuple[str, str]]) -> dict
     """Return the memory that each link means, by its target and the path of the file that has it."""
     if not wanted:
         return {}
-    digits = {name: obsidian.id_digits(name) for name in {target.rpartition("/")[2] for target, _ in wanted}}
-    candidates: dict[str, dict[str, str]] = {}
-    rows = tx.rows(
-        "SELECT memory_name.name, memory.path, memory.id FROM memory_name"
-        " JOIN memory ON memory.space = memory_name.space AND memory.id = memory_name.memory"
-        " WHERE memory_name.space = :space AND memory_name.name IN :names",
-        space=space,
-        names=tuple(sorted(digits)),
-    )
-    for name, path, id_ in rows:
-        candidates.setdefault(name, {})[path] = id_
-    for name, ending in digits.items():
-        if ending is not None:
-            candidates.setdefault(name, {}).update(_with_digits(tx, space, ending))
+    named = _named(tx, space, {name for target, _ in wanted for name in (target, target.rpartition("/")[2])})
     resolved: dict[tuple[str, str], str] = {}
     for target, origin in wanted:
-        by_path = candidates.get(target.rpartition("/")[2], {})
+        by_path = named.get(target.rpartition("/")[2], {})
         path = obsidian.nearest(target, origin=origin, paths=by_path)
+        if path is None and "/" in target:
+            # Not the path of a file, but a name with slashes, such as a permalink.
+            by_path = named.get(target, {})
+            path = obsidian.closest(by_path, origin=origin)
         if path is not None:
             resolved[target, origin] = by_path[path]
     return resolved
+
+
+def _named(tx: Reading, space: str, names: Collection[str]) -> dict[str, dict[str, str]]:
+    """Return the memories that have each name, by path.
+
+    A file's own name counts before a title, and a title before an alias, as in Obsidian.
+    """
+    by_rank: dict[str, dict[int, dict[str, str]]] = {}
+    rows = tx.rows(
+        "SELECT memory_name.name, memory.title, memory.path, memory.id FROM memory_name"
+        " JOIN memory ON memory.space = memory_name.space AND memory.id = memory_name.memory"
+        " WHERE memory_name.space = :space AND memory_name.name IN :names",
+        space=space,
+        names=tuple(sorted(names)),
+    )
+    for name, title, path, id_ in rows:
+        ranked = (obsidian.fold(obsidian.file_stem(path)), obsidian.fold(title), name)
+        by_rank.setdefault(name, {}).setdefault(ranked.index(name), {})[path] = id_
+    for name in names:
+        ending = obsidian.id_digits(name)
+        if ending is not None:
+            by_rank.setdefault(name, {}).setdefault(0, {}).update(_with_digits(tx, space, ending))
+    return {name: ranks[min(ranks)] for name, ranks in by_rank.items()}
 
 
 def _with_digits(tx: Reading, space: str, ending: str) -> dict[str, str]:

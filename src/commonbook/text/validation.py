@@ -16,6 +16,7 @@ from commonbook.model.memory import (
     MAX_TAGS,
     MAX_TEXT_BYTES,
     MAX_TITLE,
+    MENTIONS,
     RELATION_PATTERN,
     RELATIONS,
     Kind,
