@@ -331,6 +331,6 @@ def test_a_folder_that_goes_through_a_book_comes_out_byte_by_byte(book: Book, tm
         {path.relative_to(top).as_posix(): path.read_bytes() for path in top.rglob("*.md")}
         for top in (tmp_path / "before", tmp_path / "after")
     )
-    assert len(before) == 7
+    assert len(before) == 8
     assert without_hashes(after) == without_hashes(before)
     assert [one.text for one in book.messages("talk").items] == ["one", "two"]

@@ -90,7 +90,8 @@ class MaintenanceVerbs(RecallVerbs):
     ) -> TransferReport:
         """Export a space, or all of them, to a folder of Markdown or an archive (`.zip`, `.tar.gz`).
 
-        With `okf` the export is a bundle in the Open Knowledge Format v0.2, which other programs read.
+        Sessions have files too, with the messages that are in no episode. The report names what is left out. With
+        `okf` the export is a bundle in the Open Knowledge Format v0.2, which other programs read.
         """
         return self._transfer_service.export(
             self._engines, self._actor, target, space=space, as_okf=okf, progress=progress

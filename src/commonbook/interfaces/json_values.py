@@ -490,14 +490,8 @@ def log_json(space_name: str, entries: Iterable[LogEntry]) -> dict[str, Any]:
 
 def transfer_report_json(report: TransferReport) -> dict[str, Any]:
     """Return what an import or export did."""
-    return {
-        "done": report.done,
-        "unchanged": report.unchanged,
-        "updated": report.updated,
-        "links": report.links,
-        "skipped": findings_json(report.skipped),
-        "ids": list(report.ids),
-    }
+    lists = {"ids": list(report.ids), "left_out": list(report.left_out)}
+    return {**report._asdict(), "skipped": findings_json(report.skipped), **lists}
 
 
 def sync_report_json(report: SyncReport) -> dict[str, Any]:

@@ -124,7 +124,12 @@ class HomePlan(NamedTuple):
 
 
 class TransferReport(NamedTuple):
-    """The result of an import or export in numbers of files, and a finding for each file that was skipped."""
+    """The result of an import or export in numbers of files, and a finding for each file that was skipped.
+
+    `sessions` are those that an export has files for, or that an import made. `messages` are the messages that an
+    export wrote outside of episodes, or that an import stored in these sessions. `left_out` names what is in the
+    database and in no file of an export, such as `3 grants`.
+    """
 
     done: int = 0
     unchanged: int = 0
@@ -132,6 +137,9 @@ class TransferReport(NamedTuple):
     links: int = 0
     skipped: tuple[Finding, ...] = ()
     ids: tuple[str, ...] = ()
+    sessions: int = 0
+    messages: int = 0
+    left_out: tuple[str, ...] = ()
 
 
 class Status(NamedTuple):

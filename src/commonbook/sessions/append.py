@@ -233,7 +233,7 @@ def _store_new_and_report_repeats(
             settled = False
             continue
         message, first_hash = repeated
-        if first_hash != hash_:
+        if not _is_repeat(item, hash_, message, first_hash):
             error = KeyConflict(
                 f"the client id {item.sent.client_id!r} was used before in this session for another message",
                 fix="give every message a client id of its own; the same one only to send the same message again",
@@ -246,6 +246,11 @@ def _store_new_and_report_repeats(
     if new:
         _store(ctx, session, list(new.values()))
     return AppendReceipt(session.id, tuple(receipts), settled=settled, space=session.space.name)
+
+
+def _is_repeat(item: _MaskedMessage, hash_: str | None, message: Message, first_hash: str | None) -> bool:
+    """Tell whether a message is one that was stored under its client id; an imported one is compared as stored."""
+    return first_hash == hash_ if first_hash else (item.role, item.text) == (message.role, message.text)
 
 
 def _store(ctx: WriteContext, session: Session, new: Sequence[tuple[Message, str | None]]) -> None:

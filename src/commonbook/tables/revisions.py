@@ -81,6 +81,12 @@ def past_revisions(tx: Reading, memory: Memory, readable: SpaceScope | None = No
     ]
 
 
+def count(tx: Reading, spaces: SpaceScope) -> int:
+    """Return the number of past revisions of the memories in these spaces."""
+    (number,) = tx.row("SELECT count(*) FROM revision WHERE space IN :spaces", spaces=tuple(spaces)) or (0,)
+    return int(number)
+
+
 def find(tx: Reading, memory: Memory, revision: int) -> Revision | None:
     """Return one past revision of a memory, or None."""
     row = tx.row(

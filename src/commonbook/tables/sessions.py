@@ -188,8 +188,8 @@ class LockedSession:
             return _session(row, spaces, unsettled=row.last - open_from + 1 if open_from else 0)
         return None
 
-    def repeated(self) -> dict[str, tuple[Message, str]]:
-        """Return the messages that have the client ids, each with the hash of what was sent, by client id."""
+    def repeated(self) -> dict[str, tuple[Message, str | None]]:
+        """Return the messages that have the client ids, by client id, each with the hash of what was sent if known."""
         rows: list[Sequence[Any]] = [columns for _, *columns in self._first()]
         rows += [row for read_rows in self._others for row in read_rows()]
         messages = [(_MessageRow._make(columns), sent) for sent, *columns in rows]
@@ -316,8 +316,9 @@ def restore(tx: Transaction, session: Session, messages: Sequence[Message]) -> N
 
 def _insert(tx: Transaction, session: Session, messages: Sequence[tuple[Message, str | None]]) -> None:
     tx.run_many(
-        "INSERT INTO message (space, session, seq, id, role, author, text, time, client_id, sent, masked, episode)"
-        " VALUES (:space, :session, :seq, :id, :role, :author, :text, :time, :client_id, :sent, :masked, :episode)",
+        "INSERT INTO message (space, session, seq, id, role, author, text, time, client_id, sent, masked, episode,"
+        " taken_back) VALUES (:space, :session, :seq, :id, :role, :author, :text, :time, :client_id, :sent, :masked,"
+        " :episode, :taken_back)",
         [
             {
                 "space": session.space.id,
@@ -332,6 +333,7 @@ def _insert(tx: Transaction, session: Session, messages: Sequence[tuple[Message,
                 "sent": sent,
                 "masked": message.masked,
                 "episode": message.episode,
+                "taken_back": format_time(message.rewound_at) if message.rewound_at else None,
             }
             for message, sent in messages
         ],

@@ -1,4 +1,7 @@
-"""The export of memories as a folder of Markdown or an archive, with the same paths and bytes as in the home."""
+"""The export of memories as a folder of Markdown or an archive, with the same paths and bytes as in the home.
+
+Sessions have files of their own (`export_sessions`).
+"""
 
 from __future__ import annotations
 
@@ -18,21 +21,23 @@ from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
 from commonbook.ports.files import ExportTarget
 from commonbook.tables import memories
-from commonbook.transfer import export_okf
+from commonbook.transfer import export_okf, export_sessions
+from commonbook.transfer.left_out import left_out
 
 _BATCH: Final = 200
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _Written: TypeAlias = tuple[str | None, str, str]
-"""A file of an export: the id of its memory (None for a listing), its path, and how it compares with the one before."""
+"""A file of an export: the id of its memory (None for others), its path, and how it compares with the one before."""
 
 
 def export(
     engines: Engines, actor: Actor, target: str, *, space: str | None, as_okf: bool, progress: Progress
 ) -> TransferReport:
-    """Write the live memories of a space (with a final '/', also of all spaces below it), or of all spaces.
+    """Write the live memories and the sessions of a space (with a final '/', also of all spaces below it), or of all.
 
-    With `as_okf` the export is a bundle in the Open Knowledge Format.
+    With `as_okf` the export is a bundle in the Open Knowledge Format, without sessions: the report names what that
+    leaves out.
     """
     permissions.require_owner(actor, "write folders of this machine")
     outcomes: Counter[str] = Counter()
@@ -55,12 +60,21 @@ def export(
                 if memory_id is not None:
                     outcomes[outcome] += 1
                 progress("exporting", outcomes.total(), len(paths))
+            sessions = () if as_okf else tuple(export_sessions.write(tx, chosen, out))
+        foreign += [_foreign_finding(file.path) for file in sessions if file.outcome == "foreign"]
+        foreign += export_sessions.left_out(tx, chosen) if as_okf else ()
+        edited = sum(file.edited for file in sessions)
+        not_exported = left_out(tx, chosen, edited_messages=edited, whole=space is None)
+    written_sessions = [file for file in sessions if file.outcome != "foreign"]
     return TransferReport(
         done=outcomes["new"],
         updated=outcomes["changed"],
         unchanged=outcomes["same"],
         skipped=tuple(foreign),
         ids=tuple(ids),
+        sessions=sum(file.part == 1 for file in written_sessions),
+        messages=sum(file.words for file in written_sessions),
+        left_out=not_exported,
     )
 
 

@@ -347,16 +347,13 @@ def apply_plans(
     ctx: WriteContext,
     plans: Sequence[ImportPlan],
     targets_of: Callable[[Note], list[LinkTarget]],
-    begun_sessions: set[tuple[str, str]],
+    sessions: import_sessions.SessionImport,
 ) -> list[ImportPlan]:
-    """Apply plans, with the links whose targets are here already; return them with their results.
-
-    `begun_sessions` has the keys of the sessions that this import has made from episodes, and gets those of new ones.
-    """
+    """Apply plans, with the links whose targets are here already; return them with their results."""
     added: list[Memory] = []
     applied = [_apply(ctx, plan, targets_of, added) for plan in plans]
     for memory in added:
-        import_sessions.begin_session(ctx, memory, begun_sessions)
+        import_sessions.begin_session(ctx, memory, sessions)
     ctx.enqueue_files(added)
     return applied
 

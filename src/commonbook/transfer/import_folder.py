@@ -29,8 +29,9 @@ from commonbook.ports.files import SourceFile
 from commonbook.runtime.batches import in_batches
 from commonbook.tables import file_journal, idempotency, memories, spaces
 from commonbook.text import space_names
-from commonbook.transfer import import_file
+from commonbook.transfer import import_file, import_sessions
 from commonbook.transfer.import_file import ImportedFile, ImportPlan, ImportRecord, LinkTarget, Note
+from commonbook.transfer.import_sessions import ImportedSession, SessionImport, SessionOutcome
 from commonbook.write.context import WriteContext
 from commonbook.write.transaction import write
 
@@ -70,7 +71,7 @@ class _Import:
     counts: Counter[str] = field(default_factory=Counter)
     skipped: list[Finding] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
-    begun_sessions: set[tuple[str, str]] = field(default_factory=set)
+    sessions: SessionImport = field(default_factory=SessionImport)
 
 
 def import_folder(
@@ -90,6 +91,7 @@ def import_folder(
         _import_batch(run, batch)
         progress("importing", run.counts["seen"], len(run.notes))
     _add_late_links(run, progress)
+    _import_sessions(run)
     return TransferReport(
         done=run.counts["done"],
         unchanged=run.counts["unchanged"],
@@ -97,6 +99,8 @@ def import_folder(
         links=run.counts["links"],
         skipped=tuple(run.skipped),
         ids=() if dry_run else tuple(dict.fromkeys(run.changed)),
+        sessions=run.counts["sessions"],
+        messages=run.counts["messages"],
     )
 
 
@@ -112,6 +116,8 @@ def _prefix(engines: Engines, space: str | None, source: str) -> str:
 def _read_notes(run: _Import, progress: Progress) -> None:
     """Read every file once, to know the targets of links and the files that cannot be imported."""
     for file in run.engines.external_files.files(run.folder):
+        if isinstance(file, SourceFile) and run.sessions.takes(file, run.space, run.skipped):
+            continue
         parsed = _parse(run, file)
         if isinstance(parsed, Finding):
             run.skipped.append(parsed)
@@ -263,7 +269,7 @@ def _plan_and_apply(
         claimed.add(plan.target.memory)
         plans.append(plan)
     known = {**run.targets, **{plan.path: plan.target for plan in plans if plan.outcome not in _WHY_SKIPPED}}
-    return import_file.apply_plans(ctx, plans, lambda note: _targets(run, note, known), run.begun_sessions)
+    return import_file.apply_plans(ctx, plans, lambda note: _targets(run, note, known), run.sessions)
 
 
 def _memory_ids(batch: Sequence[ImportedFile], records: Mapping[str, ImportRecord]) -> Iterator[str]:
@@ -321,6 +327,25 @@ def _add_links(
         path: import_file.add_links(ctx, records[run.notes[path].key], targets, scanned=scanned)
         for path, targets in waiting.items()
     }
+
+
+# --- sessions
+
+
+def _import_sessions(run: _Import) -> None:
+    """Store the sessions that have files of their own, when all memories are here."""
+    for group in run.sessions.groups(run.engines.external_files, run.folder, run.space):
+        outcomes = _write(run, partial(_store_sessions, run, group=group))
+        run.counts["sessions"] += sum(outcome.stored for outcome in outcomes)
+        run.counts["messages"] += sum(outcome.messages for outcome in outcomes)
+        run.skipped += [finding for outcome in outcomes for finding in outcome.findings]
+
+
+def _store_sessions(
+    run: _Import, ctx: WriteContext, *, group: Sequence[ImportedSession | Finding], scanned: bool
+) -> list[SessionOutcome]:
+    del scanned
+    return import_sessions.store(ctx, group, dry_run=run.dry_run)
 
 
 # --- writing

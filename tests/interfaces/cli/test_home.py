@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.interfaces.cli.test_cli import cli, cli_without_book
+from tests.support.transfers import opened
 
 __all__ = ["cli", "cli_without_book"]
 
@@ -147,7 +148,7 @@ def test_import_and_export_report_in_the_same_words(cli, tmp_path):
     vault.mkdir()
     (vault / "One.md").write_text("See [[Two]]. #idea\n")
     (vault / "Two.md").write_text("The second.\n")
-    keys = {"done", "unchanged", "updated", "links", "skipped", "ids"}
+    keys = {"done", "unchanged", "updated", "links", "skipped", "ids", "sessions", "messages", "left_out"}
     dry = cli("import", str(vault), "--dry-run", "--json")
     assert (dry.code, dry.json.keys()) == (0, keys)
     assert cli.ids() == []
@@ -157,6 +158,26 @@ def test_import_and_export_report_in_the_same_words(cli, tmp_path):
     result = cli("export", str(tmp_path / "out"), "--json")
     assert (result.code, result.json.keys()) == (0, keys)
     assert len(list((tmp_path / "out").rglob("*.md"))) == 2
+
+
+def test_sessions_come_and_leave_by_import_and_export(cli, tmp_path):
+    with opened(tmp_path / "other") as other:
+        other.append("s", ["the heron nests", "the otter swims"], space="team")
+        other.rewind("s", 1, space="team")
+        other.export(str(tmp_path / "out.zip"))
+    dry = cli("import", str(tmp_path / "out.zip"), "--dry-run", "--json").json
+    taken = cli("import", str(tmp_path / "out.zip"), "--json").json
+    assert [(one["sessions"], one["messages"], one["skipped"]) for one in (dry, taken)] == [(1, 2, [])] * 2
+    messages = cli("session", "show", "s", "--json").json["messages"]
+    assert [(one["seq"], one["text"], one["rewound_at"] is None) for one in messages] == [
+        (1, "the heron nests", True),
+        (2, "the otter swims", False),
+    ]
+    cli("session", "append", "s", "the walrus sleeps", "--space", "team")
+    result = cli("export", str(tmp_path / "again"))
+    assert "sessions 1 (messages 3)" in result.out
+    assert "the signed log" in result.err
+    assert "sessions" not in cli("import", str(tmp_path / "again")).out
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "tcsh"])

@@ -249,9 +249,13 @@ def show_log(out: Output, entries: Sequence[LogEntry]) -> None:
 def show_transfer_report(out: Output, verb: str, report: TransferReport) -> None:
     """Show what an import or export did."""
     out.line(
-        f"{verb} {report.done}, updated {report.updated}, unchanged {report.unchanged}, links {report.links}", "green"
+        f"{verb} {report.done}, updated {report.updated}, unchanged {report.unchanged}, links {report.links}"
+        f"{f', sessions {report.sessions} (messages {report.messages})' if report.sessions else ''}",
+        "green",
     )
     show_findings(out, report.skipped, fine="nothing was skipped")
+    if report.left_out:
+        out.note(f"note: an export has no place for {', '.join(report.left_out)}; `commonbook migrate` moves all")
 
 
 def show_sync_report(out: Output, report: SyncReport) -> None:
