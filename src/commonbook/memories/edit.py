@@ -19,7 +19,7 @@ from commonbook.reasoning import link_checks, open_notices
 from commonbook.sharing import propagate
 from commonbook.tables import revisions
 from commonbook.text import file_paths, space_names, titles, validation
-from commonbook.write import returned_episodes, store_version
+from commonbook.write import store_version
 from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import free_path
 from commonbook.write.refusals import logging_refusal
@@ -84,11 +84,6 @@ def move(engines: Engines, actor: Actor, memory_id: str, to: str, *, expected_ve
             return memory
         if memory.notice is not None:
             raise BadInput("a notice stays where the memory is that it is about", fix="move that memory")
-        if returned_episodes.text_without_rewound(ctx.tx, memory._replace(space=space)) is None:
-            raise Conflict(
-                f"every message of the episode {memory.id} was rewound in the space {to!r}",
-                fix="delete it, or leave it where it is",
-            )
         moved = file_paths.moved_path(memory.path, memory.space.name, space.name)
         # The slug may be of an earlier title, which is not for the readers of the new space.
         path = free_path(ctx, file_paths.with_slug(moved, titles.slug(memory.title), memory.id))

@@ -38,8 +38,8 @@ def store_version(
     """
     if new.space.id != old.space.id:
         new = _with_session_space(old, new)
-        text = returned_episodes.text_without_rewound(ctx.tx, new)
-        if text is not None and text != new.text:
+        text = returned_episodes.text_without_rewound(ctx.tx, new, by_hand=how == "file")
+        if text != new.text:
             new, changed_fields = new._replace(text=text), sorted({*changed_fields, "text"})
     new = _without_stale_reasons(new._replace(version=version or old.version + 1, updated=ctx.tx.now))
     new = link_hashes.with_known_hashes(ctx.tx, ctx.engines.keys, ctx.spaces, _rebind(ctx, old, new))
