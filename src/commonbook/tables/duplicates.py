@@ -1,21 +1,35 @@
 """Duplicate look-up: memories with the same text, or nearly the same text, as a new one.
 
-It owns no table. Equal texts are found by the column `digest` of `memory`. Near duplicates are found by MinHash: a row
-of `memory_mark` is one fingerprint of one live memory (`memories` writes them), and memories that share half of the
-fingerprints are compared word by word.
+Equal texts are found by the column `digest` of `memory`. Near duplicates are found by MinHash: a row of the table
+`memory_mark` is one fingerprint of one live memory, and memories that share half of the fingerprints are compared word
+by word. The rows are derived, with the others of a memory.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Final
 
+from commonbook.model.memory import Memory
 from commonbook.model.spaces import Space, SpaceScope
-from commonbook.ports.database import Reading
+from commonbook.ports.database import Reading, Transaction
 from commonbook.text.near_duplicates import are_near_duplicates, digest, fingerprints, words_of
 
 _MAX_CANDIDATES: Final = 32
 _MAX_NEAR: Final = 5
+
+
+def add_fingerprints(tx: Transaction, memories: Iterable[Memory]) -> None:
+    """Add the fingerprints of live memories."""
+    marks = [
+        {"space": memory.space.id, "mark": mark, "memory": memory.id}
+        for memory in memories
+        if memory.kind != "notice"  # all notices are alike, and nobody writes one
+        for mark in fingerprints(memory.text)
+    ]
+    if marks:
+        tx.run_many("INSERT INTO memory_mark (space, mark, memory) VALUES (:space, :mark, :memory)", marks)
 
 
 def find_same_text(tx: Reading, spaces: SpaceScope, text: str) -> str | None:

@@ -1,9 +1,9 @@
-"""Memories: the tables `memory`, `place`, `memory_tag` and `memory_mark`.
+"""Memories: the tables `memory`, `place` and `memory_tag`.
 
 A row of `memory` is the current state of a memory, deleted or not, keyed by its space and id. A row of `place` says in
-which space an id is. `memory_tag` (tags) and `memory_mark` (MinHash fingerprints) have rows of live memories only; they
-are derived for search, like the column `digest`; the columns `content_hash` and `copy_hash` compare what memories say.
-`derive` can make all of these again.
+which space an id is. `memory_tag` has the tags of live memories only; it is derived for search, like the column
+`digest`; the columns `content_hash` and `copy_hash` compare what memories say. `derive` can make all of these again,
+with the rows that `links` and `duplicates` derive from texts.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ if TYPE_CHECKING:
     from commonbook.markdown import judgements, keyed_hashes, obsidian
     from commonbook.model.invalidation import Notice
     from commonbook.ports.keys import Keys
-    from commonbook.tables import links
+    from commonbook.tables import duplicates, links
     from commonbook.text import near_duplicates, page_cursors
 else:
     # A command that only counts memories needs none of these.
     judgements = LazyModule("commonbook.markdown.judgements")
+    duplicates = LazyModule("commonbook.tables.duplicates")
     links = LazyModule("commonbook.tables.links")
     obsidian = LazyModule("commonbook.markdown.obsidian")
     keyed_hashes = LazyModule("commonbook.markdown.keyed_hashes")
@@ -183,7 +184,7 @@ def derive(tx: Transaction, keys: Keys, space: str, memories: Sequence[Memory], 
     replace_hashes(tx, keys, memories)
     live = [memory for memory in memories if memory.deleted is None]
     _add_tags(tx, live)
-    _add_marks(tx, live)
+    duplicates.add_fingerprints(tx, live)
     links.derive_mentions(tx, space, live, after=after, upto=upto)
 
 
@@ -199,7 +200,7 @@ def _drop_derived(tx: Transaction, memory: Memory) -> None:
 def _add_derived(tx: Transaction, memories: Sequence[Memory]) -> None:
     """Add the tags, the fingerprints, the names and the links in the texts of live memories."""
     _add_tags(tx, memories)
-    _add_marks(tx, memories)
+    duplicates.add_fingerprints(tx, memories)
     links.add_mentions(tx, memories)
 
 
@@ -211,17 +212,6 @@ def _add_tags(tx: Transaction, memories: Iterable[Memory]) -> None:
     ]
     if tags:
         tx.run_many("INSERT INTO memory_tag (space, tag, memory) VALUES (:space, :tag, :memory)", tags)
-
-
-def _add_marks(tx: Transaction, memories: Iterable[Memory]) -> None:
-    marks = [
-        {"space": memory.space.id, "mark": mark, "memory": memory.id}
-        for memory in memories
-        if memory.kind != "notice"  # all notices are alike, and nobody writes one
-        for mark in near_duplicates.fingerprints(memory.text)
-    ]
-    if marks:
-        tx.run_many("INSERT INTO memory_mark (space, mark, memory) VALUES (:space, :mark, :memory)", marks)
 
 
 # --- reading

@@ -4,28 +4,20 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from commonbook.interfaces.cli.parser import Parser, amount, number, seconds
-from commonbook.interfaces.cli.sharing_rule_arguments import (
-    approve_arguments,
-    limit_arguments,
-    pending_arguments,
-    refresh_arguments,
-    request_arguments,
-    rules_arguments,
-)
 from commonbook.model.invalidation import VERDICTS
 from commonbook.model.memory import MODES
 from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.version import __version__
 
 if TYPE_CHECKING:
-    from commonbook.interfaces.cli import access_arguments
+    from commonbook.interfaces.cli import access_arguments, sharing_rule_arguments
 else:
-    # Most commands are not about rights.
+    # Most commands are not about rights or rules.
     access_arguments = LazyModule("commonbook.interfaces.cli.access_arguments")
+    sharing_rule_arguments = LazyModule("commonbook.interfaces.cli.sharing_rule_arguments")
 
 _WITH_SEVERAL_SPACES: Final = ("recall",)
 _OPTIONS_WITH_VALUE: Final = ("--home", "--space", "--as")
@@ -428,22 +420,28 @@ _COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
     "share": ("copy memories into another space; the copies stay bound to their sources", _share),
     "pull": ("copy a memory of others into a space of yours; the copy stays bound to its source", _pull),
     "unshare": ("remove a copy", _id),
-    "refresh": ("update a copy to its source now, or change when it follows", partial(refresh_arguments, add_id=_id)),
+    "refresh": (
+        "update a copy to its source now, or change when it follows",
+        lambda to: sharing_rule_arguments.refresh_arguments(to, add_id=_id),
+    ),
     "detach": ("stop a copy from following its source", _id),
     "adopt": ("give up the edits of a copy and follow its source again", _id),
     "lineage": ("show the sources and the copies of a memory as a tree", _lineage),
     "copies": ("list the copies of a memory, and their copies", _id),
     "rules": (
         "list, add and remove rules that share memories of one space into another",
-        partial(rules_arguments, **_ADDERS),
+        lambda to: sharing_rule_arguments.rules_arguments(to, **_ADDERS),
     ),
-    "request": ("ask for a memory to be shared into a space", request_arguments),
-    "pending": ("list share requests that wait for approval, of all spaces or of --space", pending_arguments),
-    "approve": ("approve a share request", approve_arguments),
-    "reject": ("reject a share request, or withdraw your own", approve_arguments),
+    "request": ("ask for a memory to be shared into a space", lambda to: sharing_rule_arguments.request_arguments(to)),
+    "pending": (
+        "list share requests that wait for approval, of all spaces or of --space",
+        lambda to: sharing_rule_arguments.pending_arguments(to),
+    ),
+    "approve": ("approve a share request", lambda to: sharing_rule_arguments.approve_arguments(to)),
+    "reject": ("reject a share request, or withdraw your own", lambda to: sharing_rule_arguments.approve_arguments(to)),
     "limit": (
         "list and set how often principals may write, share, ask and recall",
-        partial(limit_arguments, **_ADDERS),
+        lambda to: sharing_rule_arguments.limit_arguments(to, **_ADDERS),
     ),
     "reflect": ("store a reflection: a memory that was reasoned from others", _reflect),
     "supersede": ("let a memory supersede another, whose dependents become suspect", _supersede),

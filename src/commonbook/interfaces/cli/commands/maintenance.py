@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from commonbook.interfaces import json_values
+from commonbook.interfaces import json_reports
 from commonbook.interfaces.cli.output import memories
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ def _import(call: Call) -> int:
     report = call.book.import_folder(args.folder, space=args.space, dry_run=args.dry_run, progress=call.progress)
     verb = "Would import" if args.dry_run else "Imported"
     code = call.print_answer(
-        json_values.transfer_report_json(report), lambda out: memories.show_transfer_report(out, verb, report)
+        json_reports.transfer_report_json(report), lambda out: memories.show_transfer_report(out, verb, report)
     )
     call.reindex_if_many(0 if args.dry_run else report.done + report.updated)
     return code
@@ -27,13 +27,13 @@ def _import(call: Call) -> int:
 def _export(call: Call) -> int:
     report = call.book.export(call.args.target, space=call.args.space, okf=call.args.okf, progress=call.progress)
     return call.print_answer(
-        json_values.transfer_report_json(report), lambda out: memories.show_transfer_report(out, "Exported", report)
+        json_reports.transfer_report_json(report), lambda out: memories.show_transfer_report(out, "Exported", report)
     )
 
 
 def _rebuild(call: Call) -> int:
     report = call.book.rebuild(progress=call.progress)
-    return call.print_answer(json_values.sync_report_json(report), lambda out: memories.show_sync_report(out, report))
+    return call.print_answer(json_reports.sync_report_json(report), lambda out: memories.show_sync_report(out, report))
 
 
 def _reindex(call: Call) -> int:
@@ -45,7 +45,7 @@ def _doctor(call: Call) -> int:
     accepted = call.book.accept_deletions() if call.args.accept else None
     findings = call.book.doctor(progress=call.progress)
     return call.print_answer(
-        json_values.doctor_json(findings, accepted),
+        json_reports.doctor_json(findings, accepted),
         lambda out: memories.show_findings(out, findings, fine="nothing is wrong"),
         ok=not findings,
     )
@@ -53,13 +53,13 @@ def _doctor(call: Call) -> int:
 
 def _status(call: Call) -> int:
     status = call.book.status()
-    return call.print_answer(json_values.status_json(status), lambda out: memories.show_status(out, status))
+    return call.print_answer(json_reports.status_json(status), lambda out: memories.show_status(out, status))
 
 
 def _verify(call: Call) -> int:
     report = call.book.verify_log(space=call.args.space, progress=call.progress)
     return call.print_answer(
-        json_values.log_report_json(report), lambda out: memories.show_log_report(out, report), ok=report.ok
+        json_reports.log_report_json(report), lambda out: memories.show_log_report(out, report), ok=report.ok
     )
 
 
@@ -67,7 +67,7 @@ def _log(call: Call) -> int:
     args = call.args
     space = call.book.default_space if args.space is None else args.space
     entries = call.book.log(space=space, after=args.after, limit=args.limit)
-    return call.print_answer(json_values.log_json(space, entries), lambda out: memories.show_log(out, entries))
+    return call.print_answer(json_reports.log_json(space, entries), lambda out: memories.show_log(out, entries))
 
 
 def _make_keys(call: Call) -> int:
@@ -83,7 +83,7 @@ def _migrate(call: Call) -> int:
     with call.progress:
         report = migrate_book(call.settings, call.args.to, progress=call.progress)
     return call.print_answer(
-        json_values.migration_report_json(report), lambda out: memories.show_migration_report(out, report)
+        json_reports.migration_report_json(report), lambda out: memories.show_migration_report(out, report)
     )
 
 
