@@ -30,7 +30,7 @@ Op = dict[str, Any]
 Revision = tuple[str, str]
 
 _ROOT = Path(__file__).resolve().parents[2]
-_OURS = {"state.db", "state.db-wal", "state.db-shm", "config.toml"} | {
+_OURS = {"machine", "state.db", "state.db-wal", "state.db-shm", "config.toml"} | {
     f"{lock}.lock{turn}" for lock in ("write", "files") for turn in ("", ".turn")
 }
 _KEYS = {"keys/signing.key", "keys/hashing.key"}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import uuid
+from contextlib import suppress
 from hashlib import sha256
 from typing import Final
 
@@ -21,14 +22,15 @@ _NOT_BROUGHT: Final = frozenset({"out", ".gitignore"})
 
 def write_marker(hidden: str) -> None:
     """Mark a hidden folder as made on this machine."""
-    place = os.path.join(hidden, MACHINE_FILE)
-    # Several processes may make the home at once.
-    part = f"{place}.{os.urandom(6).hex()}"
+    # Several processes may make the home at once. After a crash `out` is cleared of unfinished files.
+    part = os.path.join(hidden, "out", f".{MACHINE_FILE}.{os.urandom(6).hex()}")
     with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb") as file:
         file.write(_fingerprint())
         file.flush()
         os.fsync(file.fileno())
-    os.rename(part, place)
+    # A process that has made the home meanwhile, with its marker, may have cleared `out`.
+    with suppress(FileNotFoundError):
+        os.rename(part, os.path.join(hidden, MACHINE_FILE))
     sync_folder(hidden)
 
 
