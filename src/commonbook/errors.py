@@ -90,12 +90,7 @@ class Ambiguous(BadInput):
 
 
 class BadFile(BadInput):
-    """A Markdown file that does not parse; if a single field is the cause, its name and line."""
-
-    def __init__(self, message: str, *, fix: str = "", field: str = "", line: int = 0) -> None:
-        """Describe what is wrong, and where."""
-        super().__init__(message, fix=fix)
-        self.field, self.line = field, line
+    """A Markdown file that does not parse."""
 
 
 class NotFound(CommonbookError):

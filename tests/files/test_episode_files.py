@@ -74,7 +74,7 @@ def test_a_file_that_does_not_parse_does_not_hold_up_a_rewind(book, open_book):
     path = file_of(book, episode)
     assert otter in found(book, "otter")
     whole = path.read_text()
-    broken = whole.replace("kind: episode", "kind: [")
+    broken = whole.replace("type: episode", "type: [")
     path.write_text(broken)
     assert [one.id for one in book.rewind("s", walrus)] == [otter]
     assert path.read_text() == broken
@@ -127,7 +127,7 @@ def test_an_edited_session_id_is_put_back(book, wanted):
 def test_a_note_does_not_become_part_of_a_session_by_hand(book):
     settled(book, "the walrus sleeps")
     note = book.remember("the otter swims").id
-    hand_edits.change(file_of(book, note), "kind: note\n", "kind: episode\nsession_id: s\n")
+    hand_edits.change(file_of(book, note), "type: note\n", "type: episode\nsession_id: s\n")
     book.sync()
     assert (book.get(note).kind, book.get(note).session) == ("episode", None)
     assert "session_id" not in file_of(book, note).read_text()

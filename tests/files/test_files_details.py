@@ -111,11 +111,11 @@ def test_with_the_database_lost_the_folder_brings_ids_spaces_and_links_back(home
             "links",
             "occurred",
             "created",
-            "revision",
             "path",
         ):
             assert getattr(after, field) == getattr(before, field), field
         assert after.version > 10**12, "no version from before the loss matches by accident"
+        assert after.revision == 1
         assert after.space.name == before.space.name
         assert [link.source for link in again.links(target.id)] == [receipt.id]
         entry = again.log(space="team/x")[0]
@@ -218,15 +218,13 @@ def test_an_id_edited_or_removed_by_hand_is_put_back(home: Path, book: Book):
     assert book.status().memories == 2
 
 
-def test_version_and_revision_edited_by_hand_are_put_right(home: Path, book: Book):
+def test_a_version_in_a_file_is_the_persons_own(home: Path, book: Book):
     receipt = book.remember("one")
-    change(home / receipt.path, "version: 1", "version: 77")
-    change(home / receipt.path, "revision: 1", "revision: 9")
+    change(home / receipt.path, "type: note", "type: note\nversion: 77\nrevision: 9")
     book.sync()
-    memory = book.get(receipt.id)
-    assert memory.revision == 1
-    assert f"version: {memory.version}\n" in (home / receipt.path).read_text()
-    assert memory.version > 77, "no version that the file has named is given again"
+    assert book.get(receipt.id).revision == 1
+    assert book.edit(receipt.id, text="two").revision == 2
+    assert "\nversion: 77\nrevision: 9\n" in (home / receipt.path).read_text()
 
 
 def test_links_out_of_the_home_and_hidden_and_ignored_files_are_left_alone(home: Path, book: Book, tmp_path: Path):

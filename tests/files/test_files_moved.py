@@ -15,7 +15,7 @@ from tests.support.hand_edits import change
 
 def test_a_file_that_is_only_moved_is_not_a_new_version_however_it_is_laid_out(home: Path, book: Book):
     receipt = book.remember("one", space="a")
-    change(home / receipt.path, "kind: note\n", "kind: note\nmood: sunny\n")
+    change(home / receipt.path, "type: note\n", "type: note\nmood: sunny\n")
     book.sync()
     before = book.get(receipt.id).version
     (home / receipt.path).rename(home / "a" / "other.md")
@@ -90,9 +90,9 @@ def test_a_memory_moved_from_below_the_deepest_space_stays_in_the_space_it_was_m
     book.sync()
     (memory,) = book.list().items
     moved = book.move(memory.id, "z")
-    change(home / moved.path, "title: deep\n", "title: deeper\n")
+    change(home / moved.path, "\n\ndeep", "\n\ndeeper")
     book.sync()
-    assert (book.get(memory.id).title, book.get(memory.id).space.name) == ("deeper", "z")
+    assert (book.get(memory.id).text, book.get(memory.id).space.name) == ("deeper", "z")
 
 
 def test_a_repeat_after_its_space_was_renamed_gives_the_first_receipt(book: Book):

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from commonbook.engines.disk.yaml_fields import PyYaml
 from commonbook.errors import BadFile, BadTime, TooLarge
-from commonbook.markdown.file_format import Dialect, parse, render
+from commonbook.markdown.file_format import Dialect, parse, render, require_read, with_absent_fields
 from commonbook.markdown.front_matter import (
     FIELDS,
+    FILE_NAMES,
     NOTICE_FIELDS,
     CopyLine,
     DecisionLine,
@@ -68,14 +69,12 @@ OURS_ONLY = Dialect(NoYaml(), read_time)
 
 EMPTY = Document(
     id=None, title=None, kind=None, tags=(), created=None, updated=None, occurred=None, valid_from=None,
-    valid_until=None, expires=None, importance=None, author=None, links=(), revision=None, version=None,
-    text="", layout="", has_front=True,
+    valid_until=None, expires=None, importance=None, author=None, links=(), text="", layout="", has_front=True,
 )  # fmt: skip
 FULL = EMPTY._replace(
-    id=ID, title="Alice owns billing", kind="fact", tags=("billing", "people"), created=MAY, updated=MAY,
+    id=ID, title="Alice owns billing", kind="fact", tags=("billing", "people"), created=MAY,
     occurred=MAY, valid_from=MAY, valid_until=MAY, expires=MAY, importance=0.8, author="user:alice",
-    links=(("supersedes", OTHER, "0123456789abcdef"), ("related_to", OTHER, None)), revision=2, version=5,
-    text="Ask her.",
+    links=(("supersedes", OTHER, "0123456789abcdef"), ("related_to", OTHER, None)), text="Ask her.",
 )  # fmt: skip
 
 FOREIGN = f"""---
@@ -98,6 +97,11 @@ mood: |
 
 Ask her.
 """
+
+
+def values_of(document: Document) -> Document:
+    """Return what a document says, without how it stands in the file."""
+    return document._replace(layout="", unread=(), updated=None, has_counters=False)
 
 
 def front(fields: str, text: str = "text") -> bytes:
@@ -126,7 +130,7 @@ def test_the_canonical_file_is_as_the_guide_shows_it():
 
 def test_every_known_field_is_in_the_guide():
     rows = [line.split("|")[1].strip() for line in GUIDE.splitlines() if line.startswith("| `")]
-    assert rows == [f"`{name}`" for name in FIELDS]
+    assert rows == [f"`{FILE_NAMES[name]}`" for name in FIELDS]
 
 
 def test_the_guide_names_every_kind_and_relation():
@@ -135,13 +139,78 @@ def test_the_guide_names_every_kind_and_relation():
 
 def test_a_document_is_written_in_canonical_order():
     assert render(FULL, OURS_ONLY).decode() == (
-        f"---\nid: {ID}\ntitle: Alice owns billing\nkind: fact\ntags: [billing, people]\n"
+        f"---\nid: {ID}\ntitle: Alice owns billing\ntype: fact\ntags: [billing, people]\n"
         "created: 2026-05-01T00:00:00.000000Z\noccurred: 2026-05-01T00:00:00.000000Z\n"
         "valid_from: 2026-05-01T00:00:00.000000Z\nvalid_until: 2026-05-01T00:00:00.000000Z\n"
         "expires: 2026-05-01T00:00:00.000000Z\nimportance: 0.8\nauthor: user:alice\n"
-        f"links:\n  - supersedes {OTHER}@0123456789abcdef\n  - related_to {OTHER}\n"
-        "updated: 2026-05-01T00:00:00.000000Z\nrevision: 2\nversion: 5\n---\n\nAsk her.\n"
+        f"links:\n  - supersedes {OTHER}@0123456789abcdef\n  - related_to {OTHER}\n---\n\nAsk her.\n"
     )
+
+
+def older(data: bytes) -> bytes:
+    """Return a canonical file as an earlier program wrote it."""
+    counters = b"updated: 2026-05-02T00:00:00.000000Z\nrevision: 2\nversion: 5\n"
+    return data.replace(b"\ntype: ", b"\nkind: ").replace(b"\n---\n\n", b"\n" + counters + b"---\n\n")
+
+
+def test_a_file_of_an_earlier_program_is_read_and_gets_the_new_form_when_it_is_written():
+    document = parse(older(render(FULL, DIALECT)), OURS_ONLY)
+    assert document._replace(updated=None) == FULL._replace(has_counters=True)
+    assert document.updated == MAY + timedelta(days=1)
+    assert render(document, DIALECT) == render(FULL, DIALECT)
+
+
+def test_a_file_of_an_earlier_program_with_fields_of_a_person_keeps_those():
+    data = older(render(FULL, DIALECT)).replace(b"\nkind: fact\n", b"\nkind: fact\nmood: good # mine\n")
+    document = parse(data, DIALECT)
+    assert (document.kind, document.has_counters) == ("fact", True)
+    written = render(FULL, DIALECT).replace(b"\ntype: fact\n", b"\ntype: fact\nmood: good # mine\n")
+    assert render(document, DIALECT) == written
+    assert render(document._replace(kind="note"), DIALECT) == written.replace(b"type: fact", b"type: note")
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        "updated: 2024-01-01\nversion: 2\n",
+        f"id: {ID}\nversion: 1.0\n",
+        f"id: {ID}\nrevision: draft\nversion: 3\nupdated: 2024-01-01\n",
+    ],
+)
+def test_counters_of_a_person_stay(fields):
+    document = parse(front(fields), DIALECT)
+    assert not document.has_counters
+    written = render(document._replace(id=ID, title="Other"), DIALECT).decode()
+    assert all(f"\n{line}\n" in written for line in fields.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("id: 202301011200", {"id": ID}),
+        ("type: book", {"kind": "fact"}),
+        ("links:\n- '[[Other]]'", {"links": (("related_to", OTHER, None),)}),
+        ("importance: high", {"importance": 0.5}),
+    ],
+)
+def test_where_a_person_uses_a_name_for_something_else_ours_has_a_prefix(field, value):
+    data = front(f"{field}\nmood: good\n")
+    document = parse(data, DIALECT)
+    assert render(document, DIALECT) == data
+    written = render(document._replace(**value), DIALECT)
+    assert written.startswith(f"---\n{field}\nmood: good\ncommonbook_{field.partition(':')[0]}: ".encode()) or (
+        written.startswith(f"---\n{field}\nmood: good\ncommonbook_links:\n".encode())
+    )
+    again = parse(written, DIALECT)
+    assert {name: getattr(again, name) for name in value} == value
+    assert render(again, DIALECT) == written
+
+
+def test_a_date_is_read_as_the_time_of_creation_and_kind_as_the_type():
+    document = parse(front("date: 2026-05-01\nkind: fact\n"), DIALECT)
+    assert (document.created, document.kind) == (MAY, "fact")
+    both = parse(front("date: 2020-05-01\ncreated: 2026-05-01\nkind: note\ntype: fact\n"), DIALECT)
+    assert (both.created, both.kind) == (MAY, "fact")
 
 
 def test_a_field_that_says_nothing_is_left_out():
@@ -191,6 +260,7 @@ SHARED = st.builds(
     by=st.from_regex(r"\A(?:user|agent):[A-Za-z0-9][A-Za-z0-9._@-]{0,20}\Z"),
     at=TIMES.filter(bool),
     claimed=st.booleans(),
+    mode_set=TIMES,
 )
 HASHES = st.from_regex(r"\A[0-9a-f]{16}\Z")
 NUMBERS = st.integers(1, 10**15 - 1)
@@ -220,7 +290,7 @@ DOCUMENTS = st.builds(
     kind=st.none() | st.sampled_from(KINDS),
     tags=TAGS,
     created=TIMES,
-    updated=TIMES,
+    updated=st.none(),
     occurred=TIMES,
     valid_from=TIMES,
     valid_until=TIMES,
@@ -234,11 +304,11 @@ DOCUMENTS = st.builds(
         max_size=4,
         unique=True,
     ).map(tuple),
-    revision=st.none() | COUNTS,
-    version=st.none() | COUNTS,
     text=BODIES,
     layout=st.just(""),
     has_front=st.just(True),
+    has_counters=st.just(False),
+    unread=st.just(()),
     shared=st.none() | SHARED_LINES,
     dependent_id=st.none() | IDS,
     invalidated_id=st.none() | IDS,
@@ -251,7 +321,7 @@ DOCUMENTS = st.builds(
 
 @given(DOCUMENTS)
 def test_what_is_written_is_read_again_without_a_yaml_parser(document):
-    assert parse(render(document, OURS_ONLY), OURS_ONLY) == document
+    assert values_of(parse(render(document, OURS_ONLY), OURS_ONLY)) == document
 
 
 @given(DOCUMENTS)
@@ -259,7 +329,7 @@ def test_yaml_parsers_read_from_our_writing_what_we_read(document):
     data = render(document, OURS_ONLY)
     disturbed = data.replace(b"---\n", b"---\n# a comment\n", 1)
     for yaml in (PyYaml(), PyYaml(compiled=False)):
-        assert parse(disturbed, Dialect(yaml, read_time))._replace(layout="") == document
+        assert values_of(parse(disturbed, Dialect(yaml, read_time))) == document
 
 
 # Files that people wrote
@@ -299,7 +369,7 @@ def test_an_id_and_a_kind_may_be_in_capitals_and_stay_so_in_the_file():
 
 @pytest.mark.parametrize("fields", ["", "title:\n", "tags: []\n", "title: ''\ntags: ~\nlinks: []\nid:\n"])
 def test_a_field_without_value_says_nothing(fields):
-    assert parse(front(fields), DIALECT)._replace(layout="") == EMPTY._replace(text="text")
+    assert values_of(parse(front(fields), DIALECT)) == EMPTY._replace(text="text")
 
 
 @pytest.mark.parametrize(
@@ -350,29 +420,6 @@ def test_a_merge_conflict_is_not_mistaken_for_text():
         (b"one\ntwo \xff\n", 2, "UTF-8"),
         ("text".encode("utf-16"), 1, "UTF-8"),
         (b"one\ntwo\0\n", 2, "NUL"),
-        (front("id: not-a-uuid\n"), 2, "UUID"),
-        (front("x: y\nkind: poem\n"), 3, "one of note, fact"),
-        (front("title: [a]\n"), 2, "text"),
-        (front(f"title: {'x' * (MAX_TITLE + 1)}\n"), 2, "text"),
-        (front('title: "a\\0b"\n'), 2, "text"),
-        (front("tags: {a: b}\n"), 2, "tags"),
-        (front("tags: [[a]]\n"), 2, "tags"),
-        (front(f"tags: [{'x' * (MAX_TAG + 1)}]\n"), 2, "tags"),
-        (front(f"tags: [{','.join(f't{n}' for n in range(MAX_TAGS + 1))}]\n"), 2, "tags"),
-        (front("importance: high\n"), 2, "0 to 1"),
-        (front("importance: 1.5\n"), 2, "0 to 1"),
-        (front("importance: nan\n"), 2, "0 to 1"),
-        (front("author: alice\n"), 2, "user:alice"),
-        (front("# c\noccurred: someday\n"), 3, "date or time"),
-        (front("created: 2026-13-01T00:00:00.000000Z\n"), 2, "date or time"),
-        (front("created: 0001-01-01T00:00:00+23:00\n"), 2, "date or time"),
-        (front("revision: 0\n"), 2, "whole number"),
-        (front("version: 1.5\n"), 2, "whole number"),
-        (front("version: " + "9" * 5000 + "\n"), 2, "whole number"),
-        (front(f"links: supersedes {ID}\n"), 2, "list"),
-        (front(f"links:\n  - Likes {ID}\n"), 2, "relation"),
-        (front("links:\n  - supersedes x\n"), 2, "relation"),
-        (front(f"links:\n  - supersedes {ID}@x\n"), 2, "relation"),
         (front("id: a\nid: b\n"), 3, "second time"),
         (front("a: x\nb: 'c' d\n"), 3, "not YAML"),
         (front("{a: b}\n"), 2, "list of fields"),
@@ -384,6 +431,44 @@ def test_a_bad_file_is_refused_with_line_and_reason(data, line, reason):
     error = refused(data)
     assert error.message.startswith(f"line {line}: ")
     assert reason in error.message
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "line", "reason"),
+    [
+        ("id: not-a-uuid\n", "id", 2, "UUID"),
+        ("x: y\ntype: poem\n", "kind", 3, "one of note, fact"),
+        ("x: y\nkind: poem\n", "kind", 3, "one of note, fact"),
+        ("title: [a]\n", "title", 2, "text"),
+        (f"title: {'x' * (MAX_TITLE + 1)}\n", "title", 2, "text"),
+        ('title: "a\\0b"\n', "title", 2, "text"),
+        ("tags: {a: b}\n", "tags", 2, "tags"),
+        ("tags: [[a]]\n", "tags", 2, "tags"),
+        (f"tags: [{'x' * (MAX_TAG + 1)}]\n", "tags", 2, "tags"),
+        (f"tags: [{','.join(f't{n}' for n in range(MAX_TAGS + 1))}]\n", "tags", 2, "tags"),
+        ("importance: high\n", "importance", 2, "0 to 1"),
+        ("importance: 1.5\n", "importance", 2, "0 to 1"),
+        ("importance: nan\n", "importance", 2, "0 to 1"),
+        ("author: alice\n", "author", 2, "user:alice"),
+        ("# c\noccurred: someday\n", "occurred", 3, "date or time"),
+        ("created: 2026-13-01T00:00:00.000000Z\n", "created", 2, "date or time"),
+        ("created: 0001-01-01T00:00:00+23:00\n", "created", 2, "date or time"),
+        (f"links: supersedes {ID}\n", "links", 2, "list"),
+        (f"links:\n  - Likes {ID}\n", "links", 2, "relation"),
+        ("links:\n  - supersedes x\n", "links", 2, "relation"),
+        (f"links:\n  - supersedes {ID}@x\n", "links", 2, "relation"),
+    ],
+)
+def test_a_value_that_is_not_in_our_form_is_the_persons_own_and_can_be_refused(fields, field, line, reason):
+    document = parse(front(fields), DIALECT)
+    assert values_of(document) == EMPTY._replace(text="text")
+    assert [(one.field, one.line) for one in document.unread] == [(field, line)]
+    assert render(document, DIALECT) == front(fields)
+    require_read(document, {"valid_from"})
+    with pytest.raises(BadFile) as caught:
+        require_read(document, {field})
+    assert caught.value.message.startswith(f"line {line}: ")
+    assert reason in caught.value.message
 
 
 def test_the_largest_text_can_be_written_and_read():
@@ -424,7 +509,7 @@ def test_an_unchanged_foreign_file_is_written_byte_for_byte(data):
     document = parse(data, DIALECT)
     assert document.has_front
     assert render(document, DIALECT) == data
-    assert (document.layout == "") == (render(document._replace(layout=""), DIALECT) == data)
+    assert (with_absent_fields(document.layout, ()) == "") == (render(document._replace(layout=""), DIALECT) == data)
 
 
 @pytest.mark.slow
@@ -432,7 +517,7 @@ def test_an_unchanged_foreign_file_is_written_byte_for_byte(data):
 def test_whatever_changes_in_a_foreign_file_is_read_again(data, document):
     changed = document._replace(layout=parse(data, DIALECT).layout)
     again = parse(render(changed, DIALECT), DIALECT)
-    assert again._replace(layout="") == document
+    assert values_of(again) == document
     assert render(again, DIALECT) == render(changed, DIALECT)
 
 
@@ -443,7 +528,7 @@ def test_a_text_keeps_its_bytes_when_it_is_given_front_matter(content, document)
     plain = parse(content.encode(), DIALECT)
     written = render(document._replace(text=plain.text, layout=plain.layout), DIALECT)
     assert written.endswith(content.removeprefix("\ufeff").encode())
-    assert parse(written, OURS_ONLY)._replace(layout="") == document._replace(text=plain.text)
+    assert values_of(parse(written, OURS_ONLY)) == document._replace(text=plain.text)
 
 
 # A change touches only its own lines
@@ -471,17 +556,23 @@ def test_a_time_stays_as_it_was_written_while_it_means_the_same_moment():
     assert "occurred: 2026-05-01T00:00:00.000001Z\n" in edited(occurred=MAY + timedelta(microseconds=1))
 
 
-def test_a_new_field_stands_below_the_one_that_precedes_it_in_canonical_order():
-    tags = "- '#billing'\n"
-    assert edited(kind="fact") == FOREIGN.replace("# the title\n", "# the title\nkind: fact\n")
-    assert edited(version=2, revision=1) == FOREIGN.replace("2026-05-01\n", "2026-05-01\nrevision: 1\nversion: 2\n")
+def test_new_fields_stand_behind_the_id_in_canonical_order():
+    id_, tags = f"id: {ID}\n", "- '#billing'\n"
+    assert edited(kind="fact") == FOREIGN.replace(id_, f"{id_}type: fact\n")
+    assert edited(kind="fact", author="user:bob") == FOREIGN.replace(id_, f"{id_}type: fact\n").replace(
+        tags, f"{tags}author: user:bob\n"
+    )
     assert edited(created=MAY) == FOREIGN.replace(tags, f"{tags}created: 2026-05-01T00:00:00.000000Z\n")
 
 
-def test_a_new_field_that_nothing_precedes_stands_at_the_end():
-    data = b"---\nversion: 1\nmood: good\n---\n\ntext\n"
-    document = parse(data, DIALECT)._replace(id=ID, version=2)
-    assert render(document, DIALECT) == f"---\nversion: 2\nmood: good\nid: {ID}\n---\n\ntext\n".encode()
+def test_without_an_id_new_fields_stand_together_at_the_end():
+    data = b"---\ntitle: mine\nmood: good\n---\n\ntext\n"
+    document = parse(data, DIALECT)._replace(id=ID, importance=0.5)
+    written = f"---\ntitle: mine\nmood: good\nid: {ID}\nimportance: 0.5\n---\n\ntext\n".encode()
+    assert render(document, DIALECT) == written
+    assert b"mood: good\nid: " + ID.encode() + b"\ntype: fact\nimportance: 0.5\n---" in render(
+        parse(written, DIALECT)._replace(kind="fact"), DIALECT
+    )
 
 
 def test_lines_put_into_a_windows_file_end_as_its_own_do():
@@ -496,7 +587,7 @@ def without(name: str, data: bytes) -> list[str]:
     opening, *lines = data.decode().split("\n")
     closing = next(number for number, line in enumerate(lines) if line.rstrip() in {"---", "..."})
     for field in DIALECT.yaml.fields("".join(f"{line}\n" for line in lines[:closing])):
-        if field.name == name:
+        if field.name in {name, FILE_NAMES[name]}:
             del lines[field.first_line : field.end_line]
     return [opening, *lines]
 

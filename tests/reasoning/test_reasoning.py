@@ -147,7 +147,7 @@ def test_a_notice_whose_file_is_moved_goes_back_to_the_memory_that_it_is_about(b
     assert (moved.exists(), file_of(book, before[0][0]).exists()) == (False, True)
 
 
-@pytest.mark.parametrize("edit", [("kind: notice", "kind: note"), ("  - related_to", "  - contradicts")])
+@pytest.mark.parametrize("edit", [("type: notice", "type: note"), ("  - related_to", "  - contradicts")])
 def test_a_notice_stays_what_it_is_whatever_is_typed_into_its_file(book, home, edit):
     old, *_ = suspect_reflection(book)
     ((notice, *_),) = before = inbox_rows(book)
@@ -181,7 +181,7 @@ def test_a_note_with_the_fields_of_a_notice_is_a_note(book, home):
         f"dependent_id: {reflection}\ninvalidated_id: {old}\ninvalidating_id: {new}\ntimestamp: 2026-01-01T00:00:00Z"
     )
     path = next((home / "a").rglob("mine--*"))
-    change(path, "kind: note\n", f"kind: note\n{fields}\n")
+    change(path, "type: note\n", f"type: note\n{fields}\n")
     (home / ".commonbook" / "state.db").unlink()
     with commonbook.open(home, create=True) as again:
         again.sync()
@@ -292,7 +292,7 @@ def test_circles_and_links_to_nothing_made_by_hand_are_told_once_and_end(book, h
     new = book.remember("new", space="a").id
     gone = "01a1e303-a5dc-738e-af53-e3b6a8463f3a"
     lines = "".join(f"  - derived_from {one}@1\n" for one in (third, gone, first))
-    change(file_of(book, first), "updated:", f"links:\n{lines}updated:")
+    change(file_of(book, first), "\n---\n\n", f"\nlinks:\n{lines}---\n\n")
     book.sync()
     book.supersede(second, new)
     assert {one.dependent.id: one.depth for one in book.inbox().items} == {third: 1, first: 2}

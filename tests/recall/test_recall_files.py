@@ -44,9 +44,9 @@ class Edited:
             ("\nThe walrus swims\n", "\nThe otter dives\n"),
             ("title: Bathing", "title: Sunday outing"),
             ("tags: [a]", "tags: [b, c]"),
-            ("kind: note", "kind: decision"),
+            ("type: note", "type: decision"),
             ("valid_until: ", "occurred: 2020-02-03\nvalid_from: 2020-01-01\nvalid_until: 2025-01-01 # was "),
-            ("updated:", f"links:\n  - supersedes {self.old.id}\nupdated:"),
+            ("\n---\n\n", f"\nlinks:\n  - supersedes {self.old.id}\n---\n\n"),
         ):
             assert old in text, old
             text = text.replace(old, new)

@@ -274,7 +274,7 @@ def test_a_forged_or_edited_decision_is_no_decision(home: Path, tmp_path: Path, 
         lose_database(home) if fault == "lost" else put_database_back(home, tmp_path / "kept")
     line = next(line for line in decided.splitlines() if "it still holds" in line)
     # A line with the MAC of another memory, and one whose verdict was changed.
-    retype(home, path, "\nupdated:", f"\ninvalidations_triaged:\n{line}\nupdated:")
+    retype(home, path, "\n---\n\n", f"\ninvalidations_triaged:\n{line}\n---\n\n")
     retype(home, thought_path, '"keep ', '"dismiss ')
     with commonbook.open(home) as book:
         assert "suspect" in book.get(other).marks

@@ -542,7 +542,7 @@ def test_a_copy_whose_front_matter_is_full_keeps_nobody_from_editing_the_source(
     full, other = (book.share(source, space).id for space in ("team", "other"))
     path = file_of(home, book, full)
     room = MAX_FRONT_BYTES - path.read_bytes().index(b"\n---\n") - 40
-    retype(path, "kind:", f"mine: {'x' * room}\nkind:")
+    retype(path, "type:", f"mine: {'x' * room}\ntype:")
     assert book.sync().edited == 1
     long = "a title that is much longer than the one before " * 4
     assert book.edit(source, title=long.strip(), text="Bertha owns it").copies == 1
@@ -569,7 +569,7 @@ def test_the_job_goes_on_past_a_copy_without_room_and_doctor_says_why(home, book
     full = book.share(source, "team").id
     path = file_of(home, book, full)
     room = MAX_FRONT_BYTES - path.read_bytes().index(b"\n---\n") - 40
-    retype(path, "kind:", f"mine: {'x' * room}\nkind:")
+    retype(path, "type:", f"mine: {'x' * room}\ntype:")
     book.sync()
     # All by the job, as beyond the first hundred.
     monkeypatch.setattr(propagate, "MAX_PER_WRITE", 0)

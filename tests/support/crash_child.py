@@ -138,11 +138,12 @@ def _write_part_of_file(share: float) -> None:
 def _while_marking_done(then: Callable[[], object]) -> None:
     real = file_journal.mark_done
 
-    def strike_off(tx: Any, written: Any) -> None:
+    def strike_off(tx: Any, written: Any) -> frozenset[str]:
         written = list(written)
-        real(tx, written)
+        done = real(tx, written)
         if written:
             then()
+        return done
 
     file_journal.mark_done = strike_off
 

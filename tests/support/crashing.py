@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -30,7 +31,7 @@ Op = dict[str, Any]
 Revision = tuple[str, str]
 
 _ROOT = Path(__file__).resolve().parents[2]
-_OURS = {"machine", "state.db", "state.db-wal", "state.db-shm", "config.toml"} | {
+_OURS = {"machine", "state.db", "state.db-wal", "state.db-shm", "config.toml", ".gitignore"} | {
     f"{lock}.lock{turn}" for lock in ("write", "files") for turn in ("", ".turn")
 }
 _KEYS = {"keys/signing.key", "keys/hashing.key"}
@@ -63,7 +64,8 @@ def do(book: Book, op: Op) -> Any:
         case "rename":
             return book.rename_space(op["old"], op["new"]).name
         case "save":
-            save(Path(book.home) / book.get(op["id"]).path, text_of(op["text"]), synced=True)
+            # Without its id the file is not complete, so that something has to be written back.
+            save(Path(book.home) / book.get(op["id"]).path, text_of(op["text"]), synced=True, without_id=True)
             return book.sync().edited
         case "sync":
             return book.sync().edited
@@ -91,9 +93,11 @@ def _plain(receipt: Receipt) -> dict[str, Any]:
     return {"id": receipt.id, "version": receipt.version, "path": receipt.path}
 
 
-def save(path: Path, text: str, *, in_place: bool = False, synced: bool = False) -> None:
+def save(path: Path, text: str, *, in_place: bool = False, synced: bool = False, without_id: bool = False) -> None:
     """Save a new text below a file's front matter, as an editor does: in place, or by a rename over it."""
     front = path.read_bytes().partition(b"\n---\n")[0]
+    if without_id:
+        front = re.sub(rb"\nid: .*", b"", front)
     data = front + b"\n---\n\n" + text.encode() + b"\n"
     place = path if in_place else path.with_name(f".{path.name}.{os.getpid()}.swp")
     with place.open("wb") as file:
@@ -244,12 +248,15 @@ def _all(book: Book, chosen: Filter) -> list[Any]:
 
 def _found(book: Book, memory: Any, logged: Counter[tuple[str, str, int]]) -> Expected:
     revisions = [(revision.title, revision.text) for revision in book.history(memory.id)]
+    # A save by hand sets the version to the milliseconds since 1970, so only the order of versions can be expected.
+    order = {version: at for at, version in enumerate(sorted({one for _, _, one in logged}), start=1)}
+    logged = Counter({(action, actor, order[version]): count for (action, actor, version), count in logged.items()})
     return Expected(
         memory.space.name,
         memory.title,
         memory.text,
         memory.tags,
-        memory.version,
+        order[memory.version],
         memory.deleted is not None,
         revisions,
         logged,
@@ -282,8 +289,8 @@ def _wrong_files(home: Path, live: dict[str, Any]) -> list[str]:
     for path in markdown & live.keys():
         front, text = read(home / path)
         memory = live[path]
-        content = (front["id"], front["version"], front["title"], tuple(front.get("tags", ())), text)
-        if content != (memory.id, memory.version, memory.title, memory.tags, memory.text):
+        content = (front["id"], front["title"], tuple(front.get("tags", ())), text)
+        if content != (memory.id, memory.title, memory.tags, memory.text):
             wrong.append(f"{path} says {str(content)[:200]} and not what its row says")
     return wrong
 

@@ -31,7 +31,7 @@ from commonbook.text import dates
 
 if TYPE_CHECKING:
     from commonbook.compose import write_steps
-    from commonbook.engines.disk import machine_marker
+    from commonbook.engines.disk import git, machine_marker
     from commonbook.engines.postgres.database import PostgresDatabase
     from commonbook.ports.database import Database, Transaction
     from commonbook.ports.files import ExternalFiles, Folder, Watcher, Yaml
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from commonbook.sessions.append import Appender
 else:
     # A home that is only read is opened without the modules that write.
+    git = LazyModule("commonbook.engines.disk.git")
     write_steps = LazyModule("commonbook.compose.write_steps")
     machine_marker = LazyModule("commonbook.engines.disk.machine_marker")
 
@@ -224,6 +225,8 @@ def prepare_home(folder: str) -> str:
         make_folders(os.path.join(hidden, "out"), mode=0o700)
         if is_new:
             machine_marker.write_marker(hidden)
+        if not os.path.lexists(os.path.join(hidden, ".gitignore")):
+            git.ignore_folder(hidden)
     except OSError as error:
         raise HomeReadOnly(
             f"{folder} cannot be made or written: {error.strerror}",

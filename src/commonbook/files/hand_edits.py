@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Literal
 
 from commonbook.errors import BadFile, FileInTheWay, TooLarge
-from commonbook.files import episode_files
+from commonbook.files import earlier_saves, episode_files
 from commonbook.files.proven_lines import apply_document
 from commonbook.files.save_order import SaveOrder, place_in_history
 from commonbook.markdown.front_matter import VERBATIM_FIELDS, Document
@@ -21,26 +21,24 @@ from commonbook.markdown.memory_conversion import (
     new_memory_from_document,
     parse_file,
     render_document,
-    render_memory,
+    require_understood,
+    says_the_same,
+    title_of_note,
 )
 from commonbook.model.ids import new_id
-from commonbook.model.memory import Memory, Revision
-from commonbook.model.spaces import FILESYSTEM, Space
-from commonbook.tables import file_journal, memories, revisions
-from commonbook.text import file_paths, titles
+from commonbook.model.memory import Memory
+from commonbook.model.spaces import Space
+from commonbook.tables import file_journal, memories
+from commonbook.text import dates, file_paths, titles
 from commonbook.write import store_version
 from commonbook.write.new_memory import new_memory
 
 if TYPE_CHECKING:
-    from commonbook.files.write_out import ConcurrentSave
     from commonbook.ports.files import FileStat
     from commonbook.write.context import WriteContext
 
 Outcome = Literal["new", "edited", "moved", "restored", "malformed", "unchanged", "copied", "no file"]
 """How a file was applied: "unchanged" if it changed nothing, "copied" if it became a memory with an id of its own."""
-
-_LARGE_NUMBER: Final = 10**15
-"""Stands for the revision and version that front matter must leave room for."""
 
 _FIELDS: Final = (
     "title",
@@ -77,35 +75,24 @@ def apply_file(ctx: WriteContext, path: str) -> Outcome:
         return "unchanged"
     try:
         document = parse_file(data, ctx.engines)
+        _require_room(ctx, document)
+        memory, is_copied_file = _match_memory(ctx, path, synced, document)
+        require_understood(document, memory)
     except BadFile as error:
         return _mark_malformed(ctx, path, stat, hash_, synced, str(error))
-    if not _has_room(ctx, document):
-        reason = "the front matter is too long: no room is left for our fields"
-        return _mark_malformed(ctx, path, stat, hash_, synced, reason)
     _check_copy_after_trouble(ctx, synced)
-    memory, is_copied_file = _match_memory(ctx, path, synced, document)
     if memory is None:
         return _add(ctx, path, stat, hash_, document, fresh_id=is_copied_file)
     return _update(ctx, memory, path, stat, hash_, document)
 
 
-def _has_room(ctx: WriteContext, document: Document) -> bool:
-    """Tell whether the front matter has room for the fields that this program adds."""
-    filled = document._replace(
-        id=document.id or new_id(),
-        title=document.title or titles.derive_title(document.text),
-        created=document.created or ctx.tx.now,
-        updated=ctx.tx.now,
-        author=document.author or FILESYSTEM,
-        revision=_LARGE_NUMBER,
-        version=_LARGE_NUMBER,
-        has_front=True,
-    )
+def _require_room(ctx: WriteContext, document: Document) -> None:
+    """Raise BadFile unless the front matter has room for the id that this program adds."""
+    filled = document._replace(id=document.id or new_id(), has_front=True)
     try:
         render_document(filled, ctx.engines)
-    except TooLarge:
-        return False
-    return True
+    except TooLarge as error:
+        raise BadFile("the front matter is too long: no room is left for our fields") from error
 
 
 class FileNotInPlace(Exception):
@@ -143,34 +130,6 @@ def with_file_changes(ctx: WriteContext, memory: Memory, *, scanned: bool) -> Me
 def _in_trouble(ctx: WriteContext, path: str) -> bool:
     synced = file_journal.synced_file(ctx.tx, path)
     return synced is not None and synced.trouble is not None
-
-
-def apply_concurrent_saves(ctx: WriteContext, saves: Sequence[ConcurrentSave]) -> None:
-    """Apply saves that were displaced while their files were written: as the newest revision, or into the history."""
-    for save in saves:
-        data = ctx.engines.folder.read_displaced(save.name)
-        memory = memories.find(ctx.tx, ctx.spaces, save.memory)
-        if data is None:
-            continue
-        if memory is None:
-            # The database that had the memory is lost, but its text is here.
-            ctx.engines.folder.restore_displaced(save.name, f"recovered-{save.name}.md")
-            continue
-        document = _parse_or_plain(ctx, data)
-        if document.id not in (None, memory.id):
-            # The file of another memory was at our path: it is put beside it, where the next scan finds it.
-            ctx.engines.folder.restore_displaced(save.name, save.path or memory.path)
-            continue
-        if file_journal.content_hash(data) in file_journal.known_hashes(ctx.tx, memory.id):
-            continue
-        if document.version != memory.version and _is_known(ctx, memory, document):
-            # The history has this text: another process wrote it out late, or a person went back to it.
-            continue
-        order = place_in_history(version=document.version, row_version=memory.version, journal=save.journal)
-        if save.journal is not None and order is SaveOrder.NEWER and memory.deleted is None:
-            _revise(ctx, memory, apply_document(ctx, memory, document), seen=document.version)
-        else:
-            _record_earlier(ctx, memory, document)
 
 
 def _mark_malformed(
@@ -221,15 +180,6 @@ def _is_in_place(ctx: WriteContext, memory: Memory) -> bool:
     return ctx.engines.folder.exists(memory.path) if data is None else named_id in {None, memory.id}
 
 
-def _parse_or_plain(ctx: WriteContext, data: bytes) -> Document:
-    """Parse a file; if it does not parse, return all of it as plain text."""
-    try:
-        return parse_file(data, ctx.engines)
-    except BadFile:
-        text = data.decode("utf-8", "replace").replace("\0", "\ufffd")
-        return Document(text=text)
-
-
 # --- a file that is new
 
 
@@ -244,12 +194,15 @@ def _add(ctx: WriteContext, path: str, stat: FileStat, hash_: str, document: Doc
         space=space,
         path=path,
         how="file",
-        title=titles.derive_title(document.text),
+        title=titles.title_of_note(path, memory_id, document.text),
         text=document.text,
     )
-    memory = new_memory_from_document(
-        memory, document, ctx.engines.keys, same_id=same_id, version=store_version.version_after_loss(ctx)
-    )._replace(updated=document.updated or ctx.tx.now)
+    saved = dates.time_of_file(stat.mtime_ns, now=ctx.tx.now)
+    memory = new_memory_from_document(memory, document, ctx.engines.keys, same_id=same_id)._replace(
+        created=document.created or saved,
+        updated=document.updated or saved,
+        version=store_version.version_from_file(ctx) if same_id else 1,
+    )
     if not same_id:
         # A file that somebody copied was not shared: it does not follow the source of the copied file.
         memory = store_version.detached(memory._replace(shared=copy_info_of(document)))
@@ -259,10 +212,7 @@ def _add(ctx: WriteContext, path: str, stat: FileStat, hash_: str, document: Doc
     file_journal.clear_former_path(ctx.tx, path)
     ctx.log_memory(memory, "remember", how="file")
     check_copy(ctx, memory.id)
-    # The new version alone is no reason to write every file again after a lost database.
-    as_in_file = memory._replace(version=document.version or memory.version)
-    if file_journal.content_hash(render_memory(as_in_file, ctx.engines)) != hash_:
-        ctx.enqueue_files([memory])
+    store_version.write_back(ctx, memory, document)
     return "copied" if fresh_id else "new"
 
 
@@ -276,39 +226,41 @@ def _update(ctx: WriteContext, memory: Memory, path: str, stat: FileStat, hash_:
     text that another process wrote out late, is no edit. Any other content is an edit: it becomes the newest
     revision, or goes into the history if it was saved before a newer change.
     """
-    unchanged = hash_ == file_journal.content_hash(render_memory(memory, ctx.engines))
+    unchanged = says_the_same(document, memory, ctx.engines)
     if path != memory.path or memory.deleted is not None:
         if file_journal.moved_from(ctx.tx, path) == memory.id and memory.deleted is None and _is_in_place(ctx, memory):
             return _apply_at_former_path(ctx, memory, path, stat, hash_, document)
         _claim_path(ctx, path, stat, hash_, memory)
-        return _move_or_restore(ctx, memory, path, None if unchanged else document)
+        return _move_or_restore(ctx, memory, path, document, unchanged=unchanged)
     journal = file_journal.journal_entries(ctx.tx, [memory.id]).get(memory.id)
     if journal is not None and hash_ in journal.hashes:
         return "unchanged"
+    synced = file_journal.synced_file(ctx.tx, path)
     _claim_path(ctx, path, stat, hash_, memory)
     if unchanged:
         return "unchanged"
-    if journal is not None and _is_written_late(ctx, memory, document):
-        ctx.enqueue_files([memory], seen=journal.seen)
-        return "unchanged"
-    if place_in_history(version=document.version, row_version=memory.version, journal=journal) is SaveOrder.EARLIER:
-        _record_earlier(ctx, memory, document)
-    else:
-        _revise(ctx, memory, apply_document(ctx, memory, document), seen=document.version)
-    return "edited"
+    order = place_in_history(row_version=memory.version, journal=journal)
+    if order is SaveOrder.NEWER or earlier_saves.is_over_pending(ctx, memory, synced, document):
+        revise(ctx, memory, apply_document(ctx, memory, document), document)
+        return "edited"
+    return "edited" if earlier_saves.record_earlier(ctx, memory, document) else "unchanged"
 
 
-def _move_or_restore(ctx: WriteContext, memory: Memory, path: str, document: Document | None) -> Outcome:
-    """Move or restore a memory to the path of its file, and apply the content of the file if that is new."""
+def _move_or_restore(ctx: WriteContext, memory: Memory, path: str, document: Document, *, unchanged: bool) -> Outcome:
+    """Move or restore a memory to the path of its file, and apply the content of the file unless it is unchanged."""
     if path != memory.path:
         file_journal.drop_synced(ctx.tx, memory.path, memory.id)
     file_journal.clear_former_path(ctx.tx, path)
-    revised = memory if document is None else apply_document(ctx, memory, document)
-    if document is not None and memory.deleted is not None:
-        revised = with_words_taken(ctx, revised, document)
+    there = memory._replace(path=path, deleted=None)
+    if not unchanged:
+        there = apply_document(ctx, there, document)
+    elif document.title is None:
+        # The title is the name of the file.
+        there = there._replace(title=title_of_note(there, there.text))
+    if not unchanged and memory.deleted is not None:
+        there = with_words_taken(ctx, there, document)
     space = ctx.require_writable_space(file_paths.space_of(path), origin="folder")
-    seen = memory.version if document is None else document.version
-    _revise(ctx, memory, revised._replace(path=path), to=space, seen=seen)
+    revise(ctx, memory, there, document, to=space)
     if memory.deleted is not None:
         return "restored"
     check_copy(ctx, memory.id)
@@ -322,7 +274,7 @@ def restore(
     changed: Sequence[str],
     *,
     how: str,
-    seen: int | None = None,
+    document: Document | None = None,
     version: int | None = None,
 ) -> Memory:
     """Bring a deleted memory back, with its history, links, tags and session, and with the fields that changed.
@@ -337,7 +289,7 @@ def restore(
         restored._replace(deleted=None),
         [*changed, "deleted"],
         how=how,
-        seen=seen,
+        document=document,
         version=version,
     )
     check_copy(ctx, memory.id)
@@ -415,7 +367,7 @@ def _apply_at_former_path(
     if known:
         ctx.enqueue_files([memory])
     else:
-        _revise(ctx, memory, apply_document(ctx, memory, document), seen=document.version)
+        revise(ctx, memory, apply_document(ctx, memory, document))
     return "edited"
 
 
@@ -424,23 +376,24 @@ def changed_fields(old: Memory, new: Memory) -> list[str]:
     return [name for name in _FIELDS if getattr(old, name) != getattr(new, name)]
 
 
-def _revise(ctx: WriteContext, old: Memory, new: Memory, *, seen: int | None, to: Space | None = None) -> None:
-    """Store the fields that a file changed as a new version; if none did, only note a new path and write the file."""
+def revise(
+    ctx: WriteContext, old: Memory, new: Memory, document: Document | None = None, *, to: Space | None = None
+) -> None:
+    """Store the fields that a file changed as a new version; if none did, only note a new path.
+
+    `document` is the file, if it is where the memory is: it is then completed where something of ours is missing.
+    """
     changed = changed_fields(old, new)
-    version = None
-    if seen is not None and seen > old.version:
-        # The file is newer than the database, of which an older state was put back.
-        version = store_version.version_after_loss(ctx, above=seen)
-        changed.append("version")
+    version = store_version.version_from_file(ctx, above=old.version)
     space = to or old.space
     if space.id != old.space.id:
         changed.append("space")
     if old.deleted is not None:
-        restore(ctx, old, new._replace(space=space), changed, how="file", seen=seen, version=version)
+        restore(ctx, old, new._replace(space=space), changed, how="file", document=document, version=version)
         return
     if changed:
         new = store_version.store_version(
-            ctx, old, new._replace(space=space), changed, how="file", seen=seen, version=version
+            ctx, old, new._replace(space=space), changed, how="file", document=document, version=version
         )
         if new.decisions != old.decisions:
             ctx.note_reasoning_change(old, new)
@@ -449,49 +402,4 @@ def _revise(ctx: WriteContext, old: Memory, new: Memory, *, seen: int | None, to
         return
     if new.path != old.path:
         memories.relocate(ctx.tx, old, new.path)
-    if new.path == old.path or file_journal.journal_entries(ctx.tx, [old.id]):
-        ctx.enqueue_files([new])
-
-
-def _is_written_late(ctx: WriteContext, memory: Memory, document: Document) -> bool:
-    """Tell whether a file that will be overwritten has an older text of ours, which another process wrote out late."""
-    return memory.deleted is None and document.version != memory.version and _is_known(ctx, memory, document)
-
-
-def _is_known(ctx: WriteContext, memory: Memory, document: Document) -> bool:
-    """Tell whether the title and text of a file are those of the memory or of one of its older revisions."""
-    content = (document.title or memory.title, document.text)
-    older = ((revision.title, revision.text) for revision in revisions.past_revisions(ctx.tx, memory))
-    return content == (memory.title, memory.text) or content in older
-
-
-def _record_earlier(ctx: WriteContext, memory: Memory, document: Document) -> None:
-    """Record a save that was made before the present text and arrived after it.
-
-    It becomes a revision in the history, and the present text follows it as a revision of its own.
-    """
-    title = document.title or memory.title
-    if _is_known(ctx, memory, document):
-        if memory.deleted is None:
-            ctx.enqueue_files([memory])
-        return
-    revisions.archive(ctx.tx, memory)
-    earlier = Revision(
-        revision=memory.revision + 1,
-        title=title,
-        text=document.text,
-        author=FILESYSTEM,
-        at=ctx.tx.now,
-        # This text, and the payload keys below, are stored in the histories and signed logs of existing books.
-        how="file, overtaken",
-    )
-    revisions.add(ctx.tx, memory, earlier)
-    overtaken = memory._replace(title=title, text=document.text, revision=earlier.revision, version=memory.version + 1)
-    ctx.log_memory(overtaken, "edit", overtaken=True)
-    present = memory._replace(
-        revision=memory.revision + 2, version=memory.version + 2, updated=ctx.tx.now, revised_at=ctx.tx.now
-    )
-    memories.replace(ctx.tx, ctx.engines.keys, present)
-    ctx.pending.note_changed_text(present)
-    ctx.log_memory(present, "edit", stands=True)
-    ctx.enqueue_files([present])
+    store_version.write_back(ctx, new, document)

@@ -19,14 +19,14 @@ from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.tables import file_journal, memories
 
 if TYPE_CHECKING:
-    from commonbook.files import hand_edits
+    from commonbook.files import concurrent_saves
     from commonbook.ports.engines import Engines
     from commonbook.tables.file_journal import WrittenFile
     from commonbook.write import transaction
     from commonbook.write.context import WriteContext
 else:
     # A home with an empty journal is opened without the modules that write.
-    hand_edits = LazyModule("commonbook.files.hand_edits")
+    concurrent_saves = LazyModule("commonbook.files.concurrent_saves")
     transaction = LazyModule("commonbook.write.transaction")
 
 
@@ -43,38 +43,48 @@ def write_committed(engines: Engines, contents: Mapping[str, bytes | None]) -> N
     for _ in range(_MAX_ROUNDS):
         if not contents:
             return
-        report = write_out.write_out(engines, contents)
-        mark_done(engines, report.done)
+        report = _write(engines, contents)
         if not report.saves:
             return
         # The exchange displaced a person's save: it becomes the newest revision, or an earlier one in the history.
         _, contents = transaction.commit(
-            engines, FILESYSTEM_ACTOR, partial(hand_edits.apply_concurrent_saves, saves=report.saves)
+            engines, FILESYSTEM_ACTOR, partial(concurrent_saves.apply_concurrent_saves, saves=report.saves)
         )
         write_out.drop(engines, report.saves)
 
 
-def mark_done(engines: Engines, written: Sequence[WrittenFile]) -> None:
+def _write(
+    engines: Engines, contents: Mapping[str, bytes | None], *, recovering: bool = False
+) -> write_out.WriteOutReport:
+    """Write files and mark them as done; report which saves a person made after another process had done the same."""
+    report = write_out.write_out(engines, contents, recovering=recovering)
+    done_before = {file.memory for file in report.done} - mark_done(engines, report.done)
+    saves = tuple(save._replace(is_later=save.memory in done_before) for save in report.saves)
+    return report._replace(saves=saves)
+
+
+def mark_done(engines: Engines, written: Sequence[WrittenFile]) -> frozenset[str]:
     """Remove written files from the journal, without waiting for the disk, and not at all if the database is busy.
 
     The change itself is durable: the next run of the journal finds the files right, and removes the entries then.
+    Return the memories whose entries were still in the journal.
     """
     if written:
         with suppress(Busy, DiskFull):
-            engines.db.write(partial(file_journal.mark_done, written=written), durable=False)
+            return engines.db.write(partial(file_journal.mark_done, written=written), durable=False)
+    return frozenset(file.memory for file in written)
 
 
 def write_pending(engines: Engines) -> None:
     """Write all files of the journal, and apply saves that were displaced when a process crashed."""
     saves = write_out.saves_left_by_crash(engines)
     if saves:
-        transaction.write(engines, FILESYSTEM_ACTOR, partial(hand_edits.apply_concurrent_saves, saves=saves))
+        transaction.write(engines, FILESYSTEM_ACTOR, partial(concurrent_saves.apply_concurrent_saves, saves=saves))
         write_out.drop(engines, saves)
     with engines.db.reading() as tx:
         waiting = file_journal.pending(tx)
     for batch in in_batches(waiting, _BATCH):
-        report = write_out.write_out(engines, dict.fromkeys(batch), recovering=True)
-        mark_done(engines, report.done)
+        report = _write(engines, dict.fromkeys(batch), recovering=True)
         if report.saves or report.stale:
             transaction.write(engines, FILESYSTEM_ACTOR, partial(_apply_report, report=report))
             write_out.drop(engines, report.saves)
@@ -82,6 +92,6 @@ def write_pending(engines: Engines) -> None:
 
 def _apply_report(ctx: WriteContext, report: write_out.WriteOutReport) -> None:
     """Apply displaced saves, and enqueue again the files that this version of the program renders differently."""
-    hand_edits.apply_concurrent_saves(ctx, report.saves)
+    concurrent_saves.apply_concurrent_saves(ctx, report.saves)
     stale = tuple(file_journal.journal_entries(ctx.tx, report.stale))
     ctx.enqueue_files(memories.get_many(ctx.tx, ctx.spaces, stale).values())

@@ -32,25 +32,30 @@ def apply_document(ctx: WriteContext, memory: Memory, document: Document) -> Mem
 def _with_proven_lines(ctx: WriteContext, memory: Memory, document: Document) -> Memory:
     """Return a memory with the changes of its file, and with the lines of ours that the database does not know.
 
-    Such a line has a valid MAC, in a file that is not older than the memory: an older state of the database was put
-    back. Every other line of ours stays as the database has it.
+    Such a line has a valid MAC, and is later than what the database has: of two decisions about one cause by its time,
+    of two ties by `CopyInfo.order`. An older state of the database was put back. Every other line of ours stays as the
+    database has it, so that the file of an older commit takes nothing back.
     """
     edited = memory_from_document(memory, document)
-    keys = ctx.engines.keys
-    tie = proven_tie(document, memory.id, keys) if memory.shared is not None else None
-    if document.version is None or document.version < memory.version:
-        return _with_words_taken(ctx, edited, tie[1]) if tie else edited
     decisions = {decision.key: decision for decision in memory.decisions}
-    for decision in proven_decisions(document, memory.id, keys):
+    for decision in proven_decisions(document, memory.id, ctx.engines.keys):
         if decision.key not in decisions or decision.at > decisions[decision.key].at:
             decisions[decision.key] = decision
-    if tie is not None:
-        edited = _with_source(edited._replace(shared=tie[0]), tie[1])
-    return edited._replace(decisions=tuple(decisions.values()))
+    return _with_tie(ctx, edited._replace(decisions=tuple(decisions.values())), document)
+
+
+def _with_tie(ctx: WriteContext, edited: Memory, document: Document) -> Memory:
+    tie = proven_tie(document, edited.id, ctx.engines.keys) if edited.shared is not None else None
+    if tie is None or edited.shared is None:
+        return edited
+    copy, source = tie
+    if copy.order > edited.shared.order:
+        return _with_source(edited._replace(shared=copy), source)
+    return _with_words_taken(ctx, edited, source)
 
 
 def _with_words_taken(ctx: WriteContext, copy: Memory, source: Link) -> Memory:
-    """Return a copy whose file was put back to an older state: it took over what it says, so it was not edited."""
+    """Return a copy whose file has words that it took over at another time: it was not edited."""
     taken = keyed_hashes.content_hash(ctx.engines.keys, source.target, copy.title, copy.text)
     is_same_source = copy.source is not None and copy.source.target == source.target
     return _with_source(copy, source) if is_same_source and taken == source.target_hash else copy

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from commonbook.text.nearness import nearest
 
 if TYPE_CHECKING:
     from commonbook.tables.file_journal import JournalEntry
+
+
+_CLEARLY: Final = 0.5
 
 
 class SaveOrder(Enum):
@@ -16,15 +21,17 @@ class SaveOrder(Enum):
     EARLIER = "earlier"
 
 
-def place_in_history(*, version: int | None, row_version: int, journal: JournalEntry | None) -> SaveOrder:
+def place_in_history(*, row_version: int, journal: JournalEntry | None) -> SaveOrder:
     """Decide where a person's save belongs in the history of its memory.
 
-    The save is newer than the row if no write was pending; or if its front matter has the version of the row, so that
-    the person had seen our text; or if we were only writing out an earlier save of the same person. Otherwise it
-    belongs before what we wrote meanwhile.
+    The save is newer than the row if no write was pending, or if we were only writing back an earlier save of a person.
+    Otherwise it belongs before what we wrote meanwhile.
     """
-    if journal is None or version == row_version:
-        return SaveOrder.NEWER
-    if journal.seen is not None and version == journal.seen and journal.version == row_version:
+    if journal is None or (journal.is_write_back and journal.version == row_version):
         return SaveOrder.NEWER
     return SaveOrder.EARLIER
+
+
+def is_based_on_present(text: str, *, present: str, before: str) -> bool:
+    """Tell whether a save was made over the text of a pending write: whether it has clearly more in common with it."""
+    return nearest(text, [before, present], at_least=_CLEARLY) == 1

@@ -30,13 +30,15 @@ class ConcurrentSave(NamedTuple):
     """A displaced content that is neither the synchronised state nor ours: a person saved it while we wrote.
 
     `name` identifies the displaced content in the folder. `journal` is the entry that was being written; after a crash
-    it is not known.
+    it is not known. `is_later` tells that another process had written that entry before, so that the person saved over
+    our content.
     """
 
     memory: str
     path: str
     name: str
     journal: JournalEntry | None = None
+    is_later: bool = False
 
 
 class WriteOutReport(NamedTuple):
@@ -155,7 +157,7 @@ def _write_file(engines: Engines, write: _FileWrite, saves: list[ConcurrentSave]
         # The process that began this may have died before its work was durable.
         for path in write.paths:
             engines.folder.sync_later(path)
-    if entry.seen is not None and entry.path is not None and not engines.folder.exists(entry.path):
+    if entry.is_write_back and entry.path is not None and not engines.folder.exists(entry.path):
         # Only a person's save was to be written back, and the person has removed the file since: the next scan finds
         # it missing.
         yield WrittenFile(memory=entry.memory, version=entry.version, path=entry.path, stat=None, hash=None)
@@ -190,12 +192,40 @@ def _rename(engines: Engines, entry: JournalEntry, synced_files: Collection[Sync
 def _check_displaced(
     engines: Engines, displaced: ConcurrentSave, known_hashes: Collection[str], saves: list[ConcurrentSave]
 ) -> None:
-    """Delete a displaced content of ours; add any other to the saves."""
+    """Delete a displaced content of ours; add any other to the saves, or put it back if our content is outdated."""
     data = engines.folder.read_displaced(displaced.name)
     if data is None or file_journal.content_hash(data) in known_hashes:
         engines.folder.drop_displaced(displaced.name)
+    elif _is_outdated(engines, displaced):
+        _put_back(engines, displaced, data, known_hashes, saves)
     else:
         saves.append(displaced)
+
+
+def _is_outdated(engines: Engines, displaced: ConcurrentSave) -> bool:
+    """Tell whether another process has written the same entry before, and marked it as done since we read it.
+
+    The displaced save was then made over that content, and may have been applied already. Our content in its place
+    would look like another save.
+    """
+    with engines.db.reading() as tx:
+        entry = file_journal.journal_entries(tx, [displaced.memory]).get(displaced.memory)
+    return entry is None
+
+
+def _put_back(
+    engines: Engines, displaced: ConcurrentSave, data: bytes, known_hashes: Collection[str], saves: list[ConcurrentSave]
+) -> None:
+    """Exchange a displaced save with our content again; a save that was made in between is reported."""
+    _, name = engines.folder.put(displaced.path, data, owner=displaced.memory)
+    engines.folder.drop_displaced(displaced.name)
+    if name is None:
+        return
+    between = engines.folder.read_displaced(name)
+    if between is None or file_journal.content_hash(between) in known_hashes:
+        engines.folder.drop_displaced(name)
+    else:
+        saves.append(displaced._replace(name=name))
 
 
 def _remove_former(engines: Engines, memory: str, path: str, known_hashes: Collection[str]) -> None:

@@ -178,7 +178,18 @@ def _difference(engines: Engines, file: file_journal.SyncedFile) -> str | None:
 
 
 def _key_findings(engines: Engines) -> tuple[Finding, ...]:
-    return tuple(
+    open_keys = (
         Finding(what="open key", where=path, why="others may read it", fix=f"chmod go-rwx {path}")
         for path in engines.keys.loose()
     )
+    committed = (
+        Finding(
+            what="committed secret",
+            where=path,
+            why="it is in the git repository of this folder: whoever has a copy of that can sign and read as this home",
+            fix="`git rm -r --cached .commonbook`, take it out of the history (`git filter-repo --path .commonbook"
+            " --invert-paths`), and treat what others may have got as known to them",
+        )
+        for path in engines.folder.committed_secrets()
+    )
+    return (*open_keys, *committed)

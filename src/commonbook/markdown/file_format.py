@@ -4,6 +4,9 @@ The canonical file is `---`, one line for each field, `---`, an empty line, the 
 the deviations of a file from it (CRLF, comments, unknown fields, another order, no final newline). So rendering an
 unchanged document gives the same bytes again, and rendering a changed one touches only the lines of the changed fields.
 
+Nothing that a person wrote into a field is an error, nor is it written over. A value that is not in our form is the
+person's own. Where the name of a field is taken so, ours has the prefix `commonbook_`.
+
 A first line `---` opens front matter, and is not a horizontal rule, in three cases:
 
 - the first line below it that is neither blank nor a comment looks like a field (`name: value`);
@@ -17,18 +20,24 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from commonbook.errors import BadFile, BadTime, TooLarge
 from commonbook.markdown.front_matter import (
+    COUNTER_FIELDS,
     FIELDS,
+    FILE_NAMES,
     KNOWN_FIELDS,
-    LENIENT_FIELDS,
     LIST_FIELDS,
     NOTICE_FIELDS,
+    PREFIX,
+    READ_NAMES,
+    ROW_FIELDS,
     Document,
+    Unread,
+    read_counters,
     read_time,
 )
 from commonbook.model.memory import MAX_FRONT_BYTES, MAX_TEXT_BYTES
@@ -52,7 +61,10 @@ class Dialect(NamedTuple):
 
 
 class _Layout(NamedTuple):
-    """The deviations of a file from the canonical form; None means no deviation."""
+    """The deviations of a file from the canonical form; None means no deviation.
+
+    `absent` are the fields, of those that every memory has, that the file does not have.
+    """
 
     bom: bool = False
     eol: str = "\n"
@@ -61,6 +73,7 @@ class _Layout(NamedTuple):
     closing: str | None = None
     gap: str | None = None
     end: str | None = None
+    absent: str = ""
 
     def dump(self) -> str:
         """Return the deviations as JSON; "" if there are none."""
@@ -83,11 +96,11 @@ def parse(data: bytes, dialect: Dialect) -> Document:
         eol = "\r\n" if content[: content.find("\n") + 1].endswith("\r\n") else "\n"
         end = _break_after(content, eol)
         text = _require_text_size(content.removesuffix(end))
-        layout = _Layout(bom=bom, eol=eol, end=_deviation(eol, end))
+        layout = _Layout(bom=bom, eol=eol, end=_deviation(eol, end), absent=" ".join(ROW_FIELDS))
         return Document(**_EMPTY, text=text, layout=layout.dump(), has_front=False)
     opening, raw, closing, rest = split
     eol = "\r\n" if opening.endswith("\r\n") else "\n"
-    values, front = _read_front(raw, eol, dialect)
+    front, bytes_of_front = _read_front(raw, eol, dialect)
     gap = _break_before(rest, eol)
     rest = rest.removeprefix(gap)
     end = _break_after(rest, eol)
@@ -95,17 +108,50 @@ def parse(data: bytes, dialect: Dialect) -> Document:
         bom=bom,
         eol=eol,
         opening=_deviation("---" + eol, opening),
-        front=front,
+        front=bytes_of_front,
         closing=_deviation("---" + eol, closing),
         gap=_deviation(eol, gap),
         end=_deviation(eol, end),
+        absent=" ".join(field for field in ROW_FIELDS if front.values[field] is None),
     )
-    return Document(**values, text=_require_text_size(rest.removesuffix(end)), layout=layout.dump(), has_front=True)
+    return Document(
+        **front.values,
+        text=_require_text_size(rest.removesuffix(end)),
+        layout=layout.dump(),
+        has_front=True,
+        updated=front.updated,
+        has_counters=front.has_counters,
+        unread=front.unread,
+    )
+
+
+def absent_fields(layout: str) -> frozenset[str]:
+    """Return the fields that a file does not have, of those that every memory has."""
+    return frozenset(json.loads(layout).get("absent", "").split()) if layout else frozenset()
+
+
+def with_absent_fields(layout: str, absent: Iterable[str]) -> str:
+    """Return a layout of a file that does not have these fields."""
+    return _parse_layout(layout)._replace(absent=" ".join(field for field in ROW_FIELDS if field in absent)).dump()
+
+
+def require_read(document: Document, fields: Collection[str]) -> None:
+    """Raise BadFile if the value of one of these fields could not be read."""
+    for unread in document.unread:
+        if unread.field in fields:
+            raise BadFile(
+                f"line {unread.line}: `{unread.name}` must be {KNOWN_FIELDS[unread.field].must}",
+                fix="correct the field, or remove it; docs/FRONT-MATTER.md shows how each one is written",
+            )
+
+
+def _parse_layout(layout: str) -> _Layout:
+    return _Layout(**json.loads(layout)) if layout else _CANONICAL
 
 
 def render(document: Document, dialect: Dialect) -> bytes:
     """Return a document as a file; raises TooLarge when its fields exceed the limit of front matter."""
-    layout = _Layout(**json.loads(document.layout)) if document.layout else _CANONICAL
+    layout = _parse_layout(document.layout)
     eol, text = layout.eol, document.text
     bom = "\ufeff" if layout.bom else ""
     # A line break that the layout omits is needed where the next parse would else take one of the text's own for it.
@@ -230,25 +276,41 @@ def _require_text_size(text: str) -> str:
 # --- front matter to values
 
 
+class _Front(NamedTuple):
+    """Front matter as read: the values of the known fields, and the name under which the file has each of them."""
+
+    values: _Values
+    names: Mapping[str, str]
+    unread: tuple[Unread, ...] = ()
+    updated: datetime | None = None
+    has_counters: bool = False
+
+
 def _yaml_fields(raw: str, dialect: Dialect) -> list[YamlField]:
     # The empty line replaces the opening `---`, so that line numbers are those of the file.
     return dialect.yaml.fields("\n" + raw)
 
 
-def _read_front(raw: str, eol: str, dialect: Dialect) -> tuple[_Values, str | None]:
-    """Return the values of the fields, and the front matter itself if it is not canonical.
+def _read_front(raw: str, eol: str, dialect: Dialect) -> tuple[_Front, str | None]:
+    """Return the front matter as read, and its bytes if it is not canonical.
 
     Canonical front matter is read without a YAML parser. This quick reading is careless, so its values are accepted
     only if rendering them gives the same bytes.
     """
+    plain = raw.replace(eol, "\n")
+    counters = _COUNTERS.search(plain)
+    if counters:
+        # An earlier program wrote its counters last, and `kind` in place of `type`.
+        plain = _KIND_LINE.sub("type: ", plain[: counters.start()], count=1)
     try:
-        values = _values(_quick_fields(raw.replace(eol, "\n")), dialect)
-        if _render_front(values, eol) == raw:
-            return values, None
-    except (ValueError, BadFile):
+        front = _read_fields(_quick_fields(plain), dialect)
+        if _render_front(front.values, "\n") == plain and raw.count(eol) == raw.count("\n"):
+            updated = datetime.fromisoformat(counters[1]) if counters else None
+            return front._replace(updated=updated, has_counters=bool(counters)), None
+    except ValueError:
         pass  # not canonical: YAML decides
-    values = _values(_file_fields(_yaml_fields(raw, dialect)), dialect)
-    return values, _deviation(_render_front(values, eol), raw)
+    front = _read_fields(_file_fields(_yaml_fields(raw, dialect)), dialect)
+    return front, _deviation(_render_front(front.values, eol), raw)
 
 
 def _quick_fields(raw: str) -> Iterator[_FileField]:
@@ -256,7 +318,7 @@ def _quick_fields(raw: str) -> Iterator[_FileField]:
     items: list[object] = []
     for line in raw.split("\n")[:-1]:
         name, _, value = line.partition(": ")
-        if name in KNOWN_FIELDS:
+        if name in READ_NAMES:
             yield name, _quick_value(value), 0
         elif line.startswith("  - "):
             items.append(_quick_value(line[4:]))
@@ -273,27 +335,38 @@ def _quick_value(value: str) -> object:
     return json.loads(value) if value[:1] == '"' else value
 
 
-def _values(fields: Iterable[_FileField], dialect: Dialect) -> _Values:
-    """Return the values of the known fields; raises BadFile for a bad one, unless its name is lenient."""
-    values = dict(_EMPTY)
-    for name, value, line in fields:
-        field = KNOWN_FIELDS.get(name)
-        if field is None or value is None or value == "":
+def _read_fields(fields: Iterable[_FileField], dialect: Dialect) -> _Front:
+    """Return the known fields with their values; one whose value is not in our form is the person's own."""
+    by_name = {name: (value, line) for name, value, line in fields}
+    values, names, unread = dict(_EMPTY), dict[str, str](), list[Unread]()
+    for name in [name for name in READ_NAMES if name in by_name]:
+        field, (value, line) = READ_NAMES[name], by_name[name]
+        if value is None or value == "":
+            names.setdefault(field, name)
             continue
         try:
-            values[name] = field.read(value) if field.read else read_time(name, value, dialect.read_time)
-        except (ValueError, BadTime) as error:
-            if name in LENIENT_FIELDS:
-                continue
-            raise BadFile(
-                f"line {line + 1}: `{name}` must be {field.must}",
-                fix="correct the field, or remove it; docs/FRONT-MATTER.md shows how each one is written",
-                field=name,
-                line=line + 1,
-            ) from error
+            read = _read_value(field, value, dialect)
+        except (ValueError, BadTime):
+            unread.append(Unread(field, name, line + 1))
+            continue
+        if values[field] == _EMPTY[field]:
+            values[field], names[field] = read, name
     if values["kind"] != "notice":
         values.update(dict.fromkeys(NOTICE_FIELDS))
-    return values
+    given: dict[str, object] = {name: value for name, (value, _) in by_name.items()}
+    return _Front(values, names, tuple(unread), _read_updated(given.get("updated"), dialect), read_counters(given))
+
+
+def _read_value(field: str, value: object, dialect: Dialect) -> object:
+    read = KNOWN_FIELDS[field].read
+    return read(value) if read else read_time(field, value, dialect.read_time)
+
+
+def _read_updated(value: object, dialect: Dialect) -> datetime | None:
+    try:
+        return read_time("updated", value, dialect.read_time) if value else None
+    except (ValueError, BadTime):
+        return None
 
 
 def _file_fields(fields: Iterable[YamlField]) -> Iterator[_FileField]:
@@ -304,37 +377,58 @@ def _file_fields(fields: Iterable[YamlField]) -> Iterator[_FileField]:
 
 
 def _render_front(values: Mapping[str, Any], eol: str) -> str:
-    front = "".join([_render_field(name, value) for name, value in values.items()])
+    front = "".join([_render_field(FILE_NAMES[field], field, value) for field, value in values.items()])
     return front if eol == "\n" else front.replace("\n", eol)
 
 
-def _render_field(name: str, value: Any) -> str:  # noqa: ANN401 - each field has its own type, which its writer knows
-    return "" if value is None or value == () else f"{name}:{KNOWN_FIELDS[name].write(value)}\n"
+def _render_field(name: str, field: str, value: Any) -> str:  # noqa: ANN401 - each field has a type of its own
+    return "" if value is None or value == () else f"{name}:{KNOWN_FIELDS[field].write(value)}\n"
 
 
 def _edit_front(raw: str, values: _Values, eol: str, dialect: Dialect) -> str:
-    """Replace, remove and insert the lines of the fields that changed; leave all other bytes alone."""
+    """Replace, remove and insert the lines of the fields that changed; leave all other bytes alone.
+
+    A field that the file does not have yet is inserted behind the id, with which the fields of ours begin.
+    """
     fields = {field.name: field for field in _yaml_fields(raw, dialect)}
-    before = _values(_file_fields(fields.values()), dialect)
+    before = _read_fields(_file_fields(fields.values()), dialect)
+    names = dict(before.names)
+    replaced: dict[str, str] = {}
+    if before.has_counters:
+        replaced.update(dict.fromkeys(COUNTER_FIELDS, ""))
+        if names.get("kind") == "kind" and FILE_NAMES["kind"] not in fields:
+            replaced["kind"] = _render_field(FILE_NAMES["kind"], "kind", values["kind"])
+    inserted: dict[str, str] = {}
+    for field in FIELDS:
+        if values[field] == before.values[field]:
+            continue
+        if field in names:
+            name = FILE_NAMES[field] if names[field] in replaced else names[field]
+            replaced[names[field]] = _render_field(name, field, values[field])
+        else:
+            name = FILE_NAMES[field]
+            inserted[field] = _render_field(PREFIX + name if name in fields else name, field, values[field])
     lines = [line + "\n" for line in f"\n{raw}".split("\n")[:-1]]
-    changed = {
-        name: _render_field(name, values[name]).replace("\n", eol) for name in FIELDS if values[name] != before[name]
-    }
-    for name in changed.keys() & fields.keys():
+    for name, rendered in replaced.items():
         first, end = fields[name].first_line, fields[name].end_line
-        lines[first:end] = [changed[name]] + [""] * (end - first - 1)
+        lines[first:end] = [rendered.replace("\n", eol)] + [""] * (end - first - 1)
+    first_of_ours = fields[names["id"]].first_line if "id" in names else len(lines)
     place = len(lines)
-    for name in FIELDS:
-        if name in fields:
-            place = fields[name].end_line
-        elif name in changed:
-            lines[place - 1] += changed[name]
+    for field in FIELDS:
+        if field in inserted:
+            lines[place - 1] += inserted[field].replace("\n", eol)
+        elif field in names and fields[names[field]].first_line >= first_of_ours:
+            place = fields[names[field]].end_line
     return "".join(lines)[1:]
 
 
 _OPENING: Final = re.compile(r"---[ \t]*\r?\n")
 _CLOSING: Final = re.compile(r"^(?:---|\.\.\.)[ \t]*\r?(?:\n|\Z)", re.MULTILINE)
 _FIELD_LIKE: Final = re.compile(r"(?!-\s).*?:(?:\s|$)")
-_OUR_ID: Final = re.compile(r"^id:[ \t]", re.MULTILINE)
+_OUR_ID: Final = re.compile(r"^(?:commonbook_)?id:[ \t]", re.MULTILINE)
+_KIND_LINE: Final = re.compile(r"^kind: ", re.MULTILINE)
+_COUNTERS: Final = re.compile(
+    r"^updated: (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z)\nrevision: \d{1,16}\nversion: \d{1,16}\n\Z", re.MULTILINE
+)
 _FLOW_ITEM: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[^", ][^,]*')
 _EMPTY: Final[_Values] = {name: () if name in ("tags", *LIST_FIELDS) else None for name in FIELDS}

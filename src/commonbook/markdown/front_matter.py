@@ -31,8 +31,21 @@ class DecisionLine(NamedTuple):
     mac: str | None = None
 
 
+class Unread(NamedTuple):
+    """A field whose name is one of ours and whose value is not: which field it would be, and its line in the file."""
+
+    field: str
+    name: str
+    line: int
+
+
 class Document(NamedTuple):
-    """The content of a Markdown file; `layout` is "" when the file is exactly in canonical form."""
+    """The content of a Markdown file; `layout` is "" when the file is exactly in canonical form.
+
+    `updated` is read from files of others and of an earlier program, and never written. `has_counters` tells that an
+    earlier program wrote the file: it has `updated`, `revision` and `version`, which are removed when it is next
+    written. `unread` are fields with a value that is not one of ours: they are the person's own.
+    """
 
     id: str | None = None
     title: str | None = None
@@ -47,11 +60,11 @@ class Document(NamedTuple):
     importance: float | None = None
     author: str | None = None
     links: tuple[LinkTo, ...] = ()
-    revision: int | None = None
-    version: int | None = None
     text: str = ""
     layout: str = ""
     has_front: bool = False
+    has_counters: bool = False
+    unread: tuple[Unread, ...] = ()
     session_id: str | None = None
     session_space: str | None = None
     shared: CopyLine | None = None
@@ -233,6 +246,16 @@ def _read_because(value: object) -> tuple[SupersedeReason, ...]:
     return tuple(SupersedeReason(_read_id(superseded), why) for superseded, _, why in parts)
 
 
+def read_counters(values: Mapping[str, object]) -> bool:
+    """Tell whether all counters are there, as an earlier program wrote them, in a file with an id of ours."""
+    try:
+        _read_id(values.get("id"))
+        _read_moment(values.get("updated"))
+        return bool(_read_count(values.get("revision")) and _read_count(values.get("version")))
+    except ValueError:
+        return False
+
+
 # --- writers: to the value in a file
 
 
@@ -323,7 +346,6 @@ class Field(NamedTuple):
 
 _TIME: Final = Field("a date or time, such as 2026-05-01 or 2026-05-01T09:30:00Z", None, _write_time)
 _SYSTEM_VALUE: Final = "as we wrote it: it is not for editing"
-_NUMBER: Final = Field(f"a whole number from 1 to {_MAX_COUNT}", _read_count, _write_number)
 KNOWN_FIELDS: Final[Mapping[str, Field]] = {
     "id": Field("a UUID", _read_id, _write_as_is),
     "title": Field(f"a text of at most {MAX_TITLE} characters", _read_title, _write_title),
@@ -350,12 +372,24 @@ KNOWN_FIELDS: Final[Mapping[str, Field]] = {
     "timestamp": Field(_SYSTEM_VALUE, _read_moment, _write_time),
     "superseded_because": Field(_SYSTEM_VALUE, _read_because, _write_because),
     "invalidations_triaged": Field(_SYSTEM_VALUE, _read_decisions, _write_decisions),
-    "updated": _TIME,
-    "revision": _NUMBER,
-    "version": _NUMBER,
 }
 FIELDS: Final = tuple(KNOWN_FIELDS)
 """The names of the known fields, in canonical order."""
+FILE_NAMES: Final = {**{name: name for name in FIELDS}, "kind": "type"}
+"""The name under which a file has each field."""
+PREFIX: Final = "commonbook_"
+"""Stands before the name of a field of ours where a person uses that name for something else."""
+READ_NAMES: Final[Mapping[str, str]] = {
+    **{PREFIX + file_name: name for name, file_name in FILE_NAMES.items()},
+    **{file_name: name for name, file_name in FILE_NAMES.items()},
+    "kind": "kind",
+    "date": "created",
+}
+"""The fields that the names in files are read as; of several names for one field, the first of this list counts."""
+ROW_FIELDS: Final = ("title", "kind", "created", "author")
+"""Fields that every memory has and a file need not have: without them, the row or a default counts."""
+COUNTER_FIELDS: Final = ("updated", "revision", "version")
+"""Fields that an earlier program wrote at the end of every file; a file of a person may have some of them too."""
 VERBATIM_FIELDS: Final = ("importance", "occurred", "valid_from", "valid_until", "expires")
 """Optional fields that a person sets, and that a memory has with the same name and value."""
 LIST_FIELDS: Final = ("links", "superseded_because", "invalidations_triaged")
@@ -364,5 +398,7 @@ LIST_FIELDS: Final = ("links", "superseded_because", "invalidations_triaged")
 NOTICE_FIELDS: Final = ("dependent_id", "invalidated_id", "invalidating_id", "timestamp")
 """Fields that only a notice has: in any other file they belong to somebody else."""
 
-LENIENT_FIELDS: Final = frozenset(("session_space", *NOTICE_FIELDS, "superseded_because", "invalidations_triaged"))
-"""Names that other programs use too: a value that is not in our form is left alone, byte for byte."""
+OUR_FIELDS: Final = frozenset(
+    ("id", "session_id", "session_space", "shared", *NOTICE_FIELDS, "superseded_because", "invalidations_triaged")
+)
+"""Fields that only this program writes: where a memory has one, it is put back if it was edited."""

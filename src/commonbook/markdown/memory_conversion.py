@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from commonbook.errors import BadTime
 from commonbook.markdown import file_format
 from commonbook.markdown.file_format import Dialect
-from commonbook.markdown.front_matter import VERBATIM_FIELDS, CopyLine, DecisionLine, Document
+from commonbook.markdown.front_matter import ROW_FIELDS, VERBATIM_FIELDS, CopyLine, DecisionLine, Document
 from commonbook.model.invalidation import Decision, Notice
-from commonbook.model.memory import CopyInfo, Link, Memory, is_revision_number
+from commonbook.model.memory import DEFAULT_KIND, CopyInfo, Link, Memory, is_revision_number
 from commonbook.ports.engines import Engines
 from commonbook.ports.keys import Keys
 from commonbook.runtime.lazy_modules import LazyModule
@@ -51,16 +51,20 @@ def render_document(document: Document, engines: Engines) -> bytes:
 
 
 def document_of(memory: Memory, keys: Keys) -> Document:
-    """Return a memory as the document of its file, with a MAC for each line that only we may write."""
+    """Return a memory as the document of its file, with a MAC for each line that only we may write.
+
+    A file that had no author or time of creation gets none, and a title or a kind only if it is not the default.
+    """
     notice = memory.notice if memory.kind == "notice" else None
+    absent = file_format.absent_fields(memory.layout)
+    has_title = "title" not in absent or memory.title != title_of_note(memory, memory.text)
     return Document(
         id=memory.id,
-        title=memory.title,
-        kind=memory.kind,
+        title=memory.title if has_title else None,
+        kind=memory.kind if "kind" not in absent or memory.kind != DEFAULT_KIND else None,
         tags=memory.tags,
-        created=memory.created,
-        updated=memory.updated,
-        author=memory.author,
+        created=memory.created if "created" not in absent else None,
+        author=memory.author if "author" not in absent else None,
         session_id=memory.session,
         session_space=memory.session_space,
         shared=_copy_line(memory, keys),
@@ -74,8 +78,6 @@ def document_of(memory: Memory, keys: Keys) -> Document:
             for decision in memory.decisions
         ),
         links=tuple((link.relation, link.target, link.target_hash) for link in memory.links),
-        revision=memory.revision,
-        version=memory.version,
         text=memory.text,
         layout=memory.layout,
         has_front=True,
@@ -88,6 +90,38 @@ def _copy_line(memory: Memory, keys: Keys) -> CopyLine | None:
         return None
     mac = keyed_hashes.copy_mac(keys, memory.id, memory.shared, memory.source) if memory.source else None
     return CopyLine(memory.shared, mac)
+
+
+def title_of_note(memory: Memory, text: str) -> str:
+    """Return the title that a memory has with this text if its file names none."""
+    return titles.title_of_note(memory.path, memory.id, text)
+
+
+def says_the_same(document: Document, memory: Memory, engines: Engines) -> bool:
+    """Tell whether a file says what its memory says, so that it need not be written again.
+
+    The form of the file does not count: an earlier program may have written it.
+    """
+    hashes = {(link.relation, link.target): link.target_hash for link in memory.links}
+    links = tuple(
+        (relation, target, hashes.get((relation, target)) if hash_ and is_revision_number(hash_) else hash_)
+        for relation, target, hash_ in document.links
+    )
+    return render_document(document._replace(links=links), engines) == render_memory(memory, engines)
+
+
+def require_understood(document: Document, memory: Memory | None) -> None:
+    """Raise BadFile if a field of ours was mistyped; a field of a person may have any value.
+
+    Ours are the times and the importance that the memory has. In a file that a verb made, it is every field that the
+    memory has.
+    """
+    if memory is None or not document.unread:
+        return
+    ours = [name for name in VERBATIM_FIELDS if getattr(memory, name) is not None]
+    if not file_format.absent_fields(memory.layout):
+        ours += [*ROW_FIELDS, *(name for name in ("tags", "links") if getattr(memory, name))]
+    file_format.require_read(document, ours)
 
 
 def _verbatim(memory_or_file: Memory | Document) -> dict[str, Any]:
@@ -114,12 +148,13 @@ def memory_from_document(memory: Memory, document: Document) -> Memory:
     (with the link to its source) or of a notice, or the decisions about it.
     """
     if not document.has_front:
-        return memory._replace(text=document.text, layout=document.layout)
+        layout = file_format.with_absent_fields(document.layout, file_format.absent_fields(memory.layout))
+        return memory._replace(text=document.text, layout=layout)
     if memory.notice is not None:
         document = document._replace(kind=memory.kind)
     return memory._replace(
         kind=document.kind or memory.kind,
-        title=document.title or titles.derive_title(document.text),
+        title=document.title or title_of_note(memory, document.text),
         text=document.text,
         tags=document.tags,
         author=document.author or memory.author,
@@ -130,22 +165,21 @@ def memory_from_document(memory: Memory, document: Document) -> Memory:
     )
 
 
-def new_memory_from_document(memory: Memory, document: Document, keys: Keys, *, same_id: bool, version: int) -> Memory:
+def new_memory_from_document(memory: Memory, document: Document, keys: Keys, *, same_id: bool) -> Memory:
     """Return a new memory with the content of its file, including the session and its space.
 
-    With `same_id` the file has this memory's id, so its revision, notice and proven decisions are taken over as well,
-    and it gets this `version` if the file names any. In a file that somebody copied they belong to the memory that it
-    was copied from.
+    With `same_id` the file has this memory's id, so its notice and proven decisions are taken over as well. In a file
+    that somebody copied they belong to the memory that it was copied from.
     """
     session_space = document.session_space if document.session_space != memory.space.name else None
+    if not document.has_front:
+        memory = memory._replace(layout=document.layout)
     memory = memory_from_document(memory, document)._replace(
         session=document.session_id, session_space=session_space if document.session_id else None
     )
     if not same_id:
         return memory
     return memory._replace(
-        revision=document.revision or 1,
-        version=version if document.version else 1,
         notice=notice_of(document),
         supersede_reasons=document.superseded_because,
         decisions=proven_decisions(document, memory.id, keys),

@@ -21,7 +21,7 @@ from commonbook.tables import revisions
 from commonbook.text import file_paths, space_names, titles, validation
 from commonbook.write import store_version
 from commonbook.write.context import WriteContext
-from commonbook.write.new_memory import free_path
+from commonbook.write.new_memory import free_path, title_with_text
 from commonbook.write.refusals import logging_refusal
 
 # --- change
@@ -196,9 +196,7 @@ def _apply_changes(ctx: WriteContext, memory: Memory, changes: Changes) -> Memor
     edited = memory
     if changes.text is not UNSET:
         edited = edited._replace(text=validation.validate_text(changes.text))
-        if memory.title == titles.derive_title(memory.text):
-            # A title that was derived from the text follows it.
-            edited = edited._replace(title=titles.derive_title(edited.text))
+        edited = edited._replace(title=title_with_text(memory, edited.text))
     if changes.title is not UNSET:
         title = validation.validate_title(changes.title) if changes.title else ""
         edited = edited._replace(title=title or titles.derive_title(edited.text))

@@ -45,6 +45,7 @@ Mark: TypeAlias = Literal[
 ]
 """A property of a memory that is computed when it is read."""
 
+DEFAULT_KIND: Final[Kind] = "note"
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 RELATIONS: Final[tuple[Relation, ...]] = get_args(Relation)
 MENTIONS: Final = "mentions"
@@ -105,6 +106,9 @@ MODES: Final[tuple[Refresh, ...]] = get_args(Refresh)
 """How a copy follows its source: at once, when it is read, or never. A detached copy has ceased to be one."""
 
 
+_MODE_SET: Final = "since:"
+
+
 class CopyInfo(NamedTuple):
     """The part of a memory that is a copy: its refresh mode, the first source of all (`root`), the sharer and the time.
 
@@ -117,6 +121,13 @@ class CopyInfo(NamedTuple):
     by: str
     at: datetime
     claimed: bool = False
+    mode_set: datetime | None = None
+    """When the mode was last changed; None if it is the one that the copy was shared with."""
+
+    @property
+    def order(self) -> tuple[datetime, bool]:
+        """The place among the states of one tie: of two, the greater one is the later. A detached copy stays one."""
+        return self.mode_set or self.at, self.mode == DETACHED
 
     def serialize(self) -> str:
         """Serialize it on one line, as rows and files store it."""
@@ -125,6 +136,7 @@ class CopyInfo(NamedTuple):
             self.root,
             self.by,
             format_time(self.at),
+            *((_MODE_SET + format_time(self.mode_set),) if self.mode_set else ()),
             *(("claimed",) if self.claimed else ()),
         )
         return " ".join(words)
@@ -136,9 +148,12 @@ class CopyInfo(NamedTuple):
         if claimed and claimed[0].isdecimal():
             # A revision of the copy, by which an earlier program recognised an edit of it.
             claimed = claimed[1:]
+        mode_set = (
+            parse_time(claimed.pop(0)[len(_MODE_SET) :]) if claimed and claimed[0].startswith(_MODE_SET) else None
+        )
         if mode not in (*MODES, DETACHED) or claimed not in ([], ["claimed"]):
             raise ValueError(line)
-        return cls(cast("CopyMode", mode), root, by, parse_time(at), claimed=bool(claimed))
+        return cls(cast("CopyMode", mode), root, by, parse_time(at), claimed=bool(claimed), mode_set=mode_set)
 
 
 class Memory(NamedTuple):

@@ -76,6 +76,10 @@ class Folder(Protocol):
         """Return the paths that the last walk could not read, each with the reason."""
         ...
 
+    def committed_secrets(self) -> list[str]:
+        """Return the paths of keys and databases that were committed to a git repository."""
+        ...
+
     def is_ours(self, path: str) -> bool:
         """Tell whether a walk would return this path if it were a file."""
         ...
@@ -169,11 +173,15 @@ class Watcher(Protocol):
 
 
 class SourceFile(NamedTuple):
-    """A Markdown file outside the home: its path in its folder or archive, its modification time, and its content."""
+    """A Markdown file outside the home: its path in its folder or archive, its modification time, and its content.
+
+    `exported` are the hashes of the contents that an export has written to this path.
+    """
 
     path: str
     mtime_ns: int
     data: bytes
+    exported: frozenset[str] = frozenset()
 
 
 class ExportTarget(Protocol):

@@ -103,7 +103,7 @@ def set_refresh(engines: Engines, actor: Actor, copy_id: str, mode: Refresh) -> 
         if shared.mode == SNAPSHOT != mode:
             _require_readable_source(ctx, copy)
         if shared.mode != mode:
-            changed = copy._replace(shared=shared._replace(mode=mode))
+            changed = copy._replace(shared=shared._replace(mode=mode, mode_set=ctx.tx.now))
             copy = store_version.store_version(ctx, copy, changed, ["shared"], how="set_refresh", refresh=mode)
         if mode == LIVE:
             sharing_refresh.refresh_chain(ctx, copy.id)

@@ -127,6 +127,4 @@ def _require_room(ctx: WriteContext, copy: Memory) -> None:
     hand_written_bytes = 4 * len(copy.layout) + _MAX_LINK_BYTES * len(copy.links)
     # Our own fields take less than half of the limit, so that most copies need not be rendered to find out.
     if ctx.engines.folder.keeps_files and hand_written_bytes > MAX_FRONT_BYTES // 2:
-        render_memory(
-            copy._replace(revision=copy.revision + 1, version=copy.version + 1, updated=ctx.tx.now), ctx.engines
-        )
+        render_memory(copy, ctx.engines)

@@ -54,8 +54,8 @@ class JournalEntry(NamedTuple):
     path: str | None
     hash: str | None
     issued: tuple[tuple[str, str], ...]
-    seen: int | None = None
-    """The version that the file named when a person's save was read from it, if this entry writes out such a save."""
+    is_write_back: bool = False
+    """Whether this entry only completes the file of a person's save, which was applied just before."""
 
     @property
     def hashes(self) -> frozenset[str]:
@@ -229,7 +229,7 @@ _JOURNAL_COLUMNS: Final = ", ".join(_JournalRow._fields)
 
 
 def enqueue(
-    tx: Transaction, wanted: Sequence[tuple[str, int, str | None, str | None]], *, seen: int | None = None
+    tx: Transaction, wanted: Sequence[tuple[str, int, str | None, str | None]], *, is_write_back: bool = False
 ) -> None:
     """Add journal entries (memory, version, path, hash; no path for no file); earlier contents stay known as ours."""
     pending_entries = journal_entries(tx, [memory for memory, *_ in wanted])
@@ -237,6 +237,8 @@ def enqueue(
     for memory, version, path, hash_ in wanted:
         earlier = pending_entries[memory].issued if memory in pending_entries else ()
         issued = (*earlier, (path, hash_)) if path is not None else earlier
+        # In the column `seen`, an earlier program stored the version that the saved file named.
+        seen = version if is_write_back else None
         row = {"memory": memory, "version": version, "path": path, "hash": hash_, "seen": seen}
         rows.append({**row, "issued": json.dumps(issued)})
     tx.run_many(
@@ -264,11 +266,13 @@ def pending(tx: Reading) -> list[str]:
     return [memory for (memory,) in tx.rows("SELECT memory FROM file_journal ORDER BY memory")]
 
 
-def mark_done(tx: Transaction, written: Iterable[WrittenFile]) -> None:
+def mark_done(tx: Transaction, written: Iterable[WrittenFile]) -> frozenset[str]:
     """Remove the entries that were written out from the journal, and record their files as synchronised.
 
-    An entry that has another version or path by now stays: it was replaced or removed since.
+    An entry that has another version or path by now stays. Return the memories whose entries were removed; of the
+    others, the entry was replaced, or another process has written it out too and marked it as done before.
     """
+    removed_entries: set[str] = set()
     for file in written:
         removed = tx.run(
             "DELETE FROM file_journal WHERE memory = :memory AND version = :version"
@@ -279,14 +283,16 @@ def mark_done(tx: Transaction, written: Iterable[WrittenFile]) -> None:
         )
         if not removed:
             continue
+        removed_entries.add(file.memory)
         tx.run("DELETE FROM file WHERE memory = :memory AND path <> :path", memory=file.memory, path=file.path or "")
         if file.path is not None and file.stat is not None and file.hash is not None:
             set_synced(tx, file.path, file.stat, file.hash, memory=file.memory, version=file.version)
+    return frozenset(removed_entries)
 
 
 def _journal_entry(row: _JournalRow) -> JournalEntry:
     issued = tuple((path, hash_) for path, hash_ in json.loads(row.issued))
-    return JournalEntry(row.memory, row.version, row.path, row.hash, issued, row.seen)
+    return JournalEntry(row.memory, row.version, row.path, row.hash, issued, is_write_back=row.seen is not None)
 
 
 # --- former paths

@@ -13,6 +13,7 @@ from commonbook.errors import BadTime
 Edge: TypeAlias = Literal["start", "end"]
 
 _END_FIELDS: Final = frozenset({"valid_until", "expires", "until"})
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK: Final = timedelta(microseconds=1)
 # Patterns are strings, compiled on first use and cached by `re`: most runs parse no time.
 _DATE: Final = r"(\d{4})-(\d\d)-(\d\d)"
@@ -34,6 +35,11 @@ _FIX: Final = (
     "write 2026-11-15, 2026-11-15T20:18, 2026-11-15 20:18:24.5 or one of these with Z or +01:00 behind the time"
 )
 _FIX_RELATIVE: Final = _FIX + "; or today, yesterday, tomorrow, now, 3 days ago, 2h, 7d (both ago), in 3 days"
+
+
+def time_of_file(mtime_ns: int, *, now: datetime) -> datetime:
+    """Return the modification time of a file, but no later one than now."""
+    return min(_EPOCH + timedelta(microseconds=max(0, mtime_ns) // 1000), now)
 
 
 def local_zone(environ_zone: str | None = None) -> str:

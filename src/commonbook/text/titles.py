@@ -1,16 +1,23 @@
-"""Derive a title from a text that has none, and a slug for a file name from a title."""
+"""Derive a title for a text or a file that has none, and a slug for a file name from a title."""
 
 from __future__ import annotations
 
+import posixpath
 import re
 import unicodedata
 from typing import Final
+
+from commonbook.model.memory import MAX_TITLE
+from commonbook.text import validation
 
 _MAX_TITLE_CHARS: Final = 72
 _MAX_SLUG_CHARS: Final = 48
 _MAX_SLUG_BYTES: Final = 120
 # The rest of a longer line is ignored: it cannot reach the title, even without the markup.
 _MAX_LINE_CHARS: Final = 1_000
+
+_GENERIC_NAMES: Final = frozenset({"index", "readme"})
+_TAIL: Final = re.compile(r"--([0-9a-f]{8,12})(?:-[0-9]+)?\Z")
 
 _LINE: Final = re.compile(r"[^\r\n]+")
 _FENCE: Final = re.compile(r"[ \t]*(?:`{3,}|~{3,})")
@@ -33,6 +40,24 @@ def derive_title(text: str) -> str:
         if _HAS_WORD.search(title):
             return _cut(title)
     return "Untitled"
+
+
+def title_of_note(path: str, memory_id: str, text: str) -> str:
+    """Return the title of a file that names none: its name, as in Obsidian; if we made the name, the first line."""
+    stem = " ".join(posixpath.splitext(posixpath.basename(path))[0].split())
+    if (
+        not stem
+        or stem.lower() in _GENERIC_NAMES
+        or not validation.is_plain_line(stem)
+        or _is_made_by_us(stem, memory_id)
+    ):
+        return derive_title(text)
+    return stem[:MAX_TITLE]
+
+
+def _is_made_by_us(stem: str, memory_id: str) -> bool:
+    tail = _TAIL.search(stem)
+    return tail is not None and memory_id.replace("-", "").endswith(tail[1])
 
 
 def slug(title: str) -> str:

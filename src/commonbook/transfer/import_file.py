@@ -10,27 +10,27 @@ import json
 import posixpath
 import re
 from collections.abc import Callable, Collection, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Final, NamedTuple, Self
 
 from commonbook.errors import BadFile, FileInTheWay
 from commonbook.files import hand_edits
-from commonbook.markdown.front_matter import FIELDS, Document
+from commonbook.markdown.front_matter import Document
 from commonbook.markdown.memory_conversion import (
-    dialect,
     memory_from_document,
     new_memory_from_document,
-    parse_file,
-    render_memory,
+    require_understood,
+    says_the_same,
 )
 from commonbook.markdown.obsidian import hashtags, wiki_links
 from commonbook.model.ids import new_id
-from commonbook.model.memory import MAX_FRONT_BYTES, MAX_TAGS, MAX_TITLE, Link, Memory
+from commonbook.model.memory import MAX_FRONT_BYTES, MAX_TAGS, Link, Memory
 from commonbook.ports.engines import Engines
 from commonbook.ports.files import SourceFile
-from commonbook.tables import file_journal, idempotency, memories, revisions
-from commonbook.text import file_paths, titles, validation
+from commonbook.tables import file_journal, idempotency, memories
+from commonbook.text import dates, file_paths, titles
 from commonbook.transfer import import_sessions
+from commonbook.transfer.known_files import compare_with_history
 from commonbook.write import store_version
 from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import free_path, new_memory, path_of_restored
@@ -42,10 +42,7 @@ _LINK_BYTES: Final = 64
 _OWN_BYTES: Final = 4096
 _MAX_NAME_BYTES: Final = 200
 _MAX_PATH_BYTES: Final = 800
-_GENERIC_NAMES: Final = frozenset({"index", "readme"})
 _FRONT_MATTER: Final = re.compile(rb"(?:\xef\xbb\xbf)?---[ \t]*\r?\n.*?^(?:---|\.\.\.)", re.DOTALL | re.MULTILINE)
-_FOREIGN_PREFIX: Final = b"imported_"
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class LinkTarget(NamedTuple):
@@ -141,23 +138,6 @@ class ImportPlan(NamedTuple):
 # --- parsing a file
 
 
-def parse_foreign_file(data: bytes, engines: Engines) -> Document:
-    """Parse a file of another program: a field with one of our names but another meaning is kept under another name."""
-    renamed = data
-    for _ in FIELDS:
-        try:
-            document = parse_file(renamed, engines)
-        except BadFile as error:
-            lines = renamed.split(b"\n")
-            if not error.field or not lines[error.line - 1].startswith(error.field.encode()):
-                raise
-            lines[error.line - 1] = _FOREIGN_PREFIX + lines[error.line - 1]
-            renamed = b"\n".join(lines)
-            continue
-        return parse_file(data, engines) if renamed != data and _is_ours(document) else document
-    return parse_file(renamed, engines)
-
-
 def note_of(file: SourceFile, document: Document, *, key: str, content: str) -> Note:
     """Return the summary of a file that links need; from a file that we wrote, no wiki links are guessed."""
     names = (document.title, _field(file.data, "permalink"))
@@ -193,7 +173,8 @@ def target_path(space: str | None, path: str) -> str:
 
 
 def _is_ours(document: Document) -> bool:
-    return document.id is not None and document.version is not None
+    """Tell whether a verb made this file, or an earlier program completed it: no person writes all of these fields."""
+    return document.id is not None and document.created is not None and document.author is not None
 
 
 def _field(data: bytes, name: str) -> str:
@@ -205,12 +186,7 @@ def _field(data: bytes, name: str) -> str:
 
 def _title(document: Document, path: str) -> str:
     """Return the title in the front matter, else the name of the file, which is the title in an Obsidian vault."""
-    if document.title:
-        return document.title
-    stem = " ".join(posixpath.splitext(posixpath.basename(path))[0].split())
-    if stem.lower() in _GENERIC_NAMES or not validation.is_plain_line(stem):
-        return titles.derive_title(document.text)
-    return stem[:MAX_TITLE]
+    return document.title or titles.title_of_note(path, document.id or "", document.text)
 
 
 def _tags(document: Document) -> tuple[str, ...]:
@@ -224,17 +200,9 @@ def _tags(document: Document) -> tuple[str, ...]:
 
 def _times(ctx: WriteContext, imported: ImportedFile) -> tuple[datetime, datetime]:
     """Return the times of creation and last change, from the front matter, else from the folder or archive."""
-    changed = min(_EPOCH + timedelta(microseconds=max(0, imported.file.mtime_ns) // 1000), ctx.tx.now)
-    created = imported.document.created or _date(ctx, imported.file.data) or changed
+    changed = dates.time_of_file(imported.file.mtime_ns, now=ctx.tx.now)
+    created = imported.document.created or changed
     return created, imported.document.updated or max(created, changed)
-
-
-def _date(ctx: WriteContext, data: bytes) -> datetime | None:
-    date = _field(data, "date")
-    try:
-        return dialect(ctx.engines).read_time("created", date) if date else None
-    except ValueError:
-        return None
 
 
 def _create_memory(ctx: WriteContext, imported: ImportedFile, memory_id: str) -> Memory:
@@ -250,10 +218,9 @@ def _create_memory(ctx: WriteContext, imported: ImportedFile, memory_id: str) ->
         title=document.title or "",
         text=document.text,
     )
-    memory = new_memory_from_document(
-        memory, document, ctx.engines.keys, same_id=same_id, version=document.version or 1
-    )
+    memory = new_memory_from_document(memory, document, ctx.engines.keys, same_id=same_id)
     memory = memory._replace(
+        version=store_version.version_from_file(ctx) if same_id else 1,
         created=created,
         updated=updated,
         revised_at=updated,
@@ -306,6 +273,10 @@ def plan_import(
             return ImportPlan(
                 imported=imported, outcome="in the way", target=LinkTarget(present.id, present.content_hash)
             )
+    try:
+        require_understood(imported.document, present)
+    except BadFile:
+        return ImportPlan(imported=imported, outcome="mistyped", target=LinkTarget(present.id, present.content_hash))
     outcome = _compare(ctx, imported, record, present)
     proposed = _updated_memory(present, imported)._replace(deleted=None)
     if present.deleted:
@@ -333,14 +304,9 @@ def _compare(ctx: WriteContext, imported: ImportedFile, record: ImportRecord | N
         return "updated" if moved and record.version == present.version else "unchanged"
     if present.deleted:
         return "updated"
-    if file_journal.content_hash(render_memory(present, ctx.engines)) == file_journal.content_hash(imported.file.data):
+    if says_the_same(imported.document, present, ctx.engines):
         return "unchanged"
-    version = imported.document.version
-    if version is None or version >= present.version:
-        return "updated"
-    past = [(revision.title, revision.text) for revision in revisions.past_revisions(ctx.tx, present)]
-    file_text = (imported.document.title, imported.document.text)
-    return "older" if file_text in [*past, (present.title, present.text)] else "both"
+    return compare_with_history(ctx, imported.file, imported.document, present)
 
 
 def apply_plans(
@@ -393,9 +359,9 @@ def _update(ctx: WriteContext, plan: ImportPlan, targets: Sequence[LinkTarget]) 
         return plan
     old, new_state = plan.present, _with_links(plan.proposed, targets)
     changed = hand_edits.changed_fields(old, new_state)
-    named = plan.imported.document.version or 0
-    # A version above ours is of another book, or of a state of this one that was lost: no number of it may match.
-    version = store_version.version_after_loss(ctx, above=named) if named > old.version else None
+    # A file of ours may be of another book, or of a state of this one that was lost: no version of it may match.
+    is_same = plan.imported.document.id == old.id
+    version = store_version.version_from_file(ctx, above=old.version) if is_same else None
     new = old
     if old.deleted:
         restored = new_state._replace(path=path_of_restored(ctx, old))

@@ -20,6 +20,7 @@ from commonbook.errors import BadFile
 from commonbook.files import scan
 from commonbook.files.scan import Result_co
 from commonbook.markdown.front_matter import Document
+from commonbook.markdown.memory_conversion import parse_file
 from commonbook.markdown.obsidian import VaultNotes
 from commonbook.model.reports import Finding, Progress, TransferReport
 from commonbook.model.spaces import Actor
@@ -45,6 +46,10 @@ _WHY_SKIPPED: Final = {
     "deleted": (
         "its memory was deleted here after it was imported",
         "copy the file into the home's folder if the memory should come back",
+    ),
+    "mistyped": (
+        "a field of the memory has a value in it that it cannot have",
+        "correct the field: docs/FRONT-MATTER.md shows how each one is written",
     ),
     "in the way": (
         "the file of its memory in the home does not parse",
@@ -137,7 +142,7 @@ def _parse(run: _Import, file: SourceFile | Finding) -> tuple[SourceFile, Docume
     if isinstance(file, Finding):
         return file
     try:
-        document = import_file.parse_foreign_file(file.data, run.engines)
+        document = parse_file(file.data, run.engines)
     except BadFile as error:
         return _not_imported(file.path, error.message, error.fix)
     if not import_file.has_room(document):

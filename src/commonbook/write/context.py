@@ -225,11 +225,10 @@ class WriteContext:
             file_journal.record_move(self.tx, memory.path, memory.id)
             file_journal.clear_former_path(self.tx, path)
 
-    def enqueue_files(self, changed: Iterable[Memory], *, seen: int | None = None) -> None:
+    def enqueue_files(self, changed: Iterable[Memory], *, is_write_back: bool = False) -> None:
         """Add journal entries that write the files of memories as they are now, or remove those of deleted ones.
 
-        `seen` is given when a person's save was just applied and is only written back: the version that the saved file
-        named.
+        With `is_write_back`, a person's save was just applied, and its file is only completed.
         """
         if not self.engines.folder.keeps_files:
             return
@@ -242,7 +241,7 @@ class WriteContext:
             self.pending.files_to_write[memory.id] = data
             hash_ = None if data is None else file_journal.content_hash(data)
             entries.append((memory.id, memory.version, path, hash_))
-        file_journal.enqueue(self.tx, entries, seen=seen)
+        file_journal.enqueue(self.tx, entries, is_write_back=is_write_back)
         self.require_disk_space()
 
     def require_disk_space(self) -> None:

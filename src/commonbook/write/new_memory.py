@@ -1,4 +1,4 @@
-"""Builds the first version of a memory as a value, and finds a free path for its file. Nothing is stored here."""
+"""Builds the first version of a memory as a value, and finds titles and free paths. Nothing is stored here."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from datetime import datetime
 from typing import Any
 
 from commonbook.errors import Conflict
-from commonbook.markdown import keyed_hashes
+from commonbook.markdown import file_format, keyed_hashes
+from commonbook.markdown.memory_conversion import title_of_note
 from commonbook.model.ids import new_id
 from commonbook.model.invalidation import Notice
 from commonbook.model.memory import Kind, Link, Memory
@@ -78,6 +79,13 @@ def identity_fields(
         "path": path or _path_for(ctx, space, title, memory_id),
         "layout": "",
     }
+
+
+def title_with_text(memory: Memory, text: str) -> str:
+    """Return the title of a memory that gets another text: a title that was derived follows it."""
+    if "title" in file_format.absent_fields(memory.layout) and memory.title == title_of_note(memory, memory.text):
+        return title_of_note(memory, text)
+    return titles.derive_title(text) if memory.title == titles.derive_title(memory.text) else memory.title
 
 
 def _path_for(ctx: WriteContext, space: Space, title: str, memory_id: str) -> str:

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from commonbook.markdown import keyed_hashes
+from commonbook.markdown import keyed_hashes, memory_conversion
+from commonbook.markdown.front_matter import Document
 from commonbook.model.invalidation import REASONING
 from commonbook.model.memory import DETACHED, Memory
 from commonbook.model.spaces import SpaceScope
-from commonbook.tables import copies, links, memories, revisions
+from commonbook.tables import copies, file_journal, links, memories, revisions
 from commonbook.write import link_hashes, returned_episodes
 from commonbook.write.context import WriteContext
 
@@ -27,14 +28,14 @@ def store_version(
     changed_fields: Sequence[str],
     *,
     how: str,
-    seen: int | None = None,
+    document: Document | None = None,
     version: int | None = None,
     **logged: object,
 ) -> Memory:
     """Store a changed memory as a new version; if title or text changed, archive the old revision and start a new one.
 
-    `how` is the verb for the history; `logged` is added to the payload of the log. `seen` is given for a person's save:
-    the version that the saved file named. `version` is the new version, if it is not the next one.
+    `how` is the verb for the history, or "file"; `logged` is added to the payload of the log. `document` is the file
+    that a person saved, if it is at the path of the memory. `version` is the new version, if it is not the next one.
     """
     if new.space.id != old.space.id:
         new = _with_session_space(old, new)
@@ -64,9 +65,27 @@ def store_version(
     if _reasoning_differs(old, new):
         ctx.note_reasoning_change(old, new)
     ctx.log_memory(new, _action(old, new, how), fields=sorted(changed_fields), **logged)
-    if new.deleted is None:
-        ctx.enqueue_files([new], seen=seen)
+    _write_file(ctx, new, document, how=how)
     return new
+
+
+def _write_file(ctx: WriteContext, memory: Memory, document: Document | None, *, how: str) -> None:
+    if memory.deleted is not None:
+        return
+    if how == "file":
+        write_back(ctx, memory, document)
+    else:
+        ctx.enqueue_files([memory])
+
+
+def write_back(ctx: WriteContext, memory: Memory, document: Document | None) -> None:
+    """Have the file of a memory written that a person's save changed; not if the file there says all of it already.
+
+    A pending write is replaced in any case: it would put an older text over the file.
+    """
+    is_complete = document is not None and memory_conversion.says_the_same(document, memory, ctx.engines)
+    if not is_complete or file_journal.journal_entries(ctx.tx, [memory.id]):
+        ctx.enqueue_files([memory], is_write_back=True)
 
 
 def with_hashes(ctx: WriteContext, memory: Memory) -> Memory:
@@ -74,10 +93,11 @@ def with_hashes(ctx: WriteContext, memory: Memory) -> Memory:
     return keyed_hashes.with_hashes(ctx.engines.keys, memory)
 
 
-def version_after_loss(ctx: WriteContext, *, above: int = 0) -> int:
-    """Return the version of a memory whose database was lost, or is older than its file: milliseconds since 1970.
+def version_from_file(ctx: WriteContext, *, above: int = 0) -> int:
+    """Return the version of a memory that a file has made or changed: milliseconds since 1970.
 
-    No version that somebody saw before can be equal to it by accident, so that no `expected_version` from then matches.
+    The database may have been lost, or be older than its files. No version that somebody saw before can be equal to
+    this one by accident, so that no `expected_version` from then matches.
     """
     return max(int(ctx.tx.now.timestamp() * 1000), above + 1)
 

@@ -27,16 +27,18 @@ from commonbook.ports.files import FileStat
 from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
-    from commonbook.engines.disk import atomic_rename, unfinished_saves
+    from commonbook.engines.disk import atomic_rename, git, unfinished_saves
 else:
     # A home whose files have not changed is opened without these.
     atomic_rename = LazyModule("commonbook.engines.disk.atomic_rename")
+    git = LazyModule("commonbook.engines.disk.git")
     unfinished_saves = LazyModule("commonbook.engines.disk.unfinished_saves")
 
 HIDDEN_FOLDER: Final = ".commonbook"
 MACHINE_FILE: Final = "machine"
 """The file in the hidden folder that tells on which machine the home was made."""
-
+_SECRETS: Final = tuple(f"{HIDDEN_FOLDER}/{name}" for name in ("keys", "state.db", "outbox.db"))
+_NOTICES_FOLDER: Final = "_invalidations"
 _UNFINISHED: Final = "."
 _MAX_ATTEMPTS: Final = 20
 # How long to wait for a program that is writing: a file in its place is scanned again, a displaced one is not.
@@ -228,6 +230,9 @@ class HomeFolder:
         if folder not in self._durable_folders:
             self._unsynced_folders.add(parent)
         self._checked_folders.add(folder)
+        if os.path.basename(folder) == _NOTICES_FOLDER:
+            # Notices come and go with the state of this home: they are no part of what people version.
+            git.ignore_folder(folder)
 
     def sync_later(self, path: str) -> None:
         """Sync the file at a path, whichever program changed it, and mark its folders for the next flush."""
@@ -286,6 +291,8 @@ class HomeFolder:
         """Remove the folders above a former path that became empty."""
         folder = os.path.dirname(self._place_of(path))
         while folder != self._home:
+            if os.path.basename(folder) == _NOTICES_FOLDER:
+                git.remove_lone_ignore_file(folder)
             try:
                 os.rmdir(folder)
             except OSError:
@@ -310,6 +317,10 @@ class HomeFolder:
             with suppress(FileNotFoundError):
                 total += os.stat(os.path.join(self._home, HIDDEN_FOLDER, name)).st_size
         return total
+
+    def committed_secrets(self) -> list[str]:
+        """Return which of keys, database and outbox are in a git repository, though nobody else should have them."""
+        return git.committed(self._home, *_SECRETS)
 
     def is_present(self) -> bool:
         """Return whether the home is still the folder that was opened (same device and inode)."""

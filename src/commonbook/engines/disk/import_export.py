@@ -88,9 +88,12 @@ class ExternalFolder:
     def _read_folder(self, top: str, only: Collection[str] | None) -> Iterator[SourceFile | Finding]:
         places: dict[str, str] = {}
         yield from self._walk(top, places)
+        exported = _read_marker(os.path.join(top, MARKER))
         for path in sorted(places):
             if only is None or path in only:
-                yield _read(places[path], path)
+                file = _read(places[path], path)
+                known = frozenset(exported.get(path, ()))
+                yield file._replace(exported=known) if isinstance(file, SourceFile) else file
 
     def _walk(self, top: str, places: dict[str, str]) -> Iterator[Finding]:
         """Add the Markdown files to `places`, except hidden and ignored files, links, and the home if it lies below."""
@@ -159,7 +162,7 @@ class FolderTarget:
         self._marker = os.path.join(top, MARKER)
         self._require_own_export()
         os.makedirs(top, exist_ok=True)
-        self._exported_before = self._read_marker()
+        self._exported_before = _read_marker(self._marker)
         self._exported_now: dict[str, str] = {}
         self._folders = {os.path.dirname(top), top}
         self._marker_file = open(self._marker, "a", encoding="utf-8")  # noqa: SIM115 - open until finish
@@ -213,17 +216,6 @@ class FolderTarget:
         except NotADirectoryError:
             raise Conflict(f"{self._top} is a file", fix="name a folder, or a .zip, .tar, .tar.gz or .tgz") from None
 
-    def _read_marker(self) -> dict[str, set[str]]:
-        """Return the hashes of every content exported to each path; lines cut short by a crash are skipped."""
-        known: dict[str, set[str]] = {}
-        with suppress(FileNotFoundError), open(self._marker, encoding="utf-8") as file:
-            for line in file:
-                with suppress(ValueError):
-                    record = json.loads(line)
-                    if isinstance(record, list) and len(record) == 2 and _is_below(str(record[0])):
-                        known.setdefault(str(record[0]), set()).add(str(record[1]))
-        return known
-
     def _append_marker(self, line: object) -> None:
         self._marker_file.write(json.dumps(line, ensure_ascii=False) + "\n")
         self._marker_file.flush()
@@ -250,6 +242,18 @@ class FolderTarget:
             self._folders.discard(folder)
             folder = os.path.dirname(folder)
             self._folders.add(folder)
+
+
+def _read_marker(place: str) -> dict[str, set[str]]:
+    """Return the hashes of every content exported to each path; lines cut short by a crash are skipped."""
+    known: dict[str, set[str]] = {}
+    with suppress(OSError), open(place, encoding="utf-8", errors="replace") as file:
+        for line in file:
+            with suppress(ValueError):
+                record = json.loads(line)
+                if isinstance(record, list) and len(record) == 2 and _is_below(str(record[0])):
+                    known.setdefault(str(record[0]), set()).add(str(record[1]))
+    return known
 
 
 def _is_below(path: str) -> bool:

@@ -1,0 +1,195 @@
+"""A home under git: what a step changed is what `git diff` shows, and secrets are never in it."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from commonbook.book.book import Book
+from tests.conftest import OpenBook
+from tests.support.hand_edits import change, texts
+
+
+class Repository:
+    """A git repository in a home."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self("init", "-q", "-b", "main")
+
+    def __call__(self, *words: str) -> str:
+        identity = ("-c", "user.name=t", "-c", "user.email=t@example.org", "-c", "core.autocrlf=false")
+        return subprocess.run(
+            ["git", *identity, *words], cwd=self.home, check=True, capture_output=True, text=True
+        ).stdout
+
+    def commit(self, message: str) -> None:
+        self("add", "-A")
+        self("commit", "-qm", message)
+
+    @property
+    def status(self) -> str:
+        return self("status", "--porcelain")
+
+    @property
+    def changed_lines(self) -> list[str]:
+        """The lines that were added and removed in the space `team` since the last commit."""
+        lines = self("diff", "--unified=0", "--", "team").splitlines()
+        return [line for line in lines if line[:1] in "+-" and not line.startswith(("+++", "---"))]
+
+
+NOTES = {
+    "Oil.md": "---\ntags: [kitchen]\nmood: good # today\n---\nOil costs five.\n",
+    "Salt.md": "Salt costs one.\n\nSee [[Oil]].\n",
+    "Windows.md": "\ufeff---\r\ntitle: Windows\r\n---\r\nText\r\n",
+}
+
+
+@pytest.fixture
+def git(home: Path, open_book: OpenBook) -> Repository:
+    """A home with notes of a person and memories of verbs, all committed."""
+    with open_book() as book:
+        book.remember("milk costs two", title="Milk", space="team", tags=["shop"])
+        for name, content in NOTES.items():
+            (home / "team" / name).write_bytes(content.encode())
+        book.sync()
+        oil = next(one.id for one in book.list().items if one.title == "Oil")
+        book.share(oil, "shared")
+    repository = Repository(home)
+    repository.commit("first")
+    return repository
+
+
+def by_title(book: Book, title: str, space: str = "team") -> str:
+    (memory,) = [one for one in book.list().items if one.title == title and one.space.name == space]
+    return memory.id
+
+
+def test_keys_database_and_notices_are_never_in_it(git: Repository, open_book: OpenBook):
+    book = open_book()
+    ground = book.remember("bread costs one", space="team").id
+    book.reflect("bread is cheap", [ground], space="team")
+    book.remember("bread costs three", space="team", replaces=ground)
+    git.commit("second")
+    assert len(book.inbox().items) == 1
+    assert (git.home / "team" / "_invalidations").exists()
+    tracked = git("ls-files").splitlines()
+    assert not [path for path in tracked if ".commonbook" in path or "_invalidations" in path]
+    assert git.status == ""
+    thought = by_title(book, "bread is cheap")
+    book.triage(thought, "keep")
+    assert not (git.home / "team" / "_invalidations").exists(), "the folder goes with the last notice"
+
+
+def test_a_home_that_has_no_ignore_file_yet_gets_one(git: Repository, open_book: OpenBook):
+    (git.home / ".commonbook" / ".gitignore").unlink()
+    assert git.status != ""
+    open_book().close()
+    assert git.status == ""
+
+
+def test_the_diff_of_an_edit_by_a_verb_is_the_edit(git: Repository, open_book: OpenBook):
+    book = open_book()
+    steps = [
+        ("Milk", {"text": "milk costs three"}, ["-milk costs two", "+milk costs three"]),
+        ("Milk", {"tags": ["shop", "dairy"]}, ["-tags: [shop]", "+tags: [shop, dairy]"]),
+        ("Salt", {"text": "Salt costs two."}, ["-Salt costs one.", "-", "-See [[Oil]].", "+Salt costs two."]),
+        ("Salt", {"kind": "fact"}, ["+type: fact"]),
+        ("Oil", {"importance": 0.5}, ["+importance: 0.5"]),
+    ]
+    for title, changes, lines in steps:
+        book.edit(by_title(book, title), **changes)  # type: ignore[arg-type]
+        assert git.changed_lines == lines, title
+        git.commit(title)
+        book.sync()
+        assert git.status == ""
+
+
+def test_an_edit_by_hand_is_committed_as_it_was_typed(git: Repository, open_book: OpenBook):
+    book = open_book()
+    for name in NOTES:
+        change(git.home / "team" / name, "t", "T")
+        lines = git.changed_lines
+        book.sync()
+        assert git.changed_lines == lines
+        git.commit(name)
+    assert git.status == ""
+    assert book.doctor() == ()
+
+
+def test_after_a_checkout_of_an_older_commit_and_back_nothing_has_changed(git: Repository, open_book: OpenBook):
+    book = open_book()
+    oil, milk, salt = (by_title(book, title) for title in ("Oil", "Milk", "Salt"))
+    copy = by_title(book, "Oil", "shared")
+    book.edit(oil, text="Oil costs seven.")
+    book.edit(milk, text="milk costs three", kind="fact")
+    (git.home / "team" / "Salt.md").rename(git.home / "team" / "Sea salt.md")
+    book.sync()
+    book.remember("bread", space="team")
+    git.commit("second")
+    book.close()
+    git("checkout", "-q", "HEAD~1")
+    with open_book() as older:
+        assert git.status == ""
+        assert (older.get(oil).text, older.get(milk).kind, older.get(salt).title) == ("Oil costs five.", "note", "Salt")
+        assert (older.get(copy).text, older.get(copy).freshness) == ("Oil costs five.", "fresh")
+        assert older.doctor() == ()
+        assert git.status == ""
+    git("checkout", "-q", "main")
+    with open_book() as newer:
+        assert git.status == ""
+        assert (newer.get(oil).text, newer.get(milk).kind) == ("Oil costs seven.", "fact")
+        assert (newer.get(copy).text, newer.get(copy).freshness) == ("Oil costs seven.", "fresh")
+        assert newer.get(salt).title == "Sea salt"
+        assert "Oil costs five." in texts(newer, oil)
+        assert newer.doctor() == ()
+
+
+def test_a_decision_stays_when_an_older_commit_is_checked_out_and_only_its_lines_differ(
+    git: Repository, open_book: OpenBook
+):
+    book = open_book()
+    ground = book.remember("bread costs one", space="team").id
+    thought = book.reflect("bread is cheap", [ground], space="team").id
+    book.remember("bread costs three", space="team", replaces=ground)
+    git.commit("second")
+    book.triage(thought, "keep", note="it holds")
+    git.commit("third")
+    book.close()
+    git("checkout", "-q", "HEAD~1")
+    again = open_book()
+    assert [one.note for one in again.get(thought).decisions] == ["it holds"]
+    assert all(line.startswith(("+invalidations_triaged:", '+  - "keep')) for line in git.changed_lines)
+
+
+def test_a_merge_of_two_branches_shows_what_was_meant(git: Repository, open_book: OpenBook):
+    book = open_book()
+    oil, milk = by_title(book, "Oil"), by_title(book, "Milk")
+    git("checkout", "-qb", "other")
+    book.edit(oil, text="Oil costs seven.")
+    git.commit("oil")
+    git("checkout", "-q", "main")
+    book.sync()
+    book.edit(milk, text="milk costs three")
+    git.commit("milk")
+    git("merge", "-q", "--no-edit", "other")
+    book.sync()
+    assert git.status == ""
+    assert (book.get(oil).text, book.get(milk).text) == ("Oil costs seven.", "milk costs three")
+    assert book.doctor() == ()
+
+
+@pytest.mark.parametrize("removed", [False, True], ids=["tracked", "removed since"])
+def test_doctor_finds_keys_and_a_database_that_were_committed(git: Repository, open_book: OpenBook, removed: bool):
+    book = open_book()
+    assert book.doctor() == ()
+    git("add", "-f", ".commonbook/keys", ".commonbook/state.db")
+    git("commit", "-qm", "oops")
+    if removed:
+        git("rm", "-rq", "--cached", ".commonbook")
+        git("commit", "-qm", "removed")
+    findings = book.doctor()
+    assert {finding.where for finding in findings} == {".commonbook/keys", ".commonbook/state.db"}
+    assert all("filter-repo" in finding.fix for finding in findings)
