@@ -119,6 +119,15 @@ def it_was_adopted(book: Book, world: World) -> None:
     assert state(book, world.live) == [("a third text", "fresh")]
 
 
+def set_mode(book: Book, world: World) -> None:
+    book.set_refresh(world.live, "lazy")
+
+
+def mode_was_set(book: Book, world: World) -> None:
+    copy = book.get(world.live)
+    assert (copy.shared and copy.shared.mode, copy.freshness) == ("lazy", "fresh")
+
+
 CASES = {
     "source edited": (edit_source, source_was_edited),
     "copy edited": (edit_copy, copy_was_edited),
@@ -127,6 +136,7 @@ CASES = {
     "copy made": (make_copy, a_copy_was_made),
     "detached": (detach, it_was_detached),
     "adopted": (adopt, it_was_adopted),
+    "mode set": (set_mode, mode_was_set),
 }
 
 FAULTS = ("lost", "older", "copied in use")
@@ -234,6 +244,24 @@ def test_the_file_of_a_copy_from_an_older_commit_is_not_taken_for_an_edit(home: 
     path.write_bytes(older.replace(b"\n\noil costs five", b"\n\noil is ours"))
     book.sync()
     assert state(book, world.live) == [("oil is ours", "diverged")]
+
+
+@pytest.mark.parametrize("mode", ["detached", "lazy", "snapshot"])
+def test_the_file_of_a_copy_from_an_older_commit_does_not_tie_it_again(home: Path, book: Book, mode: str):
+    world = World(book)
+    path = home / book.get(world.live).path
+    older = path.read_bytes()
+    if mode == "detached":
+        book.detach(world.live)
+    else:
+        book.set_refresh(world.live, mode)  # type: ignore[arg-type]
+    newer = path.read_bytes()
+    path.write_bytes(older)
+    book.sync()
+    copy = book.get(world.live)
+    assert copy.shared is not None
+    assert copy.shared.mode == mode
+    assert path.read_bytes() == newer, "the line of ours is put back"
 
 
 # --- versions

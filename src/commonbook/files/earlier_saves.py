@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from commonbook.files.save_order import is_based_on_present
+from commonbook.files.save_order import is_based_on_present, revision_brought_back
 from commonbook.markdown.memory_conversion import title_of_note
 from commonbook.model.memory import Memory, Revision
 from commonbook.model.spaces import FILESYSTEM
@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from commonbook.write.context import WriteContext
 
 
+BY_HAND: Final = "file"
+_MAX_REVISIONS: Final = 20
+
+
 def is_over_pending(
     ctx: WriteContext, memory: Memory, synced: file_journal.SyncedFile | None, document: Document
 ) -> bool:
@@ -24,6 +28,21 @@ def is_over_pending(
         return document.id == memory.id
     before = revisions.find(ctx.tx, memory, memory.revision - 1)
     return before is not None and is_based_on_present(document.text, present=memory.text, before=before.text)
+
+
+def brings_back(ctx: WriteContext, old: Memory, new: Memory) -> bool:
+    """Tell whether a person's save takes back what a verb has changed, as an old buffer of an editor does.
+
+    People may take back what people wrote, so there must be a text of a verb behind the one that came back.
+    """
+    if (old.title, old.text) == (new.title, new.text):
+        return False
+    past = revisions.last_revisions(ctx.tx, old, limit=_MAX_REVISIONS)
+    back = revision_brought_back(new.text, past, old.text)
+    if back is None:
+        return False
+    later = [revision.how for revision in past if revision.revision > back.revision]
+    return any(not how.startswith(BY_HAND) for how in (*later, old.revised_how))
 
 
 def is_known(ctx: WriteContext, memory: Memory, document: Document) -> bool:

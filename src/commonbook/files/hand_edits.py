@@ -371,6 +371,11 @@ def _apply_at_former_path(
     return "edited"
 
 
+def accept_save(ctx: WriteContext, memory: Memory) -> None:
+    """Record that somebody has looked at a save that brought older words back, and keeps them."""
+    file_journal.clear_reverted(ctx.tx, memory.id)
+
+
 def changed_fields(old: Memory, new: Memory) -> list[str]:
     """Return the names of the fields that a file can change and that differ."""
     return [name for name in _FIELDS if getattr(old, name) != getattr(new, name)]
@@ -392,9 +397,12 @@ def revise(
         restore(ctx, old, new._replace(space=space), changed, how="file", document=document, version=version)
         return
     if changed:
+        is_reverted = earlier_saves.brings_back(ctx, old, new)
         new = store_version.store_version(
             ctx, old, new._replace(space=space), changed, how="file", document=document, version=version
         )
+        if is_reverted:
+            file_journal.set_reverted(ctx.tx, new.id, new.revision)
         if new.decisions != old.decisions:
             ctx.note_reasoning_change(old, new)
         if new.source != old.source:

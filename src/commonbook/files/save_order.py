@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from commonbook.text.nearness import nearest
 
 if TYPE_CHECKING:
+    from commonbook.model.memory import Revision
     from commonbook.tables.file_journal import JournalEntry
 
 
@@ -30,6 +32,16 @@ def place_in_history(*, row_version: int, journal: JournalEntry | None) -> SaveO
     if journal is None or (journal.is_write_back and journal.version == row_version):
         return SaveOrder.NEWER
     return SaveOrder.EARLIER
+
+
+def revision_brought_back(text: str, past: Sequence[Revision], present: str) -> Revision | None:
+    """Return the past revision that a save brings back: equal to it, or nearer to it than to the present text."""
+    if text == present:
+        return None
+    by_text = {revision.text: revision for revision in past if revision.text != present}
+    texts = list(by_text)
+    at = texts.index(text) if text in by_text else nearest(text, [*texts, present], at_least=_CLEARLY)
+    return by_text[texts[at]] if at is not None and at < len(texts) else None
 
 
 def is_based_on_present(text: str, *, present: str, before: str) -> bool:

@@ -51,7 +51,12 @@ def status(engines: Engines, actor: Actor, home: str, unsent: OutboxStatus) -> S
             pending_deletions=sum(file.trouble == file_journal.MISSING for file in file_journal.troubles(tx))
             if owner
             else 0,
-            findings=(*(_file_findings(tx) if owner else ()), *_job_findings(tx, allowed), *unsent.findings),
+            findings=(
+                *(_file_findings(tx) if owner else ()),
+                *_reverted_findings(tx, allowed),
+                *_job_findings(tx, allowed),
+                *unsent.findings,
+            ),
             sessions=session_count,
             messages=messages,
             unsettled=unsettled,
@@ -77,7 +82,8 @@ def doctor(engines: Engines, actor: Actor, *, progress: Progress) -> tuple[Findi
     if damaged:
         return damaged
     with engines.db.reading() as tx:
-        failures = _job_findings(tx, scope.select(tx, actor))
+        allowed = scope.select(tx, actor)
+        failures = (*_reverted_findings(tx, allowed), *_job_findings(tx, allowed))
         troubles = (*_file_findings(tx), *_content_findings(tx, engines, progress), *failures)
     log = audit.verify_log(engines, actor, None, progress=progress).findings
     return (*troubles, *_left_out_findings(engines), *log, *_key_findings(engines))
@@ -109,6 +115,22 @@ def _file_findings(tx: Reading) -> tuple[Finding, ...]:
         if file.trouble == file_journal.MISSING
         else Finding(what="malformed file", where=file.path, why=file.trouble or "", fix=_FIX_FRONT_MATTER)
         for file in file_journal.troubles(tx)
+    )
+
+
+def _reverted_findings(tx: Reading, allowed: SpaceScope) -> tuple[Finding, ...]:
+    reverted = file_journal.reverted(tx)
+    headers = memories.get_headers(tx, allowed, sorted(reverted)) if reverted else {}
+    return tuple(
+        Finding(
+            what="reverted save",
+            where=memory.path,
+            why=f"a save of the file brought older words back; revision {memory.revision - 1} has the others",
+            fix=f"`commonbook edit {memory.id} --to-revision {memory.revision - 1}` takes the others,"
+            f" `commonbook edit {memory.id} --to-revision {memory.revision}` keeps these",
+        )
+        for memory in headers.values()
+        if memory.deleted is None and memory.revision == reverted[memory.id]
     )
 
 

@@ -38,13 +38,16 @@ def edit(
 ) -> Receipt:
     """Change fields of a memory; an edit that changes nothing keeps the version.
 
-    `to_revision` brings the title and text of an older revision back, as a new revision.
+    `to_revision` brings the title and text of an older revision back, as a new revision. With the present one, nothing
+    changes but the mark `reverted`, which is removed.
     """
     if to_revision is not None and (changes.text is not UNSET or changes.title is not UNSET):
         raise BadInput("both an older revision and a new text or title are given", fix="give one or the other")
 
     def operation(ctx: WriteContext, memory: Memory) -> Memory:
         edited = _apply_changes(ctx, memory, changes)
+        if to_revision == memory.revision:
+            hand_edits.accept_save(ctx, memory)
         if to_revision is not None:
             title, text = _older_text(ctx, memory, to_revision)
             edited = edited._replace(title=title, text=text)

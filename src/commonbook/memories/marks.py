@@ -105,12 +105,15 @@ def with_marks(
     doubts = doubts or doubts_about(tx, allowed, unmarked, request_links(tx, ids))
     around = _surroundings(tx, all_spaces, unmarked, now, doubts)
     troubles = file_journal.troubles_of(tx, ids) if engines.folder.keeps_files else {}
+    reverted = file_journal.reverted(tx) if engines.folder.keeps_files else {}
     marked = []
     for memory in unmarked:
         is_superseded, successor = around.newest_successor(memory, allowed)
         marks = (
             *_validity_marks(memory, around, is_superseded=is_superseded),
-            *_file_marks(troubles.get((memory.id, memory.path))),
+            *_file_marks(
+                troubles.get((memory.id, memory.path)), is_reverted=reverted.get(memory.id) == memory.revision
+            ),
             *_reasoning_marks(memory, around),
         )
         served = _without_hidden_session(memory, allowed)._replace(
@@ -216,9 +219,11 @@ def _validity_marks(memory: Memory, around: _Surroundings, *, is_superseded: boo
         yield "not_yet"
 
 
-def _file_marks(trouble: str | None) -> Iterator[Mark]:
+def _file_marks(trouble: str | None, *, is_reverted: bool) -> Iterator[Mark]:
     if trouble:
         yield "missing" if trouble == file_journal.MISSING else "malformed"
+    if is_reverted:
+        yield "reverted"
 
 
 def _reasoning_marks(memory: Memory, around: _Surroundings) -> Iterator[Mark]:

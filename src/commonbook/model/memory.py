@@ -39,6 +39,7 @@ Mark: TypeAlias = Literal[
     "not_yet",
     "missing",
     "malformed",
+    "reverted",
     "suspect",
     "successor_ended",
     "source_changed",

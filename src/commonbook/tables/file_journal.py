@@ -1,9 +1,10 @@
-"""The files of a home in the database: the tables `file`, `file_journal` and `file_left`.
+"""The files of a home in the database: the tables `file`, `file_journal`, `file_left` and `file_reverted`.
 
 A row of `file` is a file as last synchronised: its state when it and its memory last agreed, the base of a three-way
 comparison. A row of `file_journal` is an entry of a write-ahead journal: a memory whose file is to be written or
 removed. The newest version wins; all contents and paths since the entry was last done stay in it, so that any process
 recognises our own writing. A row of `file_left` is a former path that still leads to the memory whose file was there.
+A row of `file_reverted` is a revision that a save made, and that brought back what had been changed here since.
 """
 
 from __future__ import annotations
@@ -324,3 +325,26 @@ def former_paths_below(tx: Reading, folder: str) -> dict[str, str]:
 def clear_former_path(tx: Transaction, path: str) -> None:
     """Delete a former path, since a file is there again."""
     tx.run("DELETE FROM file_left WHERE path = :path", path=path)
+
+
+# --- saves that brought older words back
+
+
+def set_reverted(tx: Transaction, memory: str, revision: int) -> None:
+    """Record that a save made this revision of a memory, and brought older words back."""
+    tx.run(
+        "INSERT INTO file_reverted (memory, revision) VALUES (:memory, :revision)"
+        " ON CONFLICT (memory) DO UPDATE SET revision = :revision",
+        memory=memory,
+        revision=revision,
+    )
+
+
+def clear_reverted(tx: Transaction, memory: str) -> None:
+    """Record that somebody has looked at such a save."""
+    tx.run("DELETE FROM file_reverted WHERE memory = :memory", memory=memory)
+
+
+def reverted(tx: Reading) -> dict[str, int]:
+    """Return the revisions that brought older words back, by memory; one that is not the present one says nothing."""
+    return dict(tx.rows("SELECT memory, revision FROM file_reverted"))

@@ -87,6 +87,18 @@ def count(tx: Reading, spaces: SpaceScope) -> int:
     return int(number)
 
 
+def last_revisions(tx: Reading, memory: Memory, *, limit: int) -> list[Revision]:
+    """Return the last past revisions of a memory, oldest first."""
+    rows = tx.rows(
+        f"SELECT {_COLUMNS} FROM revision WHERE space = :space AND memory = :memory"
+        " ORDER BY revision DESC LIMIT :limit",
+        space=memory.space.id,
+        memory=memory.id,
+        limit=limit,
+    )
+    return [_revision(row) for row in map(_RevisionRow._make, rows)][::-1]
+
+
 def find(tx: Reading, memory: Memory, revision: int) -> Revision | None:
     """Return one past revision of a memory, or None."""
     row = tx.row(

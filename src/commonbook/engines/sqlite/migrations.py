@@ -258,6 +258,9 @@ CREATE INDEX memory_name_by_name ON memory_name (space, name);
 
 -- log: the deletions of a memory, and its ways back
 CREATE INDEX log_entry_by_deletion ON log_entry (subjects) WHERE action IN ('delete', 'restore', 'undelete');
+
+-- files: the saves that brought older words back, until somebody has looked
+CREATE TABLE file_reverted (memory TEXT NOT NULL PRIMARY KEY, revision INTEGER NOT NULL) WITHOUT ROWID;
 """
 
 MIGRATIONS: Final = (VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5)

@@ -58,6 +58,10 @@ def _fields(
     yield "kind", memory.kind
     yield "tags", ", ".join(memory.tags)
     yield "marks", (", ".join(memory.marks), _colour(memory))
+    if "reverted" in memory.marks:
+        command = f"commonbook edit {memory.id} --to-revision"
+        yield "older words", f"came back by a save: `{command} {memory.revision - 1}` takes the others"
+        yield "", f"`{command} {memory.revision}` keeps these"
     yield "superseded by", memory.superseded_by or ""
     if memory.invalidations or memory.decisions:
         from commonbook.interfaces.cli.output import reasoning
