@@ -36,12 +36,25 @@ def _with_proven_lines(ctx: WriteContext, memory: Memory, document: Document) ->
     of two ties by `CopyInfo.order`. An older state of the database was put back. Every other line of ours stays as the
     database has it, so that the file of an older commit takes nothing back.
     """
-    edited = memory_from_document(memory, document)
+    edited = _with_own_hashes(ctx, memory, memory_from_document(memory, document))
     decisions = {decision.key: decision for decision in memory.decisions}
     for decision in proven_decisions(document, memory.id, ctx.engines.keys):
         if decision.key not in decisions or decision.at > decisions[decision.key].at:
             decisions[decision.key] = decision
     return _with_tie(ctx, edited._replace(decisions=tuple(decisions.values())), document)
+
+
+def _with_own_hashes(ctx: WriteContext, memory: Memory, edited: Memory) -> Memory:
+    """Return an edited memory whose links keep the hashes that they have, where the file has those of another home."""
+    own = {(link.relation, link.target): link for link in memory.links}
+    keys = ctx.engines.keys
+    links = tuple(
+        own.get((link.relation, link.target), link)
+        if link.target_hash and keyed_hashes.is_foreign(keys, link.target_hash)
+        else link
+        for link in edited.links
+    )
+    return edited._replace(links=links) if links != edited.links else edited
 
 
 def _with_tie(ctx: WriteContext, edited: Memory, document: Document) -> Memory:

@@ -100,14 +100,24 @@ def title_of_note(memory: Memory, text: str) -> str:
 def says_the_same(document: Document, memory: Memory, engines: Engines) -> bool:
     """Tell whether a file says what its memory says, so that it need not be written again.
 
-    The form of the file does not count: an earlier program may have written it.
+    The form of the file does not count: an earlier program may have written it. Nor do hashes and MACs of another home,
+    of which this one is a clone: each would put its own in their place for ever.
     """
+    keys = engines.keys
     hashes = {(link.relation, link.target): link.target_hash for link in memory.links}
     links = tuple(
-        (relation, target, hashes.get((relation, target)) if hash_ and is_revision_number(hash_) else hash_)
+        (relation, target, hashes.get((relation, target)) if _is_unknown(hash_, keys) else hash_)
         for relation, target, hash_ in document.links
     )
+    if any(hash_ and keyed_hashes.is_foreign(keys, hash_) for _, _, hash_ in document.links):
+        ours = document_of(memory, keys)
+        shared = ours.shared if document.shared else None
+        document = document._replace(shared=shared, invalidations_triaged=ours.invalidations_triaged)
     return render_document(document._replace(links=links), engines) == render_memory(memory, engines)
+
+
+def _is_unknown(hash_: str | None, keys: Keys) -> bool:
+    return hash_ is not None and (is_revision_number(hash_) or keyed_hashes.is_foreign(keys, hash_))
 
 
 def require_understood(document: Document, memory: Memory | None) -> None:

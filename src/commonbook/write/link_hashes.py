@@ -39,7 +39,10 @@ def with_known_hashes(tx: Reading, keys: Keys, spaces: SpaceScope, memory: Memor
 
 
 def confirm_incoming(ctx: WriteContext, target: Memory) -> None:
-    """Translate what links to a memory remember of it, now that it is here; they came from files before it."""
+    """Translate what links to a memory remember of it, now that it is here; they came from files before it.
+
+    A file with hashes of another home is left alone: it may belong to a clone, which would write its own again.
+    """
     keys = ctx.engines.keys
     incoming = links.incoming_any_space(ctx.tx, [target.id], relations=None)
     unknown = {link.source for link in incoming if link.target_hash and _is_unknown(keys, link.target_hash)}
@@ -48,7 +51,8 @@ def confirm_incoming(ctx: WriteContext, target: Memory) -> None:
         if confirmed != memory:
             memories.replace_hashes(ctx.tx, keys, [confirmed])
             links.replace(ctx.tx, confirmed.space.id, confirmed)
-            ctx.enqueue_files([confirmed])
+            if any(link.target_hash and is_revision_number(link.target_hash) for link in memory.links):
+                ctx.enqueue_files([confirmed])
 
 
 def _can_be_translated(keys: Keys, memory: Memory, link: Link) -> bool:
