@@ -103,3 +103,12 @@ def test_show_names_it(book: Book, edited: tuple[str, Path, bytes], capsys: pyte
     capsys.readouterr()
     assert main(command) == 0
     assert "reverted" not in capsys.readouterr().out
+
+
+def test_another_number_in_a_short_text_takes_nothing_back(book: Book, home: Path):
+    memory = book.remember("oil costs 5")
+    book.edit(memory.id, text="oil costs 6")
+    path = home / book.get(memory.id).path
+    path.write_text(path.read_text().replace("costs 6", "costs 15"))
+    book.sync()
+    assert (book.get(memory.id).text, book.doctor()) == ("oil costs 15", ())

@@ -1,4 +1,4 @@
-"""Compares texts by the pairs of words that they have in common, to tell which of several a new one is based on."""
+"""Compares texts by the words that they have in common, to tell which of several a new one is based on."""
 
 from __future__ import annotations
 
@@ -26,11 +26,16 @@ def nearest(text: str, others: Sequence[str], *, at_least: float = 0.0) -> int |
 
 
 def _parts(text: str) -> Counter[str]:
-    """Return the pairs of neighbouring words of a text, or of a short one the groups of three characters."""
+    """Return the pairs of neighbouring words of a text; of a short one its words, of a word its groups of characters.
+
+    In a short text one other word, such as a price, is a small change, however many of its characters are the same.
+    """
     text = text[:_MAX_CHARS].casefold()
     words = _WORD.findall(text)
-    if len(words) < _MIN_WORDS:
+    if len(words) <= 1:
         return Counter(text[at : at + 3] for at in range(max(1, len(text) - 2)))
+    if len(words) < _MIN_WORDS:
+        return Counter(words)
     return Counter(f"{first} {second}" for first, second in pairwise(words))
 
 
