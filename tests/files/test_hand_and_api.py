@@ -300,7 +300,7 @@ def test_what_a_person_does_after_the_acknowledgement_stands_after_any_scan(home
     assert look_at(home).wrong == []
 
 
-def test_a_person_who_saves_a_moved_file_at_its_old_place_edits_the_moved_memory(home):
+def test_a_person_who_saves_a_moved_file_at_its_old_place_makes_a_memory_of_its_own_there(home):
     with closing(commonbook.open(home, create=True)) as book:
         id_, file = _remembered(book)
         data = file.read_bytes().replace(b"first", b"hand")
@@ -308,7 +308,7 @@ def test_a_person_who_saves_a_moved_file_at_its_old_place_edits_the_moved_memory
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(data)
         book.sync()
-        assert book.get(id_).text == "hand"
-        assert book.get(id_).space.name == "b"
-        assert not file.exists()
+        assert (book.get(id_).text, book.get(id_).space.name) == ("first", "b")
+        (other,) = [one for one in book.list().items if one.id != id_]
+        assert (other.text, other.space.name) == ("hand", "a")
     assert look_at(home).wrong == []

@@ -244,7 +244,7 @@ def _name(home: Path, path: Path) -> str:
 
 @pytest.mark.parametrize("fault", [None, "touched", "lost"])
 def test_a_home_of_an_earlier_program_opens_without_a_file_being_written(home: Path, fault: str | None):
-    with commonbook.open(home) as book:
+    with commonbook.open(home, create=True) as book:
         source = book.remember("one", kind="fact", tags=["t"], title="First")
         book.remember("two", links=[("related_to", source.id)])
         book.share(source.id, "team")

@@ -19,6 +19,7 @@ from commonbook.markdown.front_matter import Document
 from commonbook.markdown.memory_conversion import (
     memory_from_document,
     new_memory_from_document,
+    parse_file,
     require_understood,
     says_the_same,
 )
@@ -136,6 +137,11 @@ class ImportPlan(NamedTuple):
 
 
 # --- parsing a file
+
+
+def parse(data: bytes, engines: Engines) -> Document:
+    """Parse a file to import; raises BadFile."""
+    return parse_file(data, engines)
 
 
 def note_of(file: SourceFile, document: Document, *, key: str, content: str) -> Note:

@@ -20,7 +20,6 @@ from commonbook.errors import BadFile
 from commonbook.files import scan
 from commonbook.files.scan import Result_co
 from commonbook.markdown.front_matter import Document
-from commonbook.markdown.memory_conversion import parse_file
 from commonbook.markdown.obsidian import VaultNotes
 from commonbook.model.reports import Finding, Progress, TransferReport
 from commonbook.model.spaces import Actor
@@ -142,7 +141,7 @@ def _parse(run: _Import, file: SourceFile | Finding) -> tuple[SourceFile, Docume
     if isinstance(file, Finding):
         return file
     try:
-        document = parse_file(file.data, run.engines)
+        document = import_file.parse(file.data, run.engines)
     except BadFile as error:
         return _not_imported(file.path, error.message, error.fix)
     if not import_file.has_room(document):

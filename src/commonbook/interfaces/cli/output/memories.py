@@ -60,8 +60,8 @@ def _fields(
     yield "marks", (", ".join(memory.marks), _colour(memory))
     if "reverted" in memory.marks:
         command = f"commonbook edit {memory.id} --to-revision"
-        yield "older words", f"came back by a save: `{command} {memory.revision - 1}` takes the others"
-        yield "", f"`{command} {memory.revision}` keeps these"
+        yield "a save brought older words back; to take the others", f"{command} {memory.revision - 1}"
+        yield "to keep these", f"{command} {memory.revision}"
     yield "superseded by", memory.superseded_by or ""
     if memory.invalidations or memory.decisions:
         from commonbook.interfaces.cli.output import reasoning
