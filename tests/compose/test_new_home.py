@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 import commonbook
+from commonbook import aio
 from commonbook.errors import HomeReadOnly
 
 
@@ -65,3 +67,18 @@ def test_the_default_home_needs_no_create_and_a_named_one_does(tmp_path: Path, m
     monkeypatch.delenv("COMMONBOOK_HOME")
     with commonbook.open() as book:
         assert book.home == str(tmp_path / "user" / "commonbook")
+
+
+def test_the_default_home_needs_no_create_with_asyncio_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+
+    async def remember() -> None:
+        with pytest.raises(commonbook.NoHome):
+            await aio.open(tmp_path / "named")
+        async with aio.open() as book:
+            await book.remember("tea")
+
+    asyncio.run(remember())
+    assert not (tmp_path / "named").exists()
+    with commonbook.open() as book:
+        assert [memory.text for memory in book.list().items] == ["tea"]

@@ -8,10 +8,9 @@ from functools import partial, wraps
 from inspect import isfunction, unwrap
 from typing import Any
 
+import commonbook
 from commonbook.aio.threads import CONTEXT_MANAGERS, BookThreads
 from commonbook.book import book as sync
-from commonbook.compose.book import open_book
-from commonbook.settings.settings import Settings
 
 
 class Book:
@@ -58,7 +57,7 @@ class Opening:
             raise
 
     def _open_book(self) -> sync.Book:
-        return open_book(Settings.load(self._home, space=self._space), create=self._create)
+        return commonbook.open(self._home, space=self._space, create=self._create)
 
     def __await__(self) -> Generator[Any, None, Book]:
         return self._open().__await__()
