@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 import commonbook
+from commonbook.model.ids import UUID_PATTERN
 from tests.interfaces.cli.test_cli import cli_without_book as cli
 from tests.interfaces.cli.test_terminal import COLOUR, terminal
 
@@ -36,6 +37,7 @@ def note(number: int) -> str:
         "---\ntitle: A title\n---\n\n",
         "---\naliases: [one, two]\ntags:\n  - travel\n  - water\ncssclass: wide\n---\n",
         "---\n# a comment\ncreated: 2024-05-06\nrating:   5\n---\n\n\n",
+        "---\nid: 42\ncreated: in spring\nkind: [recipe]\nauthor: me\nversion: draft\n---\n",
     )
     return fronts[number % len(fronts)] + (f"# Note {number}\n\n" if number % 3 else "") + text
 
@@ -162,7 +164,8 @@ def test_init_does_exactly_what_it_has_shown(cli, vault, home):
     assert (plan["home"], plan["made"], plan["notes"], plan["skipped"]) == (str(vault), False, NOTES, [])
     assert sum(space["notes"] for space in plan["spaces"]) == NOTES
     assert plan["changed_files"] == NOTES
-    assert plan["added"]["id"] == NOTES
+    assert plan["added"].keys() == {"id", "commonbook_id"}
+    assert sum(plan["added"].values()) == NOTES
     assert untouched(vault)
     done = cli("init", str(vault), "--yes", "--json").json
     assert {**done, "made": False} == plan
@@ -179,8 +182,11 @@ def test_init_adds_lines_to_the_front_matter_and_changes_no_other_line(cli, vaul
     added, removed = changed_lines(vault)
     assert removed == []
     assert plan["replaced_lines"] == 0
-    names = [line.partition(":")[0] for line in added if line.strip("\r") not in ("", "---")]
+    named = [re.fullmatch(rf"(id|commonbook_id): {UUID_PATTERN}\r?", line) for line in added]
+    names = [match[1] for match in named if match]
     assert {name: names.count(name) for name in names} == plan["added"]
+    assert names.count("id") + names.count("commonbook_id") == NOTES
+    assert {line.strip("\r") for line, match in zip(added, named, strict=True) if not match} <= {"---", ""}
     for path, data in before.items():
         after = path.read_bytes()
         body = re.sub(rb"(?s)\A---\r?\n.*?^---\r?\n", b"", data, flags=re.MULTILINE).lstrip()
@@ -224,7 +230,7 @@ def test_init_shows_the_plan_and_asks_on_a_terminal(terminal, vault, typed, made
     assert seen.code == 0
     assert re.search(rf"(?m)^notes +{NOTES}\s*$", plain)
     assert re.search(r"(?m)^spaces +.*personal \(\d+\)", plain)
-    assert re.search(rf"(?m)^added fields +.*id \({NOTES}\)", plain)
+    assert re.search(r"(?m)^added fields +id \(\d+\), commonbook_id \(\d+\)", plain)
     assert "a home? [y/N]" in plain
     assert ("is a home now" in plain) is made
     assert untouched(vault) is not made
