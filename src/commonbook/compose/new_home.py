@@ -13,7 +13,7 @@ from commonbook.engines.disk import machine_marker
 from commonbook.engines.disk.home_folder import HIDDEN_FOLDER, is_home
 from commonbook.engines.disk.read_only_folder import ReadOnlyFolder
 from commonbook.engines.process.clock import SystemClock
-from commonbook.errors import ForeignHome
+from commonbook.errors import Conflict, ForeignHome
 from commonbook.files.preview import preview
 from commonbook.model.reports import HomePlan, Progress, no_progress
 from commonbook.settings.settings import Settings
@@ -29,8 +29,10 @@ def is_home_already(settings: Settings) -> bool:
 def plan_home(settings: Settings, *, trust: bool = False, progress: Progress = no_progress) -> HomePlan:
     """Return what making a folder a home will change; nothing in the folder is written.
 
-    A `.commonbook/` of another machine raises ForeignHome, unless `trust` is set.
+    A `.commonbook/` of another machine raises ForeignHome, unless `trust` is set. A folder inside a home raises
+    Conflict: its files would belong to two books.
     """
+    _refuse_nested(settings.home)
     brings = machine_marker.brings_hidden_folder(settings.home) and not machine_marker.is_marked(settings.home)
     if brings and not trust:
         raise ForeignHome(
@@ -42,6 +44,16 @@ def plan_home(settings: Settings, *, trust: bool = False, progress: Progress = n
     if not os.path.isdir(settings.home):
         return HomePlan(settings.home)
     return _preview(settings, progress)._replace(trusts=brings)
+
+
+def _refuse_nested(folder: str) -> None:
+    above = os.path.dirname(folder)
+    while above != os.path.dirname(above):
+        if is_home(above):
+            raise Conflict(
+                f"{folder} lies in the home {above}", fix=f"its notes are memories of that home: --home {above}"
+            )
+        above = os.path.dirname(above)
 
 
 def _preview(settings: Settings, progress: Progress) -> HomePlan:

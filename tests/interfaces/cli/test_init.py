@@ -216,6 +216,14 @@ def test_init_of_a_home_changes_nothing(cli, vault, home):
     assert after == before
 
 
+def test_a_folder_inside_a_home_is_not_made_another_home(cli, vault, home):
+    cli("init", str(vault), "--yes")
+    result = cli("init", str(vault / "projects"), "--yes", "--json")
+    assert (result.code, result.error["type"]) == (5, "conflict")
+    assert str(vault) in result.error["fix"]
+    assert not (vault / "projects" / ".commonbook").exists()
+
+
 def test_init_makes_a_folder_that_does_not_exist(cli, tmp_path, home):
     made = cli("init", str(tmp_path / "new" / "home"), "--yes", "--json").json
     assert (made["made"], made["notes"], made["spaces"]) == (True, 0, [])
