@@ -69,11 +69,13 @@ if TYPE_CHECKING:
         Link,
         Mark,
         Memory,
+        Metadata,
         Page,
         Receipt,
         Refresh,
         Relation,
         Revision,
+        Scalar,
         Unset,
     )
     from commonbook.model.reasoning import Dependent, Inbox, InboxItem, MemoryReference, SupersedeReport, TriageReport
@@ -130,7 +132,7 @@ if TYPE_CHECKING:
 __all__ = [
     "__version__", "open", "Book",
     # values that callers pass in
-    "ChatMessage", "ChatObject", "Draft", "Filter", "NewMessage", "Progress", "UNSET", "Unset",
+    "ChatMessage", "ChatObject", "Draft", "Filter", "Metadata", "NewMessage", "Progress", "Scalar", "UNSET", "Unset",
     # values that methods return
     "Ancestor", "ApiKey", "AppendReceipt", "CopyInfo", "CopyNode", "CopyPlace", "Decision", "Deleted", "Deletion",
     "Dependent", "Finding", "Grant", "Hit", "Inbox", "InboxItem", "Invalidation", "Lineage", "Link", "LogEntry",
@@ -169,8 +171,8 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "commonbook.model.invalidation": ("Decision", "Invalidation", "Notice", "SupersedeReason", "Verdict"),
     "commonbook.model.memory": (
-        "CopyInfo", "CopyMode", "Deleted", "Deletion", "Draft", "Filter", "Freshness", "Kind", "Link", "Mark", "Memory",
-        "Page", "Receipt", "Refresh", "Relation", "Revision", "UNSET", "Unset",
+        "CopyInfo", "CopyMode", "Deleted", "Deletion", "Draft", "Filter", "Freshness", "Kind", "Link", "Mark",
+        "Memory", "Metadata", "Page", "Receipt", "Refresh", "Relation", "Revision", "Scalar", "UNSET", "Unset",
     ),
     "commonbook.model.reasoning": (
         "Dependent", "Inbox", "InboxItem", "MemoryReference", "SupersedeReport", "TriageReport",

@@ -38,8 +38,10 @@ from commonbook.model.memory import (
     MODES,
     RELATIONS,
     CopyInfo,
+    Metadata,
 )
 from commonbook.ports.files import YamlField
+from commonbook.text.validation import is_plain_line
 
 GUIDE = (Path(__file__).parents[2] / "docs" / "FRONT-MATTER.md").read_text(encoding="utf-8")
 ID = "0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c2e"
@@ -283,6 +285,18 @@ def only_notices_have_theirs(document: Document) -> Document:
     return document._replace(dependent_id=None, invalidated_id=None, invalidating_id=None, timestamp=None)
 
 
+METADATA = st.dictionaries(
+    st.from_regex(r"\A[A-Za-z_][A-Za-z0-9_.-]{0,20}\Z"),
+    st.one_of(
+        LINES.filter(is_plain_line),
+        st.sampled_from(["", "3", "true", "null", "1e5", "- x", "a: b", "# c"]),
+        st.booleans(),
+        st.integers(-(2**53), 2**53),
+        st.floats(-(2.0**53), 2.0**53),
+    ),
+    max_size=4,
+).map(Metadata)
+
 DOCUMENTS = st.builds(
     Document,
     id=IDS,
@@ -296,6 +310,7 @@ DOCUMENTS = st.builds(
     valid_until=TIMES,
     expires=TIMES,
     importance=st.none() | st.floats(0, 1),
+    metadata=METADATA,
     session_id=st.none() | st.from_regex(r"\A[A-Za-z0-9#&*%@][A-Za-z0-9._:/#-]{0,30}\Z"),
     session_space=st.none() | st.from_regex(r"\A[a-z0-9][a-z0-9._-]{0,8}(?:/[a-z0-9][a-z0-9._-]{0,8}){0,2}\Z"),
     author=st.none() | st.from_regex(r"\A(?:user|agent):[A-Za-z0-9][A-Za-z0-9._@-]{0,20}\Z"),

@@ -17,7 +17,18 @@ from commonbook import errors
 from commonbook.book.book import Book
 from commonbook.client import client
 
-INPUTS = {"ChatMessage", "ChatObject", "Draft", "Filter", "NewMessage", "Progress", "UNSET", "Unset"}
+INPUTS = {
+    "ChatMessage",
+    "ChatObject",
+    "Draft",
+    "Filter",
+    "Metadata",
+    "NewMessage",
+    "Progress",
+    "Scalar",
+    "UNSET",
+    "Unset",
+}
 RESULTS = {
     "Ancestor",
     "ApiKey",

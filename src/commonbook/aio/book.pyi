@@ -2,7 +2,7 @@
 
 import builtins
 import os
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import datetime
 from types import TracebackType
@@ -42,6 +42,7 @@ from commonbook import (
     Relation,
     Revision,
     Role,
+    Scalar,
     SchemaMigration,
     Session,
     SettleReport,
@@ -125,6 +126,7 @@ class Book:
         valid_from: datetime | str | None | Unset = ...,
         valid_until: datetime | str | None | Unset = ...,
         expires: datetime | str | None | Unset = ...,
+        metadata: Mapping[str, Scalar] | None | Unset = ...,
         to_revision: int | None = None,
         expected_version: int | None = None,
     ) -> Receipt: ...
@@ -174,6 +176,7 @@ class Book:
         tags: Iterable[str] = (),
         session: str | None = None,
         author: str | None = None,
+        metadata: Mapping[str, Scalar] = ...,
         since: datetime | str | None = None,
         until: datetime | str | None = None,
         as_of: datetime | str | None = None,
@@ -215,6 +218,7 @@ class Book:
         links: Iterable[tuple[Relation | str, str]] = (),
         replaces: str | None = None,
         key: str | None = None,
+        metadata: Mapping[str, Scalar] = ...,
     ) -> Receipt: ...
     async def remember_many(self, drafts: Sequence[Draft]) -> builtins.list[Receipt]: ...
     async def remove_rule(self, rule_id: str) -> SharingRule: ...

@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 from commonbook.book.base import BookBase
-from commonbook.model.memory import UNSET, Changes, Deleted, Draft, Filter, Link, Memory, Page, Receipt, Revision, Unset
+from commonbook.model.memory import (
+    NO_METADATA,
+    UNSET,
+    Changes,
+    Deleted,
+    Draft,
+    Filter,
+    Link,
+    Memory,
+    Page,
+    Receipt,
+    Revision,
+    Scalar,
+    Unset,
+)
 from commonbook.ports.retry_read import retry_read
 from commonbook.runtime.lazy_modules import LazyModule
 
@@ -46,6 +60,7 @@ class MemoryVerbs(BookBase):
         links: Iterable[tuple[Relation | str, str]] = (),
         replaces: str | None = None,
         key: str | None = None,
+        metadata: Mapping[str, Scalar] = NO_METADATA,
     ) -> Receipt:
         """Store a new memory and return its receipt; it is durable and searchable when this returns.
 
@@ -56,6 +71,8 @@ class MemoryVerbs(BookBase):
         - `links`: pairs of a relation, as for `link`, and the id of another memory.
         - `replaces`: the id of a memory that this one supersedes.
         - `key`: an idempotency key. If you have used it before, the first receipt is returned and nothing is stored.
+        - `metadata`: fields of your own, by which `list` and `recall` can filter: at most 32 names, each with a text, a
+          number or a truth value.
 
         The receipt names memories with the same text (`duplicate_of`) or a similar one (`near`).
         """
@@ -73,6 +90,7 @@ class MemoryVerbs(BookBase):
             links=tuple(links),
             replaces=replaces,
             key=key,
+            metadata=metadata,
         )
         return self.remember_many([draft])[0]
 
@@ -105,6 +123,7 @@ class MemoryVerbs(BookBase):
         valid_from: datetime | str | None | Unset = UNSET,
         valid_until: datetime | str | None | Unset = UNSET,
         expires: datetime | str | None | Unset = UNSET,
+        metadata: Mapping[str, Scalar] | None | Unset = UNSET,
         to_revision: int | None = None,
         expected_version: int | None = None,
     ) -> Receipt:
@@ -124,6 +143,7 @@ class MemoryVerbs(BookBase):
             valid_from=valid_from,
             valid_until=valid_until,
             expires=expires,
+            metadata=metadata,
         )
         return memories_edit.edit(
             self._engines,

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from commonbook.access import permissions
 from commonbook.book.base import BookBase
+from commonbook.model.memory import NO_METADATA
 from commonbook.model.reports import Progress, no_progress
 from commonbook.ports.retry_read import retry_read
 from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
     from commonbook.model import recall as recall_values
-    from commonbook.model.memory import Kind
+    from commonbook.model.memory import Kind, Scalar
     from commonbook.model.recall import Include, RecallResult
     from commonbook.recall import prefetch as recall_prefetch
     from commonbook.sessions import read as sessions_read
@@ -42,6 +43,7 @@ class RecallVerbs(BookBase):
         tags: Iterable[str] = (),
         session: str | None = None,
         author: str | None = None,
+        metadata: Mapping[str, Scalar] = NO_METADATA,
         since: datetime | str | None = None,
         until: datetime | str | None = None,
         as_of: datetime | str | None = None,
@@ -58,6 +60,7 @@ class RecallVerbs(BookBase):
         - `kinds`, `tags`: only memories of one of these kinds, with all of these tags.
         - `session`: only messages of the session of this name, and episodes of it.
         - `author`: only messages and memories of this author, such as `user:bob`.
+        - `metadata`: only memories with all of these fields of metadata, such as `{"ticket": "A-12"}`.
         - `since`, `until`: only what happened, or else was created, in this period.
         - `as_of`: only what was valid at this time.
         - `min_score`: only hits with at least this score, from 0 to 2.
@@ -77,6 +80,7 @@ class RecallVerbs(BookBase):
             tags=validation.validate_list(tags, "tags"),
             session=session,
             author=author,
+            metadata=metadata,
             since=since,
             until=until,
             as_of=as_of,

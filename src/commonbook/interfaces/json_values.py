@@ -77,6 +77,7 @@ def memory_json(memory: Memory) -> dict[str, Any]:
         "created": format_time(memory.created),
         "updated": format_time(memory.updated),
         "importance": memory.importance,
+        "metadata": dict(memory.metadata),
         "occurred": time_or_none(memory.occurred),
         "valid_from": time_or_none(memory.valid_from),
         "valid_until": time_or_none(memory.valid_until),

@@ -40,8 +40,8 @@ from commonbook.markdown.front_matter import (
     read_counters,
     read_time,
 )
-from commonbook.model.memory import MAX_FRONT_BYTES, MAX_TEXT_BYTES
-from commonbook.ports.files import Yaml, YamlField
+from commonbook.model.memory import MAX_FRONT_BYTES, MAX_TEXT_BYTES, NO_METADATA
+from commonbook.ports.files import QuotedText, Yaml, YamlField
 
 _Values: TypeAlias = dict[str, Any]
 """The values of the known fields, by name; None or () for a field that is absent."""
@@ -332,7 +332,13 @@ def _quick_fields(raw: str) -> Iterator[_FileField]:
 def _quick_value(value: str) -> object:
     if value[:1] == "[":
         return [_quick_value(item) for item in _FLOW_ITEM.findall(value[1:-1])]
+    if value[:1] == "{":
+        return json.loads(value, object_hook=_quick_map)
     return json.loads(value) if value[:1] == '"' else value
+
+
+def _quick_map(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: QuotedText(value) if isinstance(value, str) else value for name, value in fields.items()}
 
 
 def _read_fields(fields: Iterable[_FileField], dialect: Dialect) -> _Front:
@@ -382,7 +388,7 @@ def _render_front(values: Mapping[str, Any], eol: str) -> str:
 
 
 def _render_field(name: str, field: str, value: Any) -> str:  # noqa: ANN401 - each field has a type of its own
-    return "" if value is None or value == () else f"{name}:{KNOWN_FIELDS[field].write(value)}\n"
+    return "" if value in (None, (), NO_METADATA) else f"{name}:{KNOWN_FIELDS[field].write(value)}\n"
 
 
 def _edit_front(raw: str, values: _Values, eol: str, dialect: Dialect) -> str:
@@ -431,4 +437,7 @@ _COUNTERS: Final = re.compile(
     r"^updated: (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z)\nrevision: \d{1,16}\nversion: \d{1,16}\n\Z", re.MULTILINE
 )
 _FLOW_ITEM: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[^", ][^,]*')
-_EMPTY: Final[_Values] = {name: () if name in ("tags", *LIST_FIELDS) else None for name in FIELDS}
+_EMPTY: Final[_Values] = {
+    **{name: () if name in ("tags", *LIST_FIELDS) else None for name in FIELDS},
+    "metadata": NO_METADATA,
+}

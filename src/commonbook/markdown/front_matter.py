@@ -8,9 +8,23 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
+from commonbook.errors import BadInput
 from commonbook.model.ids import UUID_PATTERN, format_time, parse_time
 from commonbook.model.invalidation import CAUSES_WITHOUT_ID, REINSTATE, VERDICTS, Decision, SupersedeReason, Verdict
-from commonbook.model.memory import KINDS, MAX_TAG, MAX_TAGS, MAX_TITLE, RELATION_PATTERN, RELATIONS, CopyInfo, Kind
+from commonbook.model.memory import (
+    KINDS,
+    MAX_METADATA,
+    MAX_TAG,
+    MAX_TAGS,
+    MAX_TITLE,
+    NO_METADATA,
+    RELATION_PATTERN,
+    RELATIONS,
+    CopyInfo,
+    Kind,
+    Metadata,
+)
+from commonbook.text import metadata, validation
 
 LinkTo: TypeAlias = tuple[str, str, str | None]
 """A link in a file: relation, target, and the target's content hash, or its revision as digits."""
@@ -58,6 +72,7 @@ class Document(NamedTuple):
     valid_until: datetime | None = None
     expires: datetime | None = None
     importance: float | None = None
+    metadata: Metadata = NO_METADATA
     author: str | None = None
     links: tuple[LinkTo, ...] = ()
     text: str = ""
@@ -161,6 +176,20 @@ def _read_shared(value: object) -> CopyLine:
     copy = CopyInfo.parse(" ".join(words))
     own = _read_count(words[4]) if words[4:5] and words[4].isdecimal() else None
     return CopyLine(copy._replace(root=_read_id(copy.root), by=_read_author(copy.by)), mac, own)
+
+
+def _read_metadata(value: object) -> Metadata:
+    """Read metadata: a scalar without quotes is a truth value or a number, if it looks like one."""
+    if not isinstance(value, dict):
+        raise ValueError  # noqa: TRY004 - the caller leaves the fields of others alone
+    read = {
+        str(name): metadata.parse_word(item) if type(item) is str else str(item) if isinstance(item, str) else item
+        for name, item in value.items()
+    }
+    try:
+        return validation.validate_metadata(read)
+    except BadInput as error:
+        raise ValueError(value) from error
 
 
 def _read_links(value: object) -> tuple[LinkTo, ...]:
@@ -280,6 +309,12 @@ def _quoted(value: str) -> str:
     return _NOT_YAML.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(value, ensure_ascii=False))
 
 
+def _write_metadata(fields: Metadata) -> str:
+    """Write metadata on one line as JSON, which is also YAML."""
+    items = (f"{_quoted(name)}: {_quoted(v) if isinstance(v, str) else json.dumps(v)}" for name, v in fields.items())
+    return f" {{{', '.join(items)}}}"
+
+
 def _write_shared(line: CopyLine) -> str:
     words = line.copy.serialize().split(" ")
     if line.own is not None:
@@ -357,6 +392,11 @@ KNOWN_FIELDS: Final[Mapping[str, Field]] = {
     "valid_until": _TIME,
     "expires": _TIME,
     "importance": Field("a number from 0 to 1", _read_importance, _write_number),
+    "metadata": Field(
+        f"a mapping of at most {MAX_METADATA} names to texts, numbers or truth values",
+        _read_metadata,
+        _write_metadata,
+    ),
     "author": Field("a name such as user:alice or agent:reviewer", _read_author, _write_as_is),
     "session_id": Field("a session's id, without blanks", _read_session, _write_title),
     "session_space": Field(_SYSTEM_VALUE, _read_session, _write_title),
@@ -390,7 +430,7 @@ ROW_FIELDS: Final = ("title", "kind", "created", "author")
 """Fields that every memory has and a file need not have: without them, the row or a default counts."""
 COUNTER_FIELDS: Final = ("updated", "revision", "version")
 """Fields that an earlier program wrote at the end of every file; a file of a person may have some of them too."""
-VERBATIM_FIELDS: Final = ("importance", "occurred", "valid_from", "valid_until", "expires")
+VERBATIM_FIELDS: Final = ("importance", "metadata", "occurred", "valid_from", "valid_until", "expires")
 """Optional fields that a person sets, and that a memory has with the same name and value."""
 LIST_FIELDS: Final = ("links", "superseded_because", "invalidations_triaged")
 """Fields whose items stand on lines of their own below the name."""

@@ -10,7 +10,7 @@ from commonbook.markdown import file_format
 from commonbook.markdown.file_format import Dialect
 from commonbook.markdown.front_matter import ROW_FIELDS, VERBATIM_FIELDS, CopyLine, DecisionLine, Document
 from commonbook.model.invalidation import Decision, Notice
-from commonbook.model.memory import DEFAULT_KIND, CopyInfo, Link, Memory, is_revision_number
+from commonbook.model.memory import DEFAULT_KIND, NO_METADATA, CopyInfo, Link, Memory, is_revision_number
 from commonbook.ports.engines import Engines
 from commonbook.ports.keys import Keys
 from commonbook.runtime.lazy_modules import LazyModule
@@ -128,7 +128,7 @@ def require_understood(document: Document, memory: Memory | None) -> None:
     """
     if memory is None or not document.unread:
         return
-    ours = [name for name in VERBATIM_FIELDS if getattr(memory, name) is not None]
+    ours = [name for name in VERBATIM_FIELDS if getattr(memory, name) not in (None, NO_METADATA)]
     if not file_format.absent_fields(memory.layout):
         ours += [*ROW_FIELDS, *(name for name in ("tags", "links") if getattr(memory, name))]
     file_format.require_read(document, ours)

@@ -211,6 +211,8 @@ def _apply_changes(ctx: WriteContext, memory: Memory, changes: Changes) -> Memor
         edited = edited._replace(tags=validation.validate_tags(changes.tags))
     if changes.importance is not UNSET:
         edited = edited._replace(importance=validation.validate_importance(changes.importance))
+    if changes.metadata is not UNSET:
+        edited = edited._replace(metadata=validation.validate_metadata(changes.metadata or {}))
     return require_ordered_times(_apply_times(ctx, edited, changes))
 
 

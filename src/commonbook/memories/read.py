@@ -21,6 +21,7 @@ from commonbook.sharing.freshness import REFRESHED_BY_READING
 from commonbook.tables import links, memories, revisions, spaces
 from commonbook.tables.memories import page_cursor
 from commonbook.text import dates, page_cursors, space_names, validation
+from commonbook.text.metadata import labels_of
 from commonbook.text.validation import validate_kinds
 
 if TYPE_CHECKING:
@@ -82,9 +83,13 @@ def list_page(engines: Engines, actor: Actor, chosen: Filter, *, limit: int, aft
     """Return a page of the memories that match a filter, newest first, with the cursor of the next page."""
     validation.require_page_limit(limit)
     validate_kinds(chosen.kinds)
+    metadata = validation.validate_metadata(chosen.metadata)
+    if metadata and chosen.deleted:
+        raise BadInput("deleted memories are not found by their metadata", fix="list them by tags, kinds or times")
     cursor = page_cursors.parse_cursor(after) if after else None
     chosen = chosen._replace(
-        tags=validation.validate_tags(chosen.tags), kinds=chosen.kinds or _default_kinds(chosen.space)
+        tags=(*validation.validate_tags(chosen.tags), *labels_of(metadata)),
+        kinds=chosen.kinds or _default_kinds(chosen.space),
     )
     with engines.db.reading() as tx:
         allowed = scope.select(tx, actor, chosen.space)

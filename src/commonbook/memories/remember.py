@@ -13,7 +13,7 @@ from typing import Final
 from commonbook.access import permissions
 from commonbook.errors import BadInput, BadText, BadTime
 from commonbook.model.ids import format_time, new_id
-from commonbook.model.memory import Draft, Link, Memory, Receipt, receipt_of
+from commonbook.model.memory import Draft, Link, Memory, Metadata, Receipt, receipt_of
 from commonbook.model.spaces import Actor, Space
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import link_checks
@@ -71,6 +71,7 @@ def _validate(draft: Draft) -> Draft:
         kind=validation.validate_kind(draft.kind),
         tags=validation.validate_tags(draft.tags),
         importance=validation.validate_importance(draft.importance),
+        metadata=validation.validate_metadata(draft.metadata),
         links=tuple(
             (validation.validate_new_relation(relation), validation.validate_memory_id(target))
             for relation, target in draft.links
@@ -143,6 +144,7 @@ def _new_memory(ctx: WriteContext, draft: Draft, space: Space) -> Memory:
         text=draft.text,
         tags=draft.tags,
         importance=draft.importance,
+        metadata=Metadata(draft.metadata),
         links=resolve_links(ctx, memory_id, wanted),
         occurred=ctx.parse_time("occurred", draft.occurred),
         valid_from=ctx.parse_time("valid_from", draft.valid_from),
@@ -185,7 +187,7 @@ def _fingerprint(ctx: WriteContext, draft: Draft) -> str:
     """
     times = {name: _normalize_time(ctx, name, getattr(draft, name)) for name in _TIME_FIELDS}
     title = None if draft.title == titles.derive_title(draft.text) else draft.title
-    fields = {**draft._asdict(), "title": title, **times}
+    fields = {**draft._asdict(), "title": title, "metadata": dict(draft.metadata), **times}
     default = Draft("")._asdict()
     hashed = {name: fields[name] for name in fields if name not in ("key", "space") and fields[name] != default[name]}
     return ctx.engines.keys.keyed_hash(json.dumps(hashed, sort_keys=True))

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from enum import Enum
+from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, TypeAlias, cast, get_args
 
 from commonbook.model.ids import format_time, parse_time
@@ -61,6 +63,8 @@ MAX_TITLE: Final = 200
 MAX_TAG: Final = 64
 MAX_TAGS: Final = 64
 MAX_KEY: Final = 200
+MAX_METADATA: Final = 32
+MAX_METADATA_CHARS: Final = 500
 
 
 class Unset(Enum):
@@ -106,6 +110,45 @@ DETACHED: Final = "detached"
 MODES: Final[tuple[Refresh, ...]] = get_args(Refresh)
 """How a copy follows its source: at once, when it is read, or never. A detached copy has ceased to be one."""
 
+
+Scalar: TypeAlias = str | int | float | bool
+"""A value of metadata."""
+
+
+class Metadata(Mapping[str, Scalar]):
+    """The fields of a user's own on a memory: an immutable mapping of names to scalars, in the order of the names."""
+
+    __slots__ = ("_fields_by_name",)
+
+    def __init__(self, fields: Mapping[str, Scalar] = MappingProxyType({})) -> None:
+        """Hold a copy of these fields."""
+        self._fields_by_name = dict(sorted(fields.items()))
+
+    def __getitem__(self, name: str) -> Scalar:
+        return self._fields_by_name[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._fields_by_name)
+
+    def __len__(self) -> int:
+        return len(self._fields_by_name)
+
+    def __eq__(self, other: object) -> bool:
+        # True equals 1 in Python, and is another value here.
+        return isinstance(other, Mapping) and _typed(self) == _typed(other)
+
+    def __hash__(self) -> int:
+        return hash(_typed(self))
+
+    def __repr__(self) -> str:
+        return f"Metadata({self._fields_by_name!r})"
+
+
+def _typed(fields: Mapping[str, Scalar]) -> frozenset[tuple[str, type, Scalar]]:
+    return frozenset((name, type(value), value) for name, value in fields.items())
+
+
+NO_METADATA: Final = Metadata()
 
 _MODE_SET: Final = "since:"
 
@@ -202,6 +245,7 @@ class Memory(NamedTuple):
     """A keyed hash of id, title and text: two of one memory are equal if it says the same."""
     copy_hash: str | None = None
     """Of a copy: the content hash that its source would have with the copy's title and text."""
+    metadata: Metadata = NO_METADATA
 
     @property
     def source(self) -> Link | None:
@@ -241,6 +285,7 @@ class Draft(NamedTuple):
     links: tuple[tuple[str, str], ...] = ()
     replaces: str | None = None
     key: str | None = None
+    metadata: Mapping[str, Scalar] = NO_METADATA
 
 
 class Changes(NamedTuple):
@@ -255,6 +300,7 @@ class Changes(NamedTuple):
     valid_from: datetime | str | None | Unset = UNSET
     valid_until: datetime | str | None | Unset = UNSET
     expires: datetime | str | None | Unset = UNSET
+    metadata: Mapping[str, Scalar] | None | Unset = UNSET
 
 
 class Receipt(NamedTuple):
@@ -283,6 +329,7 @@ class Filter(NamedTuple):
     since: datetime | str | None = None
     until: datetime | str | None = None
     deleted: bool = False
+    metadata: Mapping[str, Scalar] = NO_METADATA
 
 
 class Page(NamedTuple):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Literal, NamedTuple, TypeAlias
 
-from commonbook.model.memory import CopyInfo, Freshness, Kind, Link, Mark
+from commonbook.model.memory import NO_METADATA, CopyInfo, Freshness, Kind, Link, Mark, Scalar
 
 Include: TypeAlias = Literal["superseded", "expired", "notices"]
 """Memories that recall leaves out unless they are included."""
@@ -27,6 +27,7 @@ class RecallRequest(NamedTuple):
     tags: tuple[str, ...] = ()
     session: str | None = None
     author: str | None = None
+    metadata: Mapping[str, Scalar] = NO_METADATA
     since: datetime | str | None = None
     until: datetime | str | None = None
     as_of: datetime | str | None = None

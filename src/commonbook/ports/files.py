@@ -16,6 +16,12 @@ from typing import Literal, NamedTuple, Protocol
 from commonbook.model.reports import Finding
 
 
+class QuotedText(str):
+    """A scalar that stands in quotes in a file: a text, whatever it looks like."""
+
+    __slots__ = ()
+
+
 class YamlField(NamedTuple):
     """A top-level field of a YAML mapping, and its lines (the first, and one past the last)."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from commonbook.model.memory import Memory
 from commonbook.model.recall import RecallRequest
+from commonbook.text import metadata
 
 
 def labels_of_message(*, session: str, author: str) -> tuple[str, ...]:
@@ -20,13 +21,15 @@ def labels_of_passage(memory: Memory, *, author: str) -> tuple[str, ...]:
     An episode belongs to a session of its own space. One that was moved away belongs to none.
     """
     of_session = memory.kind == "episode" and memory.session and memory.session_space is None
-    return (*((_session(memory.session or ""),) if of_session else ()), _author(author))
+    by_session = (_session(memory.session or ""),) if of_session else ()
+    return (*by_session, _author(author), *metadata.labels_of(memory.metadata))
 
 
 def labels_of_request(request: RecallRequest) -> tuple[str, ...]:
     """Return the labels that a passage must have to be found."""
     by_session = () if request.session is None else (_session(request.session),)
-    return (*by_session, *(() if request.author is None else (_author(request.author),)))
+    by_author = () if request.author is None else (_author(request.author),)
+    return (*by_session, *by_author, *metadata.labels_of(request.metadata))
 
 
 def _session(name: str) -> str:

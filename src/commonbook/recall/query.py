@@ -40,7 +40,9 @@ def parse(engines: Engines, request: RecallRequest) -> ParsedQuery:
     if request.author is not None:
         validation.validate_author(request.author)
     request = request._replace(
-        tags=validation.validate_tags(request.tags), kinds=validation.validate_kinds(request.kinds)
+        tags=validation.validate_tags(request.tags),
+        kinds=validation.validate_kinds(request.kinds),
+        metadata=validation.validate_metadata(request.metadata),
     )
     if not request.query.strip():
         request = request._replace(min_score=0.0)

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from commonbook.model.ids import format_optional_time, format_time, parse_optional_time, parse_time
-from commonbook.model.memory import CopyInfo, Filter, Link, Memory
+from commonbook.model.memory import NO_METADATA, CopyInfo, Filter, Link, Memory
 from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading, RetryTransaction, Row, Transaction
 from commonbook.runtime.lazy_modules import LazyModule
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from commonbook.model.invalidation import Notice
     from commonbook.ports.keys import Keys
     from commonbook.tables import duplicates, links
+    from commonbook.text import metadata as metadata_text
     from commonbook.text import near_duplicates, page_cursors
 else:
     # A command that only counts memories needs none of these.
@@ -34,6 +35,7 @@ else:
     links = LazyModule("commonbook.tables.links")
     obsidian = LazyModule("commonbook.markdown.obsidian")
     keyed_hashes = LazyModule("commonbook.markdown.keyed_hashes")
+    metadata_text = LazyModule("commonbook.text.metadata")
     near_duplicates = LazyModule("commonbook.text.near_duplicates")
     page_cursors = LazyModule("commonbook.text.page_cursors")
 
@@ -70,6 +72,7 @@ class _MemoryRow(NamedTuple):
     session_space: str | None
     content_hash: str
     copy_hash: str | None
+    metadata: str | None
 
 
 _NAMES: Final = _MemoryRow._fields
@@ -208,7 +211,7 @@ def _add_tags(tx: Transaction, memories: Iterable[Memory]) -> None:
     tags = [
         {"space": memory.space.id, "tag": tag, "memory": memory.id}
         for memory in memories
-        for tag in set(obsidian.tags_of(memory))
+        for tag in {*obsidian.tags_of(memory), *metadata_text.labels_of(memory.metadata)}
     ]
     if tags:
         tx.run_many("INSERT INTO memory_tag (space, tag, memory) VALUES (:space, :tag, :memory)", tags)
@@ -441,6 +444,7 @@ def _values(memory: Memory, keys: Keys) -> dict[str, object]:
         "session_space": memory.session_space,
         "content_hash": hashed.content_hash,
         "copy_hash": hashed.copy_hash,
+        "metadata": metadata_text.dump(memory.metadata),
     }
 
 
@@ -450,7 +454,7 @@ def _memory(row: Row, spaces: SpaceScope) -> Memory:
     (
         space, id_, kind, title, text, tags, links, author, created, updated, importance, occurred, valid_from,
         valid_until, expires, revision, version, revised_by, revised_at, revised_how, path, layout, deleted,
-        session, shared, judged, session_space, content_hash, copy_hash,
+        session, shared, judged, session_space, content_hash, copy_hash, metadata,
     ) = row  # fmt: skip
     memory = Memory(
         space=spaces[space],
@@ -481,6 +485,7 @@ def _memory(row: Row, spaces: SpaceScope) -> Memory:
         shared=CopyInfo.parse(shared) if shared else None,
         content_hash=content_hash,
         copy_hash=copy_hash,
+        metadata=NO_METADATA if metadata is None else metadata_text.load(metadata),
     )
     return memory if judged is None else judgements.load(memory, judged)
 

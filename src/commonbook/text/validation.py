@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,6 +13,8 @@ from commonbook.model.ids import UUID_PATTERN
 from commonbook.model.memory import (
     KINDS,
     MAX_KEY,
+    MAX_METADATA,
+    MAX_METADATA_CHARS,
     MAX_TAG,
     MAX_TAGS,
     MAX_TEXT_BYTES,
@@ -20,6 +23,8 @@ from commonbook.model.memory import (
     RELATION_PATTERN,
     RELATIONS,
     Kind,
+    Metadata,
+    Scalar,
 )
 from commonbook.model.session import MAX_MESSAGE_BYTES
 
@@ -270,3 +275,37 @@ def validate_line(value: str, what: str) -> str:
 def is_plain_line(value: str) -> bool:
     """Tell whether a text is one line without control characters, and without marks that reorder what follows."""
     return _NOT_IN_A_LINE.search(value) is None
+
+
+_METADATA_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
+_MAX_NUMBER: Final = 2**53
+
+
+def validate_metadata(value: object) -> Metadata:
+    """Return metadata, or refuse a value that is no small mapping of scalars."""
+    if not isinstance(value, Mapping):
+        raise BadInput("the metadata is no mapping", fix='give a mapping of names to values: {"ticket": "A-12"}')
+    if len(value) > MAX_METADATA:
+        raise TooLarge(f"{len(value)} fields of metadata, at most {MAX_METADATA} are allowed", fix="leave some out")
+    return Metadata({_metadata_name(name): _metadata_value(name, item) for name, item in value.items()})
+
+
+def _metadata_name(name: object) -> str:
+    if not isinstance(name, str) or not _METADATA_NAME.fullmatch(name):
+        raise BadInput(
+            f"{name!r} is no name of metadata",
+            fix="a name begins with a letter or _, and has at most 64 letters, digits, dots, - and _",
+        )
+    return name
+
+
+def _metadata_value(name: str, value: object) -> Scalar:
+    if isinstance(value, str):
+        if len(value) > MAX_METADATA_CHARS:
+            raise TooLarge(f"{name!r} has {len(value)} characters", fix=f"at most {MAX_METADATA_CHARS} are allowed")
+        if not is_plain_line(value):
+            raise BadInput(f"{name!r} has characters that no line has", fix="give a text on one line")
+        return value
+    if not isinstance(value, bool | int | float) or not math.isfinite(value) or abs(value) > _MAX_NUMBER:
+        raise BadInput(f"{name!r} is no text, number or truth value", fix="give a scalar; a number of at most 2^53")
+    return value

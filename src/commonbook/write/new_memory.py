@@ -10,7 +10,7 @@ from commonbook.markdown import file_format, keyed_hashes
 from commonbook.markdown.memory_conversion import title_of_note
 from commonbook.model.ids import new_id
 from commonbook.model.invalidation import Notice
-from commonbook.model.memory import Kind, Link, Memory
+from commonbook.model.memory import NO_METADATA, Kind, Link, Memory, Metadata
 from commonbook.model.spaces import Space
 from commonbook.tables import memories
 from commonbook.text import file_paths, titles
@@ -29,6 +29,7 @@ def new_memory(
     kind: Kind = "note",
     tags: tuple[str, ...] = (),
     importance: float | None = None,
+    metadata: Metadata = NO_METADATA,
     occurred: datetime | None = None,
     valid_from: datetime | None = None,
     valid_until: datetime | None = None,
@@ -50,6 +51,7 @@ def new_memory(
         tags=tags,
         author=ctx.actor.principal,
         importance=importance,
+        metadata=metadata,
         occurred=occurred,
         valid_from=valid_from,
         valid_until=valid_until,

@@ -36,7 +36,7 @@ MEMORY = {
     "id", "space", "kind", "title", "text", "tags", "author", "created", "updated", "importance", "occurred",
     "valid_from", "valid_until", "expires", "revision", "version", "revised_by", "revised_at", "revised_how", "path",
     "deleted", "links", "marks", "superseded_by", "freshness", "successor", "shared",
-    "invalidations", "decisions", "notice",
+    "invalidations", "decisions", "notice", "metadata",
 }  # fmt: skip
 INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z\Z")
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 import yaml
 
 from commonbook.errors import BadFile
-from commonbook.ports.files import YamlField
+from commonbook.ports.files import QuotedText, YamlField
 
 if TYPE_CHECKING:
     from yaml import CollectionStartEvent, Event, NodeEvent, ScalarEvent
@@ -139,7 +139,7 @@ class _EventReader:
         # A block scalar ends at the beginning of the line below it.
         last, column = _line_and_column(event.end_mark)
         self._extend_to(last if column == 0 and last > self.line else last + 1)
-        self._add_value(None if is_null else event.value)
+        self._add_value(None if is_null else QuotedText(event.value) if event.style else event.value)
 
     def _check_name(self, name: str | None) -> None:
         if self._column or name is None:

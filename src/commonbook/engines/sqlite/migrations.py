@@ -256,6 +256,9 @@ CREATE TABLE memory_name (
   space TEXT NOT NULL, memory TEXT NOT NULL, name TEXT NOT NULL, PRIMARY KEY (space, memory, name)) WITHOUT ROWID;
 CREATE INDEX memory_name_by_name ON memory_name (space, name);
 
+-- memories: fields of the user's own, as JSON
+ALTER TABLE memory ADD COLUMN metadata TEXT;
+
 -- log: the deletions of a memory, and its ways back
 CREATE INDEX log_entry_by_deletion ON log_entry (subjects) WHERE action IN ('delete', 'restore', 'undelete');
 

@@ -375,6 +375,7 @@ def _fields(to: Parser, *, clears: str = "") -> None:
     to.add_argument("--kind", help="note, fact, preference, decision, procedure, episode or reflection")
     to.add_argument("--tag", action="append", metavar="TAG", help="a tag, or several with commas (repeatable)")
     to.add_argument("--importance", metavar="0..1", help=f"how much it matters{clears}")
+    to.add_argument("--meta", action="append", metavar="NAME=VALUE", help=f"metadata of your own (repeatable){clears}")
     for name, summary in _TIMES:
         to.add_argument(f"--{name}", metavar="TIME", help=f"{summary}{clears}")
 
@@ -391,6 +392,7 @@ _TIMES: Final = (
 def _filter(to: Parser) -> None:
     to.add_argument("--tag", action="append", default=[], metavar="TAG", help="with this tag (repeatable: with all)")
     to.add_argument("--kind", action="append", default=[], metavar="KIND", help="of this kind (repeatable: of any)")
+    to.add_argument("--meta", action="append", default=[], metavar="NAME=VALUE", help="with this metadata (repeatable)")
     to.add_argument("--since", metavar="TIME", help="that occurred (else were created) at this time or later")
     to.add_argument("--until", metavar="TIME", help="that occurred (else were created) before this time")
 

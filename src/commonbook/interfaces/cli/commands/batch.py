@@ -24,8 +24,20 @@ _MAX_LINE_BYTES: Final = 6 * MAX_TEXT_BYTES + 1024 * 1024
 _CHUNK_BYTES: Final = 2 * _MAX_LINE_BYTES
 _TIMES: Final = ("occurred", "valid_from", "valid_until", "expires")
 _STRINGS: Final = ("text", "space", "kind", "title", *_TIMES, "replaces", "key")
-_FIELDS: Final = (*_STRINGS, "tags", "importance", "links")
-_NOT_WITH_BATCH: Final = ("text", "file", "title", "kind", "tag", "importance", *_TIMES, "link", "replaces", "key")
+_FIELDS: Final = (*_STRINGS, "tags", "importance", "links", "metadata")
+_NOT_WITH_BATCH: Final = (
+    "text",
+    "file",
+    "title",
+    "kind",
+    "tag",
+    "importance",
+    "meta",
+    *_TIMES,
+    "link",
+    "replaces",
+    "key",
+)
 
 
 def remember_lines(call: Call) -> int:

@@ -49,6 +49,7 @@ def _remember(call: Call) -> int:
         links=[_parse_link(call, link) for link in args.link],
         replaces=call.resolve_id(args.replaces) if args.replaces is not None else None,
         key=args.key,
+        metadata=input_text.metadata(args.meta or ()),
     )
     if not receipt.new:
         return call.print_answer(json_values.receipt_json(receipt), lambda out: memories.show_repeated(out, receipt))
@@ -97,6 +98,8 @@ def _changes(args: Namespace) -> dict[str, Any]:
         changes["tags"] = input_text.tags(args.tag)
     if args.importance is not None:
         changes["importance"] = None if _clears_field(args.importance) else _importance(args.importance)
+    if args.meta is not None:
+        changes["metadata"] = None if args.meta in (["none"], [""]) else input_text.metadata(args.meta)
     for name in _TIMES:
         value = getattr(args, name)
         if value is not None:
@@ -240,6 +243,7 @@ def _recall(call: Call) -> int:
         tags=selection.tags,
         session=args.session,
         author=args.author,
+        metadata=selection.metadata,
         since=selection.since,
         until=selection.until,
         as_of=args.as_of,
@@ -285,6 +289,7 @@ def _filter(args: Namespace) -> Filter:
         since=args.since,
         until=args.until,
         deleted=getattr(args, "deleted", False),
+        metadata=input_text.metadata(args.meta),
     )
 
 

@@ -74,6 +74,20 @@ def tags(values: Iterable[str]) -> list[str]:
     return [" ".join(tag.split()) for tag in parts if tag]
 
 
+def metadata(values: Iterable[str]) -> dict[str, Any]:
+    """Return the fields of metadata in options such as `ticket=A-12`; a value in double quotes is always a text."""
+    from commonbook.text.metadata import parse_word
+
+    fields: dict[str, Any] = {}
+    for value in values:
+        name, equals, word = value.partition("=")
+        if not equals:
+            raise BadInput(f"{value!r} is no field of metadata", fix="write it as NAME=VALUE, such as ticket=A-12")
+        is_quoted = len(word) > 1 and word[0] == word[-1] == '"'
+        fields[name.strip()] = word[1:-1] if is_quoted else parse_word(word)
+    return fields
+
+
 def open_file(path: str) -> BinaryIO:
     """Open a file for reading, or raise why it cannot be read."""
     try:

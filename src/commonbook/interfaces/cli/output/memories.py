@@ -69,6 +69,7 @@ def _fields(
         yield from reasoning.suspicion_fields(out, memory, titles)
     yield from _copy_fields(out, memory)
     yield "importance", "" if memory.importance is None else f"{memory.importance:g}"
+    yield "metadata", ", ".join(f"{name}={value}" for name, value in memory.metadata.items())
     yield "author", memory.author
     yield "created", out.moment(memory.created)
     yield "updated", out.moment(memory.updated) if memory.version > 1 else ""

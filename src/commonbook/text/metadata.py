@@ -1,0 +1,42 @@
+"""Metadata: fields of a user's own on a memory, a small mapping of names to scalars, and the labels to find them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from commonbook.model.memory import NO_METADATA, Metadata, Scalar
+
+_INTEGER: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
+_FLOAT: Final = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
+
+
+def parse_word(word: str) -> Scalar:
+    """Return the value of a word without quotes, as YAML and JSON read it: a truth value, a number or a text."""
+    if word in ("true", "false"):
+        return word == "true"
+    if _INTEGER.fullmatch(word):
+        return int(word)
+    return float(word) if _FLOAT.fullmatch(word) else word
+
+
+def dump(metadata: Metadata) -> str | None:
+    """Return metadata as JSON for its row; None if there is none, as for most memories."""
+    return json.dumps(dict(metadata), ensure_ascii=False) if metadata else None
+
+
+def load(text: str | None) -> Metadata:
+    """Return what `dump` returned as metadata."""
+    return Metadata(json.loads(text)) if text else NO_METADATA
+
+
+def labels_of(metadata: Mapping[str, Scalar]) -> Iterable[str]:
+    """Return a label for each field, by which memories are found; it begins with a character that no tag has.
+
+    A whole number has one label, however it is written.
+    """
+    for name, value in metadata.items():
+        is_whole = isinstance(value, float) and value.is_integer()
+        yield f"\x01metadata {name} {json.dumps(int(value) if is_whole else value, ensure_ascii=False)}"

@@ -1,0 +1,218 @@
+"""Metadata of the user's own: stored, filtered inside list and recall, in the file, exported and imported."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+
+import commonbook
+from commonbook import Draft, Filter, Metadata, Scalar
+from commonbook.book.book import Book
+from commonbook.errors import BadInput, KeyConflict
+from tests.interfaces.cli.test_cli import cli
+
+__all__ = ["cli"]
+
+FIELDS: dict[str, Scalar] = {
+    "ticket": "A-12",
+    "score": 3,
+    "weight": 0.25,
+    "done": True,
+    "open": False,
+    "looks_like": "3",
+    "word": "true",
+    "empty": "",
+    "quoted": 'say "hi", {it\'s} # ok: yes',
+    "large": 2**53,
+    "small": -1.5e-07,
+    "ünï".replace("ü", "u").replace("ï", "i"): "ünï 語",
+    "a.b-c_d": "x",
+}
+
+
+@pytest.fixture(params=["pending", "indexed"])
+def settle(request, book):
+    """Leave everything as pending deltas, or write it into the index."""
+    return (lambda: book.reindex()) if request.param == "indexed" else (lambda: None)
+
+
+def titles(page) -> set[str]:
+    return {memory.title for memory in page.items}
+
+
+def hits(book: Book, query: str = "otter", **options) -> set[str]:
+    return {hit.title for hit in book.recall(query, **options).hits}
+
+
+def test_metadata_is_stored_with_its_types_and_comes_back_in_a_new_process(open_book):
+    memory_id = open_book().remember("the otter", metadata=FIELDS).id
+    metadata = open_book().get(memory_id).metadata
+    assert metadata == FIELDS
+    assert {name: type(value) for name, value in metadata.items()} == {n: type(v) for n, v in FIELDS.items()}
+    assert metadata["ticket"] == "A-12"
+    assert open_book().get(open_book().remember("none").id).metadata == {}
+
+
+def test_it_is_an_immutable_value():
+    metadata = Metadata({"b": 1, "a": "x"})
+    assert list(metadata) == ["a", "b"]
+    assert metadata == {"a": "x", "b": 1} == metadata
+    assert metadata != {"a": "x", "b": True}
+    assert hash(metadata) == hash(Metadata({"a": "x", "b": 1}))
+    assert copy.deepcopy(metadata) == pickle.loads(pickle.dumps(metadata)) == metadata
+    with pytest.raises(TypeError):
+        metadata["a"] = 2  # type: ignore[index]
+
+
+def test_edit_replaces_and_clears_it_and_another_edit_leaves_it(book: Book):
+    memory_id = book.remember("the otter", metadata={"a": 1}).id
+    book.edit(memory_id, text="the otters")
+    assert book.get(memory_id).metadata == {"a": 1}
+    version = book.get(memory_id).version
+    assert book.edit(memory_id, metadata={"a": 1}).version == version, "nothing has changed"
+    assert book.edit(memory_id, metadata={"a": True}).version == version + 1
+    assert book.get(memory_id).metadata == {"a": True}
+    assert (book.get(memory_id).revision, book.edit(memory_id, metadata=None).new) == (2, False)
+    assert book.get(memory_id).metadata == {}
+
+
+def test_list_and_recall_filter_by_it(book: Book, settle):
+    book.remember("otter one", metadata={"ticket": "A-1", "score": 3})
+    two = book.remember("otter two", metadata={"ticket": "A-2", "score": 3.0}).id
+    book.remember("otter three", metadata={"ticket": "A-2", "score": "3"}, tags=["x"])
+    book.remember("otter four", tags=["metadata ticket A-1"])
+    settle()
+    for found in (lambda **m: titles(book.list(Filter(metadata=m))), lambda **m: hits(book, metadata=m)):
+        assert found(ticket="A-1") == {"otter one"}
+        assert found(ticket="A-2") == {"otter two", "otter three"}
+        assert found(ticket="A-2", score=3) == {"otter two"}
+        assert found(score=3.0) == {"otter one", "otter two"}
+        assert found(score="3") == {"otter three"}
+        assert found(score=True) == found(ticket="A") == found(nothing="A-1") == set()
+    assert hits(book, "", metadata={"ticket": "A-1"}) == {"otter one"}
+    assert hits(book, tags=["x"], metadata={"ticket": "A-2"}) == {"otter three"}
+    book.edit(two, metadata={"ticket": "A-1"})
+    settle()
+    assert titles(book.list(Filter(metadata={"ticket": "A-1"}))) == hits(book, metadata={"ticket": "A-1"})
+    assert hits(book, metadata={"ticket": "A-1"}) == {"otter one", "otter two"}
+    assert book.delete_where(Filter(metadata={"ticket": "A-1"})).ids
+    settle()
+    assert hits(book, metadata={"ticket": "A-1"}) == titles(book.list(Filter(metadata={"ticket": "A-1"}))) == set()
+
+
+def test_the_filter_applies_before_the_best_are_chosen(book: Book, settle):
+    book.remember_many([Draft(f"otter otter otter {number}") for number in range(60)])
+    book.remember("once there was an otter, long ago and far away", metadata={"rare": True})
+    settle()
+    (hit,) = book.recall("otter", metadata={"rare": True}, k=1).hits
+    assert hit.title.startswith("once")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        5, "x", ["a"], {"": 1}, {"1a": 1}, {"a b": 1}, {"a" * 65: 1}, {5: 1}, {"a": None}, {"a": [1]}, {"a": {}},
+        {"a": "x" * 501}, {"a": "two\nlines"}, {"a": "\0"}, {"a": "\ud800"}, {"a": float("nan")}, {"a": float("inf")},
+        {"a": 2**53 + 1}, {f"a{number}": 1 for number in range(33)}, {"a": b"x"},
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_anything_but_a_small_mapping_of_scalars_is_refused_and_changes_nothing(book: Book, wrong):
+    memory = book.get(book.remember("the otter", metadata={"a": 1}).id)
+    for act in (
+        lambda: book.remember("never", metadata=wrong),
+        lambda: book.edit(memory.id, metadata=wrong),
+        lambda: book.recall("otter", metadata=wrong),
+        lambda: book.list(Filter(metadata=wrong)),
+    ):
+        with pytest.raises(BadInput) as caught:
+            act()
+        assert caught.value.fix
+    assert [one.version for one in book.list().items] == [memory.version]
+
+
+def test_a_key_with_other_metadata_is_a_conflict(book: Book):
+    first = book.remember("the otter", key="k", metadata={"b": 1, "a": 2})
+    assert book.remember("the otter", key="k", metadata={"a": 2, "b": 1}).id == first.id
+    with pytest.raises(KeyConflict):
+        book.remember("the otter", key="k", metadata={"a": 2})
+
+
+def test_a_copy_takes_it_over_when_it_is_made(book: Book):
+    copied = book.share(book.remember("the otter", metadata=FIELDS).id, "team").id
+    assert book.get(copied).metadata == FIELDS
+    assert hits(book, spaces="team", metadata={"ticket": "A-12"})
+
+
+def test_an_export_brings_it_into_another_book_and_importing_again_changes_nothing(book: Book, tmp_path):
+    memory_id = book.remember("the otter", metadata=FIELDS).id
+    before = book.get(memory_id).version
+    book.export(str(tmp_path / "out"))
+    with commonbook.open(tmp_path / "other", create=True) as other:
+        other.import_folder(str(tmp_path / "out"))
+        assert other.get(memory_id).metadata == FIELDS
+        assert titles(other.list(Filter(metadata={"looks_like": "3"})))
+    book.import_folder(str(tmp_path / "out"))
+    assert book.get(memory_id).metadata == FIELDS
+    assert book.get(memory_id).version == before
+
+
+def test_a_lost_database_brings_it_back_from_the_files(book: Book, home):
+    memory_id = book.remember("the otter", metadata=FIELDS).id
+    book.close()
+    for left in (home / ".commonbook").glob("state.db*"):
+        left.unlink()
+    with commonbook.open(home) as again:
+        assert again.get(memory_id).metadata == FIELDS
+        assert hits(again, metadata={"done": True})
+
+
+BLOCK = 'metadata:\n  ticket: A-12\n  score: 3\n  text: "3"\n  done: true\n'
+
+
+def test_a_person_writes_it_as_a_block_and_the_lines_stay_until_a_verb_sets_it(book: Book, home):
+    memory_id = book.remember("the otter").id
+    file = home / book.get(memory_id).path
+    file.write_text(file.read_text().replace("\n---\n", f"\n{BLOCK}mine: [x]\n---\n", 1))
+    book.sync()
+    assert book.get(memory_id).metadata == {"ticket": "A-12", "score": 3, "text": "3", "done": True}
+    assert hits(book, metadata={"score": 3})
+    book.edit(memory_id, tags=["t"])
+    assert BLOCK in file.read_text()
+    book.edit(memory_id, metadata={"score": 4})
+    assert 'metadata: {"score": 4}\n' in file.read_text()
+    assert "mine: [x]\n" in file.read_text()
+    book.edit(memory_id, metadata=None)
+    assert "metadata" not in file.read_text()
+
+
+@pytest.mark.parametrize(
+    "foreign", ["metadata: mine", "metadata: [a, b]", "metadata:\n  deep:\n    er: 1", "metadata:"]
+)
+def test_a_field_of_that_name_in_another_form_is_left_alone(book: Book, home, foreign):
+    memory_id = book.remember("the otter").id
+    file = home / book.get(memory_id).path
+    file.write_text(file.read_text().replace("\n---\n", f"\n{foreign}\n---\n", 1))
+    assert book.sync().malformed == 0
+    book.edit(memory_id, text="the otters")
+    assert f"\n{foreign}\n" in file.read_text()
+    assert book.get(memory_id).metadata == {}
+
+
+def test_the_command_line_sets_shows_and_filters_it(cli):
+    one = cli.remember("otter one", "--meta", "ticket=A-1", "--meta", "score=3", "--meta", 'text="3"')["id"]
+    cli.remember("otter two", "--meta", "ticket=A-2")
+    assert cli("show", one, "--json").json["metadata"] == {"ticket": "A-1", "score": 3, "text": "3"}
+    assert "ticket=A-1" in cli("show", one).out
+    assert cli.ids("--meta", "score=3") == [one]
+    assert [hit["id"] for hit in cli("recall", "otter", "--meta", "ticket=A-1", "--json").json["hits"]] == [one]
+    assert cli("edit", one, "--meta", "ticket=A-9").code == 0
+    assert cli("show", one, "--json").json["metadata"] == {"ticket": "A-9"}
+    assert cli("edit", one, "--meta", "none").code == 0
+    assert cli("show", one, "--json").json["metadata"] == {}
+    assert cli("remember", "x", "--meta", "no").code == 2
+    line = b'{"text": "otter three", "metadata": {"ticket": "A-3"}}\n'
+    assert cli("remember", "--batch", "-", stdin=line).code == 0
+    assert len(cli.ids("--meta", "ticket=A-3")) == 1
