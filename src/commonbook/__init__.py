@@ -1,5 +1,28 @@
 """Commonbook: long-term memory for AI agents, kept as Markdown that people can read and edit.
 
+    with commonbook.open() as book:                  # ~/commonbook, or COMMONBOOK_HOME
+        book.remember("Alice owns the billing service", tags=["billing"])
+        for hit in book.recall("who is responsible for payments").hits:
+            print(hit.score, hit.title, hit.passage, hit.path)
+
+A `Book` has these verbs; `help(commonbook.Book.recall)` explains one. `commonbook.aio` has them for asyncio.
+
+    memories   remember, remember_many, get, find_id, edit, move, delete, delete_where, undelete, list, history,
+               link, unlink, links
+    recall     recall, prefetch, prefetched, reindex
+    sessions   append, messages, sessions, switch, rewind, settle, close_session, work, working
+    sharing    share, share_many, share_with, pull, unshare, refresh, set_refresh, detach, adopt, lineage, copies
+    rules      add_rule, rules, remove_rule, request_share, pending, approve, reject, set_limit, limits
+    reasoning  reflect, supersede, reinstate, dependents, inbox, triage, set_depth
+    access     acting_as, with_key, grant, revoke, grants, create_key, keys, revoke_key
+    spaces     spaces, create_space, rename_space
+    upkeep     sync, watching, status, doctor, rebuild, accept_deletions, import_folder, export, verify_log, log,
+               close
+
+They take and return values such as `Draft`, `Filter`, `NewMessage`, `Memory`, `Hit` and `Receipt`: immutable, and all
+importable from here, as are the types of fixed words (`Kind`, `Role`, `Verdict`). Every error is a `CommonbookError`
+with a `fix`. `open_client` makes a `Client`, which keeps messages for a remote book in an outbox.
+
 The public names are loaded when they are first used (PEP 562): `import commonbook` alone loads none of them.
 """
 
@@ -53,6 +76,7 @@ if TYPE_CHECKING:
         TooMany,
         TransportError,
         Unreachable,
+        UnsupportedSystem,
         VersionConflict,
     )
     from commonbook.model.invalidation import Decision, Invalidation, Notice, SupersedeReason, Verdict
@@ -154,7 +178,7 @@ __all__ = [
     "FileInTheWay", "ForeignHome", "HomeDamaged", "HomeError", "HomeIsNewer", "HomeReadOnly", "KeyConflict",
     "KeyMissing", "Moved", "NetworkFileSystem", "NoHome", "NotAllowed", "NotFound", "NotReplicated", "Refused",
     "ServerBusy", "ServerFailed", "ServerLost", "SpaceExists", "TooLarge", "TooMany", "TransportError", "Unreachable",
-    "VersionConflict",
+    "UnsupportedSystem", "VersionConflict",
 ]
 
 # The module that defines each of them.
@@ -167,7 +191,7 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
         "EmbedderFailed", "FileInTheWay", "ForeignHome", "HomeDamaged", "HomeError", "HomeIsNewer", "HomeReadOnly",
         "KeyConflict", "KeyMissing", "Moved", "NetworkFileSystem", "NoHome", "NotAllowed", "NotFound", "NotReplicated",
         "Refused", "ServerBusy", "ServerFailed", "ServerLost", "SpaceExists", "TooLarge", "TooMany",
-        "TransportError", "Unreachable", "VersionConflict",
+        "TransportError", "Unreachable", "UnsupportedSystem", "VersionConflict",
     ),
     "commonbook.model.invalidation": ("Decision", "Invalidation", "Notice", "SupersedeReason", "Verdict"),
     "commonbook.model.memory": (
@@ -246,6 +270,8 @@ def open_client(
 
 # Type checkers see the imports above; a `__getattr__` would let every misspelt name pass.
 if not TYPE_CHECKING:
+    _PYDOC_FRAMES = 4
+    """How far up the stack `pydoc` is looked for: it asks through `inspect`."""
 
     def __getattr__(name: str) -> object:
         """Import a public name from the module that defines it, and keep it here."""
@@ -258,4 +284,12 @@ if not TYPE_CHECKING:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
     def __dir__() -> list[str]:
+        """List all public names; but for `help`, which would print each class in full, only those of the overview."""
+        import sys
+
+        frame = sys._getframe()  # noqa: SLF001 - there is no public name for it that is as cheap
+        for _ in range(_PYDOC_FRAMES):
+            frame = frame.f_back or frame
+            if frame.f_globals.get("__name__") == "pydoc":
+                return ["open"]
         return sorted({*globals(), *__all__})

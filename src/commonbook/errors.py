@@ -18,6 +18,7 @@ CommonbookError
 ├── Busy                             another process held a lock for too long
 ├── TooMany                          above a rate limit: has the seconds until the next try
 ├── EmbedderFailed                   no vectors: a package, model or service is missing or fails
+├── UnsupportedSystem                an operating system without the locks and files that a book needs
 ├── TransportError                   a server has not stored a client's messages, or it is not known whether it has
 │   ├── Unreachable                  no answer in time: tells nothing about the messages, retried without end
 │   │   └── ServerBusy               the server asks to retry later
@@ -147,6 +148,10 @@ class TooMany(CommonbookError):
 
 class EmbedderFailed(CommonbookError):
     """The embedder is not available, or did not return the requested vectors."""
+
+
+class UnsupportedSystem(CommonbookError):
+    """The operating system lacks what a book needs of locks and files."""
 
 
 class TransportError(CommonbookError):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import re
 import subprocess
 import sys
 import typing
@@ -362,3 +363,51 @@ def test_importing_the_package_and_its_facade_imports_nothing_slow():
         "tarfile",
         "tomllib",
     }
+
+
+def test_help_of_the_package_fits_two_screens_and_names_every_verb():
+    code = "import commonbook, pydoc; commonbook.Book; print(pydoc.plain(pydoc.render_doc(commonbook)))"
+    text = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    lines = text.splitlines()
+    assert len(lines) <= 2 * 40, len(lines)
+    assert max(map(len, lines)) <= 130
+    verbs = {name for name in dir(Book) if not name.startswith("_") and callable(getattr(Book, name))}
+    assert verbs <= set(re.findall(r"\w+", commonbook.__doc__ or ""))
+    assert "open(home" in text
+    assert set(commonbook.__all__) <= set(dir(commonbook)), "completion still knows every name"
+
+
+WINDOWS = """
+import sys
+sys.platform = "win32"
+import commonbook
+try:
+    commonbook.{call}
+except commonbook.CommonbookError as error:
+    print(type(error).__name__, error.message, error.fix)
+"""
+
+
+@pytest.mark.parametrize("call", ["open()", "open_client(None)"])
+def test_windows_is_refused_by_name_with_the_way_out(call, tmp_path):
+    code = WINDOWS.format(call=call)
+    home = tmp_path / "user"
+    home.mkdir()
+    env = {"HOME": str(home), "PATH": ""}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
+    assert done.stdout.startswith("UnsupportedSystem ")
+    assert "Windows" in done.stdout
+    assert "WSL" in done.stdout
+    assert list(home.iterdir()) == []
+
+
+def test_the_command_line_refuses_windows_in_two_lines(tmp_path):
+    code = (
+        "import sys; sys.platform = 'win32'; from commonbook.interfaces.cli.main import main; sys.exit(main(['list']))"
+    )
+    env = {"HOME": str(tmp_path), "PATH": ""}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False, env=env)
+    assert (done.returncode, done.stdout) == (1, "")
+    first, second = done.stderr.splitlines()
+    assert "Windows" in first
+    assert "WSL" in second

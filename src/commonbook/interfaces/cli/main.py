@@ -66,6 +66,8 @@ def _run_reporting_errors(argv: Sequence[str]) -> int:
 
 
 def _run(argv: Sequence[str]) -> int:
+    # First of all: other modules cannot be loaded on a system that the composition root refuses.
+    import commonbook.compose  # noqa: F401
     from commonbook.interfaces.cli.arguments import parser
 
     try:
