@@ -411,3 +411,19 @@ def test_the_command_line_refuses_windows_in_two_lines(tmp_path):
     first, second = done.stderr.splitlines()
     assert "Windows" in first
     assert "WSL" in second
+
+
+ONE_SPACE = {"str", "str | None"}
+SEVERAL_SPACES = {"str | Iterable[str] | None"}
+
+
+def test_space_is_one_name_and_spaces_are_several_in_every_verb():
+    seen: dict[str, set[str]] = {"space": set(), "spaces": set()}
+    for name in (name for name in dir(Book) if not name.startswith("_") and callable(getattr(Book, name))):
+        for parameter in inspect.signature(getattr(Book, name)).parameters.values():
+            if parameter.name in seen:
+                seen[parameter.name].add(name)
+                assert parameter.annotation in (ONE_SPACE if parameter.name == "space" else SEVERAL_SPACES), name
+    assert seen["spaces"] == {"recall"}, "only a search over several spaces takes `spaces`"
+    assert {"remember", "append", "sessions", "inbox", "export", "verify_log"} <= seen["space"]
+    assert not seen["space"] & seen["spaces"]
