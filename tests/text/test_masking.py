@@ -227,6 +227,7 @@ def test_private_parts_are_masked_however_they_are_nested(text, masked, count):
         "bearer of good news; a Bearer token; bearer authentication-scheme",
         "ASIAN markets, AKIARA, SKETCH, ACADEMY",
         "git@github.com:ann/repo.git",
+        "a change must pass: `make lint`, `make test`; def login(user: bytes, passwd: bytes) -> None: ...",
         "ratio 12345678:1, at 12:30:45, ::1, fe80::1ff:fe23:4567:890a",
         "x <- privateKey.length; y = isPrivate<private_t>(z)",
         "getUserPasswordHash2(user), resetTokenV2, SecretManager3, tokenizer=cl100k_base",
@@ -305,6 +306,12 @@ def rates(name: str) -> tuple[int, int]:
 
 def test_secrets_that_prose_tells_in_twelve_languages_are_masked():
     assert rates("secrets_by_the_author.json") == (100, 100)
+
+
+def test_sentences_of_somebody_who_has_not_seen_the_patterns_are_masked_as_well():
+    # At first sight 93 and 100; general rules that they suggested found the rest.
+    masked, kept = rates("secrets_by_others.json")
+    assert (masked, kept) >= (100, 100)
 
 
 @pytest.mark.parametrize(

@@ -129,6 +129,7 @@ class Book:
         metadata: Mapping[str, Scalar] | None | Unset = ...,
         to_revision: int | None = None,
         expected_version: int | None = None,
+        mask: bool = True,
     ) -> Receipt: ...
     async def export(
         self, target: str, *, space: str | None = None, okf: bool = False, progress: Progress = ...
@@ -143,7 +144,13 @@ class Book:
     @property
     def home(self) -> str: ...
     async def import_folder(
-        self, folder: str, *, space: str | None = None, dry_run: bool = False, progress: Progress = ...
+        self,
+        folder: str,
+        *,
+        space: str | None = None,
+        dry_run: bool = False,
+        mask: bool = True,
+        progress: Progress = ...,
     ) -> TransferReport: ...
     async def inbox(
         self, *, space: str | None = None, expired: bool = False, limit: int = 100, after: str | None = None
@@ -197,6 +204,7 @@ class Book:
         importance: float | None = None,
         occurred: datetime | str | None = None,
         key: str | None = None,
+        mask: bool = True,
     ) -> Receipt: ...
     async def refresh(self, copy_id: str) -> Receipt: ...
     async def reindex(self, *, anew: bool = False, progress: Progress = ...) -> int: ...
@@ -219,6 +227,7 @@ class Book:
         replaces: str | None = None,
         key: str | None = None,
         metadata: Mapping[str, Scalar] = ...,
+        mask: bool = True,
     ) -> Receipt: ...
     async def remember_many(self, drafts: Sequence[Draft]) -> builtins.list[Receipt]: ...
     async def remove_rule(self, rule_id: str) -> SharingRule: ...

@@ -74,15 +74,21 @@ class MaintenanceVerbs(RecallVerbs):
             raise errors[0]
 
     def import_folder(
-        self, folder: str, *, space: str | None = None, dry_run: bool = False, progress: Progress = no_progress
+        self,
+        folder: str,
+        *,
+        space: str | None = None,
+        dry_run: bool = False,
+        mask: bool = True,
+        progress: Progress = no_progress,
     ) -> TransferReport:
         """Import a folder of Markdown (such as an Obsidian vault), one file, or an archive.
 
         It is read as if it were in the home, or in the folder of `space`. Importing the same again changes nothing.
-        With `dry_run`, only report.
+        With `dry_run`, only report. Secrets are masked in what is stored, unless `mask` is false.
         """
         return self._transfer_service.import_folder(
-            self._engines, self._actor, folder, space=space, dry_run=dry_run, progress=progress
+            self._engines, self._actor, folder, space=space, dry_run=dry_run, mask=mask, progress=progress
         )
 
     def export(

@@ -26,6 +26,7 @@ from commonbook.ports.retry_read import retry_read
 from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
+    from commonbook.memories import delete as memories_delete
     from commonbook.memories import edit as memories_edit
     from commonbook.memories import read
     from commonbook.memories import remember as memories_remember
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from commonbook.text import validation
 else:
     # A verb loads the module that it needs, so that a command loads no more than its own subject.
+    memories_delete = LazyModule("commonbook.memories.delete")
     memories_edit = LazyModule("commonbook.memories.edit")
     memories_remember = LazyModule("commonbook.memories.remember")
     memories_undelete = LazyModule("commonbook.memories.undelete")
@@ -61,6 +63,7 @@ class MemoryVerbs(BookBase):
         replaces: str | None = None,
         key: str | None = None,
         metadata: Mapping[str, Scalar] = NO_METADATA,
+        mask: bool = True,
     ) -> Receipt:
         """Store a new memory and return its receipt; it is durable and searchable when this returns.
 
@@ -73,6 +76,7 @@ class MemoryVerbs(BookBase):
         - `key`: an idempotency key. If you have used it before, the first receipt is returned and nothing is stored.
         - `metadata`: fields of your own, by which `list` and `recall` can filter: at most 32 names, each with a text, a
           number or a truth value.
+        - `mask`: whether secrets in title and text are masked before anything is stored; the receipt counts them.
 
         The receipt names memories with the same text (`duplicate_of`) or a similar one (`near`).
         """
@@ -91,6 +95,7 @@ class MemoryVerbs(BookBase):
             replaces=replaces,
             key=key,
             metadata=metadata,
+            mask=mask,
         )
         return self.remember_many([draft])[0]
 
@@ -126,10 +131,12 @@ class MemoryVerbs(BookBase):
         metadata: Mapping[str, Scalar] | None | Unset = UNSET,
         to_revision: int | None = None,
         expected_version: int | None = None,
+        mask: bool = True,
     ) -> Receipt:
         """Change the fields that are given; None clears a field. The old title and text stay in the history.
 
-        `to_revision` brings the title and text of an older revision back, as a new revision.
+        `to_revision` brings the title and text of an older revision back, as a new revision. Secrets in a new title or
+        text are masked, unless `mask` is false.
 
         With `expected_version` (optimistic locking), raise `VersionConflict` if the memory is at another version.
         """
@@ -152,6 +159,7 @@ class MemoryVerbs(BookBase):
             changes,
             expected_version=expected_version,
             to_revision=to_revision,
+            mask=mask,
         )
 
     def move(self, memory_id: str, space: str, *, expected_version: int | None = None) -> Receipt:
@@ -160,7 +168,9 @@ class MemoryVerbs(BookBase):
 
     def delete(self, *ids: str, expected_version: int | None = None, dry_run: bool = False) -> Deleted:
         """Delete memories, all or none; a tombstone and the history of each are kept. With `dry_run`, only report."""
-        return memories_edit.delete(self._engines, self._actor, ids, expected_version=expected_version, dry_run=dry_run)
+        return memories_delete.delete(
+            self._engines, self._actor, ids, expected_version=expected_version, dry_run=dry_run
+        )
 
     def undelete(self, memory_id: str) -> Receipt:
         """Bring a deleted memory back, with its text, history, links, tags and session, in the space where it was.
@@ -171,7 +181,7 @@ class MemoryVerbs(BookBase):
 
     def delete_where(self, chosen: Filter, *, dry_run: bool = False) -> Deleted:
         """Delete every memory that matches a filter, all or none; an empty filter is refused."""
-        return memories_edit.delete_where(self._engines, self._actor, chosen, dry_run=dry_run)
+        return memories_delete.delete_where(self._engines, self._actor, chosen, dry_run=dry_run)
 
     @retry_read
     def list(self, chosen: Filter | None = None, *, limit: int = 50, after: str | None = None) -> Page:

@@ -47,6 +47,7 @@ class ReasoningVerbs(BookBase):
         importance: float | None = None,
         occurred: datetime | str | None = None,
         key: str | None = None,
+        mask: bool = True,
     ) -> Receipt:
         """Store a reflection: a memory that was reasoned from others, whose ids are in `on`.
 
@@ -61,6 +62,7 @@ class ReasoningVerbs(BookBase):
             importance=importance,
             occurred=occurred,
             key=key,
+            mask=mask,
         )
         return remember.reflect(self._engines, self._actor, draft, on=validation.validate_list(on, "ids"))
 

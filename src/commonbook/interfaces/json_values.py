@@ -61,6 +61,7 @@ def receipt_json(receipt: Receipt) -> dict[str, Any]:
         "duplicate_of": receipt.duplicate_of,
         "near_duplicates": list(receipt.near_duplicates),
         "copies": receipt.copies,
+        "masked": receipt.masked,
     }
 
 

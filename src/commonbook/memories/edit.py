@@ -1,4 +1,4 @@
-"""Edits, moves, links, unlinks and deletes memories, each in one transaction.
+"""Edits, moves, links and unlinks memories, each in one transaction.
 
 A caller may give the version that it expects (optimistic locking). A change that a person made to the file is applied
 first, so that no write overwrites it.
@@ -6,19 +6,18 @@ first, so that no write overwrites it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from commonbook.errors import BadInput, Conflict, NotAllowed, NotFound, VersionConflict
 from commonbook.files import hand_edits, scan
-from commonbook.memories import read
 from commonbook.memories.remember import require_ordered_times, resolve_links
-from commonbook.model.memory import UNSET, Changes, Deleted, Filter, Memory, Receipt, is_retracted, receipt_of
+from commonbook.model.memory import UNSET, Changes, Memory, Receipt, is_retracted, receipt_of
 from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
-from commonbook.reasoning import link_checks, open_notices
+from commonbook.reasoning import link_checks
 from commonbook.sharing import propagate
 from commonbook.tables import revisions
-from commonbook.text import file_paths, space_names, titles, validation
+from commonbook.text import file_paths, masking, space_names, titles, validation
 from commonbook.write import store_version
 from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import free_path, title_with_text
@@ -35,6 +34,7 @@ def edit(
     *,
     expected_version: int | None,
     to_revision: int | None = None,
+    mask: bool = True,
 ) -> Receipt:
     """Change fields of a memory; an edit that changes nothing keeps the version.
 
@@ -43,6 +43,7 @@ def edit(
     """
     if to_revision is not None and (changes.text is not UNSET or changes.title is not UNSET):
         raise BadInput("both an older revision and a new text or title are given", fix="give one or the other")
+    changes, masked = _mask(changes) if mask else (changes, 0)
 
     def operation(ctx: WriteContext, memory: Memory) -> Memory:
         edited = _apply_changes(ctx, memory, changes)
@@ -59,7 +60,20 @@ def edit(
             )
         return store_version.store_version(ctx, memory, edited, changed, how="edit") if changed else memory
 
-    return _change(engines, actor, memory_id, operation, expected_version=expected_version)
+    receipt = _change(engines, actor, memory_id, operation, expected_version=expected_version)
+    return receipt._replace(masked=masked)
+
+
+def _mask(changes: Changes) -> tuple[Changes, int]:
+    """Return the changes without secrets, and the number of secrets."""
+    total = 0
+    if isinstance(changes.text, str):
+        text, count = masking.mask(validation.validate_text(changes.text))
+        changes, total = changes._replace(text=text), total + count
+    if isinstance(changes.title, str):
+        title, count = masking.mask_title(validation.validate_title(changes.title) if changes.title else "")
+        changes, total = changes._replace(title=title), total + count
+    return changes, total
 
 
 def _older_text(ctx: WriteContext, memory: Memory, number: int) -> tuple[str, str]:
@@ -144,28 +158,6 @@ def _require_own_link(memory: Memory, relation: str) -> None:
         )
 
 
-def delete(
-    engines: Engines, actor: Actor, ids: Sequence[str], *, expected_version: int | None = None, dry_run: bool = False
-) -> Deleted:
-    """Delete memories, all or none; files are removed, tombstones and history are kept."""
-    unique = tuple(dict.fromkeys(validation.validate_memory_id(memory_id) for memory_id in ids))
-
-    def operation(ctx: WriteContext, *, scanned: bool) -> Deleted:
-        ctx.lock(unique)
-        deleted: list[str] = []
-        for memory_id in unique:
-            memory = hand_edits.with_file_changes(ctx, ctx.require_writable(memory_id), scanned=scanned)
-            _require_version(memory, expected_version)
-            if open_notices.is_open(memory):
-                raise BadInput(f"{memory_id} is a notice, which only a decision removes", fix="`triage` it")
-            deleted.append(memory.title)
-            if not dry_run:
-                store_version.delete(ctx, memory, how="delete")
-        return Deleted(ids=unique, dry_run=dry_run, titles=tuple(deleted))
-
-    return scan.write_with_scan(engines, actor, operation)
-
-
 def _change(
     engines: Engines,
     actor: Actor,
@@ -181,7 +173,7 @@ def _change(
     def locked_change(ctx: WriteContext, *, scanned: bool) -> Receipt:
         ctx.lock(id_ for id_ in (memory_id, also) if id_)
         memory = hand_edits.with_file_changes(ctx, ctx.require_writable(memory_id), scanned=scanned)
-        _require_version(memory, expected_version)
+        require_version(memory, expected_version)
         receipt = receipt_of(operation(ctx, memory), new=False)
         updated = propagate.propagate_to_copies(ctx)
         readable = ctx.readable if updated else {}
@@ -190,7 +182,8 @@ def _change(
     return scan.write_with_scan(engines, actor, locked_change)
 
 
-def _require_version(memory: Memory, expected: int | None) -> None:
+def require_version(memory: Memory, expected: int | None) -> None:
+    """Raise VersionConflict unless a memory has the version that the caller expects, if it expects one."""
     if expected is not None and memory.version != expected:
         raise VersionConflict(memory=memory.id, expected=expected, found=memory.version)
 
@@ -226,18 +219,3 @@ def _apply_times(ctx: WriteContext, edited: Memory, changes: Changes) -> Memory:
     if changes.expires is not UNSET:
         edited = edited._replace(expires=ctx.parse_time("expires", changes.expires))
     return edited
-
-
-def delete_where(engines: Engines, actor: Actor, chosen: Filter, *, dry_run: bool) -> Deleted:
-    """Delete every memory that matches a filter; an empty filter is refused."""
-    if chosen == Filter():
-        raise BadInput("nothing says which memories to delete", fix="give ids, a tag, a kind, a space or a time")
-    ids: list[str] = []
-    after = None
-    while True:
-        page = read.list_page(engines, actor, chosen, limit=validation.MAX_PAGE, after=after)
-        ids += [memory.id for memory in page.items]
-        after = page.next
-        if after is None:
-            break
-    return delete(engines, actor, ids, dry_run=dry_run)

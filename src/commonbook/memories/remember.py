@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from commonbook.access import permissions
 from commonbook.errors import BadInput, BadText, BadTime
@@ -18,7 +18,7 @@ from commonbook.model.spaces import Actor, Space
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import link_checks
 from commonbook.tables import duplicates, idempotency, links, memories
-from commonbook.text import dates, space_names, titles, validation
+from commonbook.text import dates, masking, space_names, titles, validation
 from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import new_memory
 from commonbook.write.refusals import logging_refusal
@@ -43,14 +43,36 @@ _TIME_FIELDS: Final = ("occurred", "valid_from", "valid_until", "expires")
 # --- remember
 
 
+class _MaskedDraft(NamedTuple):
+    """A draft as it was sent, by which a repeat is recognised, and as it will be stored, without its secrets."""
+
+    sent: Draft
+    stored: Draft
+    masked: int
+
+
 def remember(engines: Engines, actor: Actor, drafts: Sequence[Draft]) -> list[Receipt]:
     """Store new memories, all or none, and return their receipts in the same order."""
     checked = []
     for index, draft in enumerate(drafts):
         with validation.error_item(index):
-            checked.append(_validate(draft))
-    with logging_refusal(engines, actor, "supersede", (old for draft in checked for old in _superseded(draft))):
+            checked.append(_mask(_validate(draft)))
+    superseded = (old for draft in checked for old in _superseded(draft.sent))
+    with logging_refusal(engines, actor, "supersede", superseded):
         return write(engines, actor, lambda ctx: _remember_all(ctx, checked))
+
+
+def _mask(sent: Draft) -> _MaskedDraft:
+    """Remove what must not be stored: secrets and private parts."""
+    if not sent.mask:
+        return _MaskedDraft(sent, sent, 0)
+    text, in_text = masking.mask(sent.text)
+    title, in_title = sent.title or "", 0
+    if title == titles.derive_title(sent.text):
+        title = titles.derive_title(text)
+    else:
+        title, in_title = masking.mask_title(title)
+    return _MaskedDraft(sent, sent._replace(text=text, title=title), in_text + in_title)
 
 
 def _superseded(draft: Draft) -> list[str]:
@@ -81,14 +103,14 @@ def _validate(draft: Draft) -> Draft:
     )
 
 
-def _remember_all(ctx: WriteContext, drafts: Sequence[Draft]) -> list[Receipt]:
+def _remember_all(ctx: WriteContext, drafts: Sequence[_MaskedDraft]) -> list[Receipt]:
     receipts: list[Receipt] = []
     added: list[Memory] = []
     compare = len(drafts) <= _MAX_COMPARED_DRAFTS
     # Spaces are created in a fixed order, so that two transactions that create the same ones cannot deadlock.
-    for index in sorted(range(len(drafts)), key=lambda index: drafts[index].space or ""):
+    for index in sorted(range(len(drafts)), key=lambda index: drafts[index].sent.space or ""):
         with validation.error_item(index):
-            ctx.require_writable_space(drafts[index].space or space_names.PERSONAL)
+            ctx.require_writable_space(drafts[index].sent.space or space_names.PERSONAL)
     for index, draft in enumerate(drafts):
         with validation.error_item(index):
             receipt, memory = _remember_one(ctx, draft, compare=compare)
@@ -99,11 +121,12 @@ def _remember_all(ctx: WriteContext, drafts: Sequence[Draft]) -> list[Receipt]:
     return receipts
 
 
-def _remember_one(ctx: WriteContext, draft: Draft, *, compare: bool) -> tuple[Receipt, Memory | None]:
+def _remember_one(ctx: WriteContext, masked: _MaskedDraft, *, compare: bool) -> tuple[Receipt, Memory | None]:
     """Store one memory without its file; or return the first receipt of its key and no memory."""
+    draft = masked.sent
     space = ctx.require_writable_space(draft.space or space_names.PERSONAL)
     if draft.key is None:
-        return _store(ctx, draft, space, compare=compare)
+        return _store(ctx, masked, space, compare=compare)
     request = {
         "space": space.id,
         "principal": ctx.actor.principal,
@@ -113,13 +136,13 @@ def _remember_one(ctx: WriteContext, draft: Draft, *, compare: bool) -> tuple[Re
     answer = idempotency.first_answer(ctx.tx, **request)
     if answer is not None:
         return _receipt_from(answer)._replace(new=False), None
-    receipt, memory = _store(ctx, draft, space, compare=compare)
+    receipt, memory = _store(ctx, masked, space, compare=compare)
     idempotency.claim(ctx.tx, **request, answer=json.dumps(receipt._asdict()))
     return receipt, memory
 
 
-def _store(ctx: WriteContext, draft: Draft, space: Space, *, compare: bool) -> tuple[Receipt, Memory]:
-    memory = require_ordered_times(_new_memory(ctx, draft, space))
+def _store(ctx: WriteContext, masked: _MaskedDraft, space: Space, *, compare: bool) -> tuple[Receipt, Memory]:
+    memory = require_ordered_times(_new_memory(ctx, masked.stored, space))
     link_checks.require_valid_links(ctx, memory, memory.links)
     duplicate = duplicates.find_same_text(ctx.tx, ctx.readable, memory.text)
     near = duplicates.find_near_texts(ctx.tx, space, memory.text) if compare and space.id in ctx.readable else ()
@@ -128,7 +151,8 @@ def _store(ctx: WriteContext, draft: Draft, space: Space, *, compare: bool) -> t
     if memory.links:
         ctx.note_reasoning_change(None, memory)
     ctx.log_memory(memory, "remember", **_logged_links(memory))
-    return receipt_of(memory, new=True)._replace(duplicate_of=duplicate, near_duplicates=near), memory
+    receipt = receipt_of(memory, new=True)
+    return receipt._replace(duplicate_of=duplicate, near_duplicates=near, masked=masked.masked), memory
 
 
 def _new_memory(ctx: WriteContext, draft: Draft, space: Space) -> Memory:

@@ -286,6 +286,8 @@ class Draft(NamedTuple):
     replaces: str | None = None
     key: str | None = None
     metadata: Mapping[str, Scalar] = NO_METADATA
+    mask: bool = True
+    """Whether secrets in title and text are masked before they are stored."""
 
 
 class Changes(NamedTuple):
@@ -318,6 +320,8 @@ class Receipt(NamedTuple):
     near_duplicates: tuple[str, ...] = ()
     copies: int = 0
     """The number of copies that took the change over, as far as the caller may read them."""
+    masked: int = 0
+    """The number of secrets that were masked."""
 
 
 class Filter(NamedTuple):

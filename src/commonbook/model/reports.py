@@ -140,6 +140,8 @@ class TransferReport(NamedTuple):
     sessions: int = 0
     messages: int = 0
     left_out: tuple[str, ...] = ()
+    masked: int = 0
+    """The number of secrets that an import masked."""
 
 
 class Status(NamedTuple):

@@ -19,7 +19,15 @@ class TransferService(Protocol):
     """Import and export; loaded at first use, since most runs never use them."""
 
     def import_folder(
-        self, engines: Engines, actor: Actor, folder: str, *, space: str | None, dry_run: bool, progress: Progress
+        self,
+        engines: Engines,
+        actor: Actor,
+        folder: str,
+        *,
+        space: str | None,
+        dry_run: bool,
+        mask: bool,
+        progress: Progress,
     ) -> TransferReport:
         """Import a folder, a Markdown file or an archive."""
         ...

@@ -13,7 +13,7 @@ from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import link_checks, notices
 from commonbook.tables import links, memories, supersession
-from commonbook.text import validation
+from commonbook.text import masking, validation
 from commonbook.text.validation import validate_line
 from commonbook.write import store_version
 from commonbook.write.context import WriteContext
@@ -24,7 +24,7 @@ from commonbook.write.refusals import logging_refusal
 def supersede(engines: Engines, actor: Actor, old_id: str, *, by: str, reason: str = "") -> SupersedeReport:
     """Let a memory supersede another, and notify the dependents of the old one; repeating it changes nothing."""
     old_id, by = validation.validate_memory_id(old_id), validation.validate_memory_id(by)
-    why = validate_line(reason, "reason")
+    why = masking.mask(validate_line(reason, "reason")).text
     with logging_refusal(engines, actor, "supersede", [old_id]):
         return scan.write_with_scan(engines, actor, partial(_supersede, old_id=old_id, by=by, why=why))
 

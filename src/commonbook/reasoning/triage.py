@@ -15,7 +15,7 @@ from commonbook.ports.engines import Engines
 from commonbook.reasoning import invalidations as graph
 from commonbook.reasoning import notices, open_notices, supersede
 from commonbook.tables import copies, memories, supersession
-from commonbook.text import validation
+from commonbook.text import masking, validation
 from commonbook.write.context import WriteContext
 
 
@@ -29,7 +29,7 @@ def triage(
     if (by is not None) != (verdict == SUPERSEDE):
         raise BadInput("`supersede`, and no other decision, needs a successor", fix="name the successor by its id")
     by = validation.validate_memory_id(by) if by is not None else None
-    line = validation.validate_line(note, "note")
+    line = masking.mask(validation.validate_line(note, "note")).text
     return scan.write_with_scan(
         engines, actor, partial(_triage, memory_id=memory_id, verdict=verdict, note=line, by=by)
     )

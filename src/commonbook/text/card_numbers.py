@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Final
 
 _DIGITS: Final = re.compile(r"(?<![A-Za-z\d_.,+-])\d(?:[ \u00a0\u2009\u202f.-]?\d){12,18}(?![A-Za-z\d_]|[.,-]\d)")
+_LONG_NUMBER: Final = re.compile(r"\d{4}\D?\d{4}")
 _GROUPS: Final = frozenset(
     {(4, 4, 4, 4), (4, 6, 5), (4, 6, 4), (4, 4, 4, 4, 3), (4, 4, 4, 1), (4, 4, 5), (6, 13), (8, 8)}
 )
@@ -19,7 +20,8 @@ _CONTEXT_CHARS: Final = 40
 
 def card_number_spans(text: str) -> Iterator[tuple[int, int]]:
     """Yield where the numbers of payment cards are, in any digits."""
-    for match in _DIGITS.finditer(text):
+    # Most texts have no number so long, which this is faster to tell.
+    for match in _DIGITS.finditer(text) if _LONG_NUMBER.search(text) else ():
         groups = [len(group) for group in re.split(r"[^\d]", match[0])]
         digits = "".join(str(int(char)) for char in match[0] if char.isdecimal())
         if not _is_issued(digits) or not _passes_luhn(digits):

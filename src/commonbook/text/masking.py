@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Final, NamedTuple, TypeAlias
 
+from commonbook.model.memory import MAX_TITLE
 from commonbook.text.card_numbers import card_number_spans
 from commonbook.text.recall_fence import unfence
 from commonbook.text.spoken_secrets import spoken_spans
@@ -30,6 +31,19 @@ class Masked(NamedTuple):
 def clean_for_storage(text: str) -> Masked:
     """Return a text as it may be stored: without fenced recalled text, and without secrets."""
     return mask(unfence(text))
+
+
+def mask_title(title: str) -> Masked:
+    """Mask the secrets of a title, and cut it to the length that a title may have."""
+    masked = mask(title)
+    return masked._replace(text=masked.text[:MAX_TITLE]) if masked.count else masked
+
+
+def mask_name(name: str) -> Masked:
+    """Mask the secrets of a file's name without its ending, in which signs may stand for blanks."""
+    masked = mask_title(name)
+    spaced = masked if masked.count else mask_title(name.replace("-", " ").replace("_", " "))
+    return spaced if spaced.count else masked
 
 
 def mask(text: str) -> Masked:
@@ -53,6 +67,9 @@ def _mask_once(text: str) -> Masked:
         text, count = step(text)
         total += count
     return Masked(text, total)
+
+
+PLACEHOLDERS: Final = re.compile(r"\[masked: [a-z ]{1,30}\]")
 
 
 def _placeholder(kind: str) -> str:
@@ -166,6 +183,11 @@ def _has(pattern: str, value: str) -> bool:
     return compiled(pattern).search(value) is not None
 
 
+def _is_option_value(option: str) -> bool:
+    """Tell whether the password of a command line option is none that stands for another, such as a variable."""
+    return _is_url_password(option.partition(":")[2])
+
+
 class _Token(NamedTuple):
     """A kind of token: searched only in texts with one of the hints, and masked if the check accepts the match.
 
@@ -184,7 +206,7 @@ _OTHER_PREFIXES: Final = (
     "gsk_", "xai-", "pplx-", "r8_", "nvapi-", "tvly-", "dop_v1_", "shpat_", "shpss_", "lin_api_", "ntn_", "hvs.",
     "dckr_pat_", "PMAK-", "dapi", "sntrys_", "ATATT", "figd_", "rnd_", "sbp_", "secret_",
 )  # fmt: skip
-# JWT, Bearer and Basic come last: their value may be one of the other tokens.
+# JWT, Bearer, Basic and options come last: their value may be one of the other tokens.
 _TOKENS: Final = (
     _Token("commonbook key", ("cbk_",), rf"{_START}cbk_[A-Za-z0-9_-]{{43}}", _is_mixed),
     _Token("anthropic key", ("sk-ant-",), rf"{_START}sk-ant-[A-Za-z0-9_-]{{16,}}", _is_mixed),
@@ -230,6 +252,12 @@ _TOKENS: Final = (
     _Token("jwt", ("eyJ",), r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),
     _Token("token", ("earer", "EARER"), r"(?i)(?<=\bbearer )[ \t]{0,8}[A-Za-z0-9._~+/=-]{12,}", _is_mixed),
     _Token("password", ("asic ", "ASIC "), r"(?i)authorization\W{1,8}basic ([A-Za-z0-9+/_-]{8,}={0,2})"),
+    _Token(
+        "password",
+        ("-u ", "--user "),
+        r"(?<!\S)(?:-u|--user) [\"']?[^\s:\"']{1,64}:([^\s\"']{4,128})",
+        _is_option_value,
+    ),
 )
 _LONG_RUN: Final = r"\S{12}"
 """Every token is or follows such a run: a text without one has no token."""

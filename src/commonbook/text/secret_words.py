@@ -249,7 +249,9 @@ _NO_SECRET_ENGLISH: Final = _words("""
     weak weaker were what when where which while whoever why wide with within without working worse worth written
     wrong yes your yours nil n/a tbd todo string text number integer boolean example placeholder password passwort
     token key value username user login email admin-only printed displayed asked typed entered mentioned attached
-    below: above: follows above. here: there: somewhere: everyone
+    below: above: follows above. here: there: somewhere: everyone bytes str int bool float object char varchar dict
+    array be changed must should cannot can't used see ask use least minimum maximum contact chapter page section
+    step check refer please
 """)
 _NO_SECRET_OTHERS: Final = _words("""
     la el los las lo un una en de del muy más mas demasiado misma mismo siempre nunca no sí si solo correcta

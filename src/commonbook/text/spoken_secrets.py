@@ -45,7 +45,7 @@ _WITHOUT_JOINT: Final = frozenset({"ru", "ar", "bn", "hi", "ur"})
 _SENTENCE_END: Final = ".!;。！।۔"
 """A question may be followed by its answer: "My password? It's hunter2."."""
 _ONLY_LINKED: Final = frozenset({"pass"})
-_NEVER_PLAIN: Final = frozenset({"clave", "claves", "暗号", "口令"})
+_NEVER_PLAIN: Final = frozenset({"pass", "clave", "claves", "暗号", "口令"})
 """Names that also mean other things: a plain word after them is no secret."""
 _EDGES: Final = ".,;:!?)]}>\"'”’»」』。！？，、।۔؟،"
 _OPENING: Final = {
@@ -63,7 +63,7 @@ _OPENING: Final = {
 _REFERENCE: Final = re.compile(
     r"^(?:\$|%[({]|\{|<|\*{3}|\.{2,}|~/|\.{0,2}/\w|https?:|www\.|\[|-)|[x*•.…_-]{3,}$|^[\w.+-]+@[\w-]+\.[\w.]+$"
     r"|^[\w-]+(?:/[\w.-]+)+$|^[A-Z]+(?:_[A-Z0-9]+)+$|^[a-z]+(?:_[a-z]+)+$|^[\w-]+\.(?:md|py|txt|json|ya?ml|env|toml|com|org|net)$"
-    r"|^[A-Za-z_][\w.]*\(|[=(\[{]|^[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+$"
+    r"|^[A-Za-z_][\w.]*\(|[=(\[{]|^[a-z_][a-z0-9_]*(?:\.[a-z_][a-z0-9_]*)+$"
 )
 _NUMBER: Final = re.compile(r"\d[\d]*(?:-\d+)*[#*]?")
 _LINK: Final = re.compile(r"\s{0,2}(?:\*\*|__|[\"'”’)\]»])?\s{0,2}(?:[:=：＝]|=>|->|→|—|–|-(?=\s))(?:\*\*|__)?\s{0,3}")
@@ -71,6 +71,10 @@ _WORD: Final = re.compile(r"\S+")
 _TECHNICAL: Final = re.compile(TECHNICAL)
 _AND: Final = re.compile(r"[\"'”’»]?(?:,? (?:and|or|y|o|et|ou|e|und|oder|и|или) |, )")
 _PHRASE: Final = re.compile(r"[^\W\d_]+(?:[ -][^\W\d_]+){2,23}(?=[.,;!?\"'”]|$)")
+_HYPHENATED: Final = re.compile(r"[a-z]+(?:-[a-z]+){2,}$")
+_MIN_HYPHENATED_CHARS: Final = 15
+_MAX_COMMON_WORDS: Final = 0.25
+_WORDS_WITH_NUMBER: Final = re.compile(r"(?=[^\n]{0,60}\d)[\w$!#]+(?: [\w$!#]+){2,5}(?=[.!]?\s*(?:\n|$))")
 _GLUED: Final = re.compile(r"([^\x21-\x7e。！？；\n]{0,14})([:=]?\s?)([\"'`(]?)([\x21-\x7e]{3,64})")
 _GLUED_QUOTE: Final = re.compile(
     r"[^\x21-\x7e。！？；\n]{0,8}?(?:是|为|為|は|：|:|成)\s?[「『“\"]([^」』”\"\n]{2,40})[」』”\"]"
@@ -216,7 +220,7 @@ def _value_after(text: str, name: _Name, window: str, words: list[re.Match[str]]
     known = _words_of(name.language)
     level: _Level | None = _Level.ADJACENT
     other_field = False
-    if words and not words[0].start() and not words[0][0].startswith(("'s", "’s")):
+    if words and not words[0].start() and words[0][0] not in {"'s", "’s", ","}:
         # Something sticks to the name, such as the quote around it.
         level = None
     for at, word in enumerate(words[:_MAX_WORDS]):
@@ -249,8 +253,10 @@ def _unjoined(text: str, name: _Name, before: str, at: int) -> Span | None:
 
 def _next_level(raw: str, plain: str, level: _Level | None, known: dict[str, frozenset[str]]) -> _Level | None:
     """Return how closely the next word is joined to the name."""
-    if plain in known["joints"] or raw in known["joints"]:
+    if plain in known["joints"] or raw in known["joints"] or raw in {"->", "=>", "→"}:
         return _Level.JOINED
+    if raw == ",":
+        return level
     if level in {_Level.JOINED, _Level.WEAK} and plain in known["fillers"]:
         return level
     if plain in known["weak"]:
@@ -295,10 +301,8 @@ def _judged(text: str, name: _Name, at: int, level: _Level) -> Span | None:
     """Return where the secret is that begins here, or None if what stands here is none."""
     if span := _quoted(text, name, at, level):
         return span
-    if level == _Level.JOINED and "phrase" in name.word and (phrase := _PHRASE.match(text, at)):
-        words = phrase[0].lower().split()
-        if sum(word in NO_SECRETS for word in words) <= len(words) // 4:
-            return phrase.span()
+    if span := _phrase(text, name, at, level):
+        return span
     word = _WORD.match(text, at, at + _MAX_VALUE_CHARS)
     if word is None or (level < _Level.JOINED and word[0].isalpha() and word[0] == word[0].lower()):
         return None
@@ -316,6 +320,24 @@ def _judged(text: str, name: _Name, at: int, level: _Level) -> Span | None:
     return None
 
 
+def _phrase(text: str, name: _Name, at: int, level: _Level) -> Span | None:
+    """Return a secret of several words: of a passphrase, or after a colon with a number among the words."""
+    if level < _Level.JOINED or name.kind != "p":
+        return None
+    phrase = _PHRASE.match(text, at) if "phrase" in name.word else None
+    if phrase and _share_of_common_words(phrase[0]) <= _MAX_COMMON_WORDS:
+        return phrase.span()
+    line = _WORDS_WITH_NUMBER.match(text, at) if text[at - 2 : at - 1] == ":" else None
+    if line and not set(map(_plain, line[0].split())) & (NO_SECRETS | UNITS):
+        return line.span()
+    return None
+
+
+def _share_of_common_words(phrase: str) -> float:
+    words = re.split("[ -]", phrase.lower())
+    return sum(word in NO_SECRETS for word in words) / len(words)
+
+
 def _quoted(text: str, name: _Name, at: int, level: _Level) -> Span | None:
     closing = _OPENING.get(text[at : at + 1])
     if closing is None or closing == ")" or (level < _Level.JOINED and name.kind != "p"):
@@ -329,9 +351,13 @@ def _quoted(text: str, name: _Name, at: int, level: _Level) -> Span | None:
     words = content.split()
     if not 3 <= len(content) <= 64 or content != content.strip() or "\n" in content or len(words) > 8:
         return None
-    if {_plain(word) for word in words} & NO_SECRETS or _REFERENCE.search(content) or _TECHNICAL.match(content):
+    if (
+        2 * sum(_plain(word) in NO_SECRETS for word in words) > len(words)
+        or _REFERENCE.search(content)
+        or _TECHNICAL.match(content)
+    ):
         return None
-    if name.kind == "k" and not _is_mixed(content):
+    if (name.kind == "k" or name.word == "pass") and not _is_mixed(content):
         return None
     if level < _Level.JOINED and len(words) > 1:
         return None
@@ -359,6 +385,8 @@ def _is_secret(core: str, name: _Name, level: _Level, *, ends_clause: bool, foll
         return False
     if _TECHNICAL.match(core):
         return False
+    if name.kind == "p" and len(core) >= _MIN_HYPHENATED_CHARS and _HYPHENATED.match(core):
+        return _share_of_common_words(core) <= _MAX_COMMON_WORDS
     if _is_mixed(core):
         shortest = 7 if name.kind == "k" else 6 if level == _Level.ADJACENT else 4
         return len(core) >= shortest and (name.kind != "k" or _has_letter_and_digit(core))

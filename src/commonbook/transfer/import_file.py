@@ -69,12 +69,18 @@ class Note(NamedTuple):
 
 
 class ImportedFile(NamedTuple):
-    """A file to import, read and parsed before the transaction; `home_path` is its intended path in the home."""
+    """A file to import, read and parsed before the transaction; `home_path` is its intended path in the home.
+
+    `original` is the document with its secrets, by which the file of a memory that was not masked is known again;
+    `masked` is the number of secrets that were masked.
+    """
 
     note: Note
     file: SourceFile
     document: Document
     home_path: str
+    original: Document
+    masked: int = 0
 
 
 class ImportRecord(NamedTuple):
@@ -310,9 +316,11 @@ def _compare(ctx: WriteContext, imported: ImportedFile, record: ImportRecord | N
         return "updated" if moved and record.version == present.version else "unchanged"
     if present.deleted:
         return "updated"
-    if says_the_same(imported.document, present, ctx.engines):
+    documents = (imported.document,) if not imported.masked else (imported.original, imported.document)
+    if any(says_the_same(document, present, ctx.engines) for document in documents):
         return "unchanged"
-    return compare_with_history(ctx, imported.file, imported.document, present)
+    outcomes = [compare_with_history(ctx, imported.file, document, present) for document in documents]
+    return "older" if "older" in outcomes else outcomes[-1]
 
 
 def apply_plans(

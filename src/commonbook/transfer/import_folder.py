@@ -16,10 +16,8 @@ from functools import partial
 from typing import Final
 
 from commonbook.access import permissions
-from commonbook.errors import BadFile
 from commonbook.files import scan
 from commonbook.files.scan import Result_co
-from commonbook.markdown.front_matter import Document
 from commonbook.markdown.obsidian import VaultNotes
 from commonbook.model.reports import Finding, Progress, TransferReport
 from commonbook.model.spaces import Actor
@@ -31,6 +29,7 @@ from commonbook.tables import file_journal, idempotency, memories, spaces
 from commonbook.text import space_names
 from commonbook.transfer import import_file, import_sessions
 from commonbook.transfer.import_file import ImportedFile, ImportPlan, ImportRecord, LinkTarget, Note
+from commonbook.transfer.import_reading import ReadFile, imported_file, not_imported, read_file
 from commonbook.transfer.import_sessions import ImportedSession, SessionImport, SessionOutcome
 from commonbook.write.context import WriteContext
 from commonbook.write.transaction import write
@@ -66,6 +65,7 @@ class _Import:
     folder: str
     space: str | None
     dry_run: bool
+    mask: bool
     prefix: str
     notes: dict[str, Note] = field(default_factory=dict)
     records: dict[str, ImportRecord] = field(default_factory=dict)
@@ -79,14 +79,17 @@ class _Import:
 
 
 def import_folder(
-    engines: Engines, actor: Actor, folder: str, *, space: str | None, dry_run: bool, progress: Progress
+    engines: Engines, actor: Actor, folder: str, *, space: str | None, dry_run: bool, mask: bool, progress: Progress
 ) -> TransferReport:
-    """Import a folder, a Markdown file or an archive, as if it were in the home or in the folder of the space."""
+    """Import a folder, a Markdown file or an archive, as if it were in the home or in the folder of the space.
+
+    With `mask`, secrets are masked in what is stored; the folder itself stays as it is.
+    """
     permissions.require_owner(actor, "read folders of this machine")
     if space is not None:
         space_names.require_space_name(space)
     prefix = _prefix(engines, space, engines.external_files.source(folder))
-    run = _Import(engines=engines, actor=actor, folder=folder, space=space, dry_run=dry_run, prefix=prefix)
+    run = _Import(engines=engines, actor=actor, folder=folder, space=space, dry_run=dry_run, mask=mask, prefix=prefix)
     _read_notes(run, progress)
     with engines.db.reading() as tx:
         _read_records(run, tx)
@@ -105,6 +108,7 @@ def import_folder(
         ids=() if dry_run else tuple(dict.fromkeys(run.changed)),
         sessions=run.counts["sessions"],
         messages=run.counts["messages"],
+        masked=run.counts["masked"],
     )
 
 
@@ -122,43 +126,20 @@ def _read_notes(run: _Import, progress: Progress) -> None:
     for file in run.engines.external_files.files(run.folder):
         if isinstance(file, SourceFile) and run.sessions.takes(file, run.space, run.skipped):
             continue
-        parsed = _parse(run, file)
+        parsed = read_file(run.engines, file, run.space)
         if isinstance(parsed, Finding):
             run.skipped.append(parsed)
             continue
-        run.notes[parsed[0].path] = _note(run, *parsed)
+        run.notes[parsed.file.path] = _note(run, parsed)
         progress("looking", len(run.notes), len(run.notes))
     run.names = VaultNotes((note.path, note.names) for note in run.notes.values())
 
 
-def _note(run: _Import, file: SourceFile, document: Document) -> Note:
+def _note(run: _Import, read: ReadFile) -> Note:
     keyed = run.engines.keys.keyed_hash
-    content = keyed("content", file_journal.content_hash(file.data))
-    return import_file.note_of(file, document, key=run.prefix + keyed("path", file.path), content=content)
-
-
-def _parse(run: _Import, file: SourceFile | Finding) -> tuple[SourceFile, Document] | Finding:
-    if isinstance(file, Finding):
-        return file
-    try:
-        document = import_file.parse(file.data, run.engines)
-    except BadFile as error:
-        return _not_imported(file.path, error.message, error.fix)
-    if not import_file.has_room(document):
-        return _not_imported(
-            file.path, "the front matter is too long: no room is left for our fields", "move some of it into the text"
-        )
-    if not import_file.has_place(import_file.target_path(run.space, file.path), run.engines):
-        return _not_imported(
-            file.path,
-            "the home has no place for it",
-            "look at the home's .commonbookignore, and for links or files in place of its folders",
-        )
-    return file, document
-
-
-def _not_imported(path: str, why: str, fix: str) -> Finding:
-    return Finding(what="not imported", where=path, why=why, fix=fix)
+    content = keyed("content", file_journal.content_hash(read.file.data))
+    key = run.prefix + keyed("path", read.file.path)
+    return import_file.note_of(read.file, read.document, key=key, content=content)
 
 
 # --- records of earlier imports
@@ -207,7 +188,7 @@ def _skip_done(run: _Import, tx: Reading) -> frozenset[str]:
                 run.counts["unchanged"] += 1
                 run.linked[path] = frozenset(known[path].links)
             else:
-                run.skipped.append(_not_imported(path, *_WHY_SKIPPED["deleted"]))
+                run.skipped.append(not_imported(path, *_WHY_SKIPPED["deleted"]))
     return frozenset(path for path, note in run.notes.items() if path not in known or not _is_same(note, known[path]))
 
 
@@ -224,21 +205,16 @@ def _batches(run: _Import, waiting: frozenset[str]) -> Iterator[list[ImportedFil
     size = 0
     for file in run.engines.external_files.files(run.folder, only=waiting) if waiting else ():
         # The first pass has reported unreadable files; a file that is new since then waits for the next import.
-        parsed = None if isinstance(file, Finding) or file.path not in waiting else _parse(run, file)
+        parsed = (
+            None if isinstance(file, Finding) or file.path not in waiting else read_file(run.engines, file, run.space)
+        )
         if parsed is None:
             continue
         if isinstance(parsed, Finding):
             run.skipped.append(parsed)
             continue
-        batch.append(
-            ImportedFile(
-                note=_note(run, *parsed),
-                file=parsed[0],
-                document=parsed[1],
-                home_path=import_file.target_path(run.space, parsed[0].path),
-            )
-        )
-        size += len(parsed[0].data)
+        batch.append(imported_file(parsed, _note(run, parsed), space=run.space, mask=run.mask))
+        size += len(parsed.file.data)
         if len(batch) == _BATCH or size > _BATCH_BYTES:
             yield batch
             batch, size = [], 0
@@ -251,7 +227,7 @@ def _import_batch(run: _Import, batch: Sequence[ImportedFile]) -> None:
     for plan in plans:
         run.counts["seen"] += 1
         if plan.outcome in _WHY_SKIPPED:
-            run.skipped.append(_not_imported(plan.path, *_WHY_SKIPPED[plan.outcome]))
+            run.skipped.append(not_imported(plan.path, *_WHY_SKIPPED[plan.outcome]))
             continue
         run.counts[plan.outcome] += 1
         run.counts["links"] += plan.new_links
@@ -259,6 +235,7 @@ def _import_batch(run: _Import, batch: Sequence[ImportedFile]) -> None:
         run.linked[plan.path] = plan.linked
         if plan.outcome != "unchanged":
             run.changed.append(plan.target.memory)
+            run.counts["masked"] += plan.imported.masked
 
 
 def _plan_and_apply(

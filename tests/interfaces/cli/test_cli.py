@@ -20,6 +20,7 @@ from commonbook.model.memory import MAX_TEXT_BYTES, Memory
 
 REVISION = {"revision", "title", "text", "author", "at", "how", "current", "readable", "deletions", "diff"}
 RECEIPT = {
+    "masked",
     "id",
     "revision",
     "version",

@@ -148,7 +148,7 @@ def test_import_and_export_report_in_the_same_words(cli, tmp_path):
     vault.mkdir()
     (vault / "One.md").write_text("See [[Two]]. #idea\n")
     (vault / "Two.md").write_text("The second.\n")
-    keys = {"done", "unchanged", "updated", "links", "skipped", "ids", "sessions", "messages", "left_out"}
+    keys = {"done", "unchanged", "updated", "links", "skipped", "ids", "sessions", "messages", "left_out", "masked"}
     dry = cli("import", str(vault), "--dry-run", "--json")
     assert (dry.code, dry.json.keys()) == (0, keys)
     assert cli.ids() == []

@@ -104,6 +104,7 @@ def _actions(to: Parser) -> argparse._SubParsersAction[Parser]:
 def _remember(to: Parser) -> None:
     _text(to)
     _fields(to)
+    _no_mask(to)
     to.add_argument(
         "--link", action="append", default=[], metavar="RELATION:ID", help="a link to another memory (repeatable)"
     )
@@ -120,6 +121,7 @@ def _edit(to: Parser) -> None:
     _fields(to, clears=" (none clears it)")
     to.add_argument("--add-tag", action="append", default=[], metavar="TAG", help="add a tag (repeatable)")
     to.add_argument("--remove-tag", action="append", default=[], metavar="TAG", help="remove a tag (repeatable)")
+    _no_mask(to)
     to.add_argument("--to-revision", type=number, metavar="N", help="go back to the title and text of revision N")
     _expected(to)
 
@@ -243,6 +245,7 @@ def _init(to: Parser) -> None:
 
 def _import(to: Parser) -> None:
     to.add_argument("folder", metavar="FOLDER", help="such as an Obsidian vault")
+    _no_mask(to)
     to.add_argument("--dry-run", action="store_true", help="only show what would be done")
 
 
@@ -322,6 +325,7 @@ def _lineage(to: Parser) -> None:
 
 def _reflect(to: Parser) -> None:
     _text(to)
+    _no_mask(to)
     to.add_argument(
         "--on", action="append", default=[], metavar="ID", help="a source of the reflection (repeatable, at least one)"
     )
@@ -368,6 +372,12 @@ def _id(to: Parser) -> None:
 def _text(to: Parser) -> None:
     to.add_argument("text", metavar="TEXT", nargs="?", help="the text; - reads it from standard input")
     to.add_argument("--file", metavar="FILE", help="read the text from a file")
+
+
+def _no_mask(to: Parser) -> None:
+    to.add_argument(
+        "--no-mask", action="store_false", dest="mask", help="store passwords and other secrets as they are"
+    )
 
 
 def _fields(to: Parser, *, clears: str = "") -> None:

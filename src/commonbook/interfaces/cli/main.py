@@ -82,7 +82,10 @@ def _run(argv: Sequence[str]) -> int:
 def _print_error(error: CommonbookError, *, as_json: bool) -> None:
     from commonbook.interfaces import json_values
     from commonbook.interfaces.cli.output import plain
+    from commonbook.text.masking import mask
 
+    # A message may quote what was typed, and is often kept in other logs.
+    error.message = mask(error.message).text
     if as_json:
         print(
             json_values.dumps(json_values.error_json(error), encoding=getattr(sys.stderr, "encoding", None)),

@@ -65,7 +65,7 @@ def _print_receipt(call: Call, receipt: Receipt) -> None:
 
 def _remember_batch(call: Call, numbers: Sequence[int], drafts: Sequence[Draft]) -> list[Receipt]:
     try:
-        return call.book.remember_many(drafts)
+        return call.book.remember_many([draft._replace(mask=call.args.mask) for draft in drafts])
     except CommonbookError as error:
         # The book names the draft that it refused, if it was a single one; else the error concerns all these lines.
         item = getattr(error, "item", None)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from commonbook.model.memory import Receipt
 
 
-def edit_in_editor(book: Book, memory_id: str, editor: str, *, expected_version: int | None) -> Receipt:
+def edit_in_editor(book: Book, memory_id: str, editor: str, *, expected_version: int | None, mask: bool) -> Receipt:
     """Open the text of a memory in an editor, and save it with optimistic locking on the version."""
     memory = book.get(memory_id)
     path = _write_draft(memory.text)
@@ -29,7 +29,7 @@ def edit_in_editor(book: Book, memory_id: str, editor: str, *, expected_version:
         if text.endswith("\n") and not memory.text.endswith("\n"):
             text = text[:-1]
         version = memory.version if expected_version is None else expected_version
-        receipt = book.edit(memory.id, text=text, expected_version=version)
+        receipt = book.edit(memory.id, text=text, expected_version=version, mask=mask)
     except CommonbookError as error:
         error.fix = f"{error.fix}; your text is kept in {path}"
         raise

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 def _import(call: Call) -> int:
     args = call.args
-    report = call.book.import_folder(args.folder, space=args.space, dry_run=args.dry_run, progress=call.progress)
+    report = call.book.import_folder(
+        args.folder, space=args.space, dry_run=args.dry_run, mask=args.mask, progress=call.progress
+    )
     verb = "Would import" if args.dry_run else "Imported"
     code = call.print_answer(
         json_reports.transfer_report_json(report), lambda out: memories.show_transfer_report(out, verb, report)

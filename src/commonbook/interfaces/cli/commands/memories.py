@@ -50,6 +50,7 @@ def _remember(call: Call) -> int:
         replaces=call.resolve_id(args.replaces) if args.replaces is not None else None,
         key=args.key,
         metadata=input_text.metadata(args.meta or ()),
+        mask=args.mask,
     )
     if not receipt.new:
         return call.print_answer(json_values.receipt_json(receipt), lambda out: memories.show_repeated(out, receipt))
@@ -71,11 +72,13 @@ def _edit(call: Call) -> int:
     if args.to_revision is not None:
         changes["to_revision"] = args.to_revision
     if changes:
-        receipt = call.book.edit(memory_id, **changes, expected_version=expected)
+        receipt = call.book.edit(memory_id, **changes, expected_version=expected, mask=args.mask)
     elif is_terminal(sys.stdin) and is_terminal(sys.stdout):
         from commonbook.interfaces.cli.commands.edit import edit_in_editor
 
-        receipt = edit_in_editor(call.book, memory_id, call.settings.editor or "vi", expected_version=expected)
+        receipt = edit_in_editor(
+            call.book, memory_id, call.settings.editor or "vi", expected_version=expected, mask=args.mask
+        )
     else:
         raise BadInput("there is nothing to change", fix="give a text, - for standard input, --file, or a field")
     code = call.print_answer(

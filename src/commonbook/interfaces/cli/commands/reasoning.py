@@ -36,6 +36,7 @@ def _reflect(call: Call) -> int:
         importance=args.importance,
         occurred=args.occurred,
         key=args.key,
+        mask=args.mask,
     )
     if not receipt.new:
         return call.print_answer(json_values.receipt_json(receipt), lambda out: memories.show_repeated(out, receipt))

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 def show_receipt(out: Output, verb: str, receipt: Receipt) -> None:
     """Show the receipt of a write; changed copies and similar memories become notes."""
     out.receipt(verb, memory_id=receipt.id, space=receipt.space, path=receipt.path, version=receipt.version)
+    if receipt.masked:
+        out.note(_masked_note(receipt.masked))
     if receipt.copies:
         out.note(f"note: {receipt.copies} {'copy has' if receipt.copies == 1 else 'copies have'} changed with it")
     if receipt.duplicate_of:
@@ -33,6 +35,10 @@ def show_receipt(out: Output, verb: str, receipt: Receipt) -> None:
     for other in receipt.near_duplicates:
         if other != receipt.duplicate_of:
             out.note(f"note: much like {out.name(other)}: commonbook show {out.name(other)}")
+
+
+def _masked_note(count: int) -> str:
+    return f"note: {count} {'secret was' if count == 1 else 'secrets were'} masked (--no-mask stores them as they are)"
 
 
 def show_repeated(out: Output, receipt: Receipt) -> None:
@@ -258,6 +264,8 @@ def show_transfer_report(out: Output, verb: str, report: TransferReport) -> None
         f"{f', sessions {report.sessions} (messages {report.messages})' if report.sessions else ''}",
         "green",
     )
+    if report.masked:
+        out.note(_masked_note(report.masked))
     show_findings(out, report.skipped, fine="nothing was skipped")
     if report.left_out:
         out.note(f"note: an export has no place for {', '.join(report.left_out)}; `commonbook migrate` moves all")

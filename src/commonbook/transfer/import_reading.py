@@ -1,0 +1,95 @@
+"""Reads the files of an import: each is parsed or refused, and its secrets are masked before anything is stored."""
+
+from __future__ import annotations
+
+import json
+import posixpath
+from typing import NamedTuple
+
+from commonbook.errors import BadFile
+from commonbook.markdown.front_matter import Document
+from commonbook.markdown.memory_conversion import parse_file
+from commonbook.model.reports import Finding
+from commonbook.ports.engines import Engines
+from commonbook.ports.files import SourceFile
+from commonbook.text import masking, titles
+from commonbook.transfer import import_file
+from commonbook.transfer.import_file import ImportedFile, Note
+
+
+class ReadFile(NamedTuple):
+    """A file of the folder or archive, and what it says."""
+
+    file: SourceFile
+    document: Document
+
+
+def read_file(engines: Engines, file: SourceFile | Finding, space: str | None) -> ReadFile | Finding:
+    """Parse a file, or return why it cannot be imported into the space."""
+    if isinstance(file, Finding):
+        return file
+    try:
+        document = parse_file(file.data, engines)
+    except BadFile as error:
+        return not_imported(file.path, error.message, error.fix)
+    if not import_file.has_room(document):
+        return not_imported(
+            file.path, "the front matter is too long: no room is left for our fields", "move some of it into the text"
+        )
+    if not import_file.has_place(import_file.target_path(space, file.path), engines):
+        return not_imported(
+            file.path,
+            "the home has no place for it",
+            "look at the home's .commonbookignore, and for links or files in place of its folders",
+        )
+    return ReadFile(file, document)
+
+
+def not_imported(path: str, why: str, fix: str) -> Finding:
+    """Return the finding for a file that an import skips."""
+    return Finding(what="not imported", where=path, why=why, fix=fix)
+
+
+def imported_file(read: ReadFile, note: Note, *, space: str | None, mask: bool) -> ImportedFile:
+    """Return a file as it will be imported, with `mask` without its secrets."""
+    path = import_file.target_path(space, read.file.path)
+    imported = ImportedFile(note=note, file=read.file, document=read.document, home_path=path, original=read.document)
+    return _without_secrets(imported) if mask else imported
+
+
+# --- secrets
+
+
+def _without_secrets(imported: ImportedFile) -> ImportedFile:
+    """Return a file without the secrets of its text, title and name, and of the fields of others."""
+    document = imported.document
+    text, title = masking.mask(document.text), _masked_title(imported)
+    layout, count = _masked_layout(document.layout)
+    # The front matter as it was has the title too.
+    count = max(count, title.count) + text.count
+    document = document._replace(text=text.text, layout=layout, title=title.text or document.title)
+    return imported._replace(document=document, home_path=_masked_path(imported.home_path), masked=count)
+
+
+def _masked_title(imported: ImportedFile) -> masking.Masked:
+    """Return the title of a file without secrets; none if it is the name of the file, and that has no secret."""
+    if imported.document.title:
+        return masking.mask_title(imported.document.title)
+    name = masking.mask_name(posixpath.splitext(posixpath.basename(imported.note.path))[0])
+    return name if name.count else masking.Masked("", 0)
+
+
+def _masked_path(path: str) -> str:
+    """Return a path whose names tell no secret."""
+    masked = [(name, masking.mask_name(name)) for name in path.removesuffix(".md").split("/")]
+    return "/".join(titles.slug(safe.text) if safe.count else name for name, safe in masked) + ".md"
+
+
+def _masked_layout(layout: str) -> tuple[str, int]:
+    """Return a layout without the secrets of its front matter; their placeholder has no colon, to stay YAML."""
+    fields = json.loads(layout) if layout else {}
+    masked, count = masking.mask(fields.get("front", ""))
+    if not count:
+        return layout, 0
+    fields["front"] = masking.PLACEHOLDERS.sub("(masked)", masked)
+    return json.dumps(fields, ensure_ascii=False), count
