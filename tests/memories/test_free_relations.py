@@ -8,7 +8,7 @@ import commonbook
 from commonbook.book.book import Book
 from commonbook.errors import BadInput, NotFound
 
-WORDS = ["mentions", "blocked-by", "x", "v2_of", "a" * 40]
+WORDS = ["part-of", "blocked-by", "x", "v2_of", "a" * 40]
 
 
 def related(book: Book, memory_id: str) -> set[tuple[str, str, str]]:
@@ -34,8 +34,8 @@ def test_a_word_of_ones_own_links_two_memories_in_both_directions(book: Book, pa
 
 def test_remember_takes_them_beside_the_known_ones(book: Book, pair):
     plan, budget = pair
-    new = book.remember("the offer", links=[("mentions", plan), ("related_to", plan), ("mentions", budget)]).id
-    assert related(book, new) == {(new, "mentions", plan), (new, "related_to", plan), (new, "mentions", budget)}
+    new = book.remember("the offer", links=[("part-of", plan), ("related_to", plan), ("part-of", budget)]).id
+    assert related(book, new) == {(new, "part-of", plan), (new, "related_to", plan), (new, "part-of", budget)}
 
 
 @pytest.mark.parametrize(

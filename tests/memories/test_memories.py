@@ -154,7 +154,7 @@ def test_replacing_a_memory_supersedes_it_in_the_same_step(book: Book):
         ({"text": "x", "importance": float("nan")}, BadInput),
         ({"text": "x", "occurred": "last blue moon"}, BadTime),
         ({"text": "x", "valid_from": "2026-02-02", "valid_until": "2026-01-01"}, BadInput),
-        ({"text": "x", "links": [("knows", UNKNOWN)]}, BadInput),
+        ({"text": "x", "links": [("Knows it", UNKNOWN)]}, BadInput),
         ({"text": "x", "links": [("related_to", UNKNOWN)]}, NotFound),
         ({"text": "x", "replaces": UNKNOWN}, NotFound),
         ({"text": "x", "replaces": "nonsense"}, BadInput),

@@ -137,7 +137,7 @@ def test_every_field_can_be_given_and_is_shown(cli):
         "--expires", "2099-01-01T00:00Z", "--link", f"related_to:{other[-8:]}", "--space", "team/x",
     )  # fmt: skip
     shown = cli("show", given["id"], "--json").json
-    assert shown.keys() == MEMORY | {"linked_from"}
+    assert shown.keys() == MEMORY | {"linked_from", "mentions"}
     assert (shown["title"], shown["text"], shown["kind"], shown["tags"]) == (
         "A title", "the text", "decision", ["a", "b", "c"],
     )  # fmt: skip
