@@ -267,8 +267,9 @@ def test_doubts_move_to_a_server_and_back(book, home, postgres, tmp_path):
     before = seen(book)
     book.close()
     address = postgres.make_database("doubts", template=TEMPLATE)
-    server = Settings(home="", cwd="", database=DatabaseChoice(address, str(home / ".commonbook" / "keys")))
-    migrate_book(Settings.load(home), address)
+    keys = str(tmp_path / "keys")
+    server = Settings(home="", cwd="", database=DatabaseChoice(address, keys))
+    migrate_book(Settings.load(home)._replace(keys=keys), address)
     with open_book(server) as moved:
         assert seen(moved) == before
         old = next(one.invalidated.id for one in moved.inbox().items if one.invalidating)

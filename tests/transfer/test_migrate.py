@@ -60,7 +60,8 @@ def full(home: Path) -> Path:
 def settings(place: str | Path, keys: str | None = None) -> Settings:
     if str(place).startswith("postgresql"):
         return Settings(home="", cwd=os.getcwd(), database=DatabaseChoice(str(place), keys))
-    return Settings.load(place)
+    # The keys of a home that moves to a server are copied out of the home.
+    return Settings.load(place)._replace(keys=f"{place}-keys")
 
 
 def contents(place: str | Path, keys: str | None = None) -> dict[str, object]:
@@ -114,7 +115,8 @@ def test_what_was_moved_away_is_read_and_refuses_to_be_written_to_with_the_new_a
         for place in (early, commonbook.open(full)):
             with pytest.raises(Moved, match="was moved to postgresql://") as caught:
                 place.remember("too late", space="personal")
-            assert "COMMONBOOK_DATABASE=postgresql://" in caught.value.fix
+            assert "export COMMONBOOK_DATABASE='postgresql://" in caught.value.fix
+            assert f" COMMONBOOK_KEYS={full}-keys" in caught.value.fix
             with pytest.raises(Moved):
                 place.append("talk", ["too late"])
             assert place.recall("who owns billing", spaces=["team/"]).hits
@@ -330,8 +332,11 @@ def test_a_book_with_other_keys_or_with_memories_of_its_own_is_not_moved_into(fu
     other = tmp_path / "other"
     with commonbook.open(other, create=True) as book:
         book.remember("mine", space="personal")
-    with pytest.raises(Conflict, match="different keys"):
+    with pytest.raises(Conflict, match="a book with memories"):
         migrate_book(settings(full), str(other))
+    commonbook.open(tmp_path / "unused", create=True).close()
+    with pytest.raises(Conflict, match="the keys of another book"):
+        migrate_book(settings(full), str(tmp_path / "unused"))
     with commonbook.open(full, create=True) as book:
         book.remember("still written to", space="personal")
     with commonbook.open(other) as book:
@@ -374,13 +379,15 @@ def test_every_table_of_the_book_moves(full: Path, postgres_book):
 def test_the_command_moves_the_book_and_says_where_it_is(full: Path, empty: str):
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "commonbook", "--home", str(full), *arguments]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+        environment = {**os.environ, "COMMONBOOK_KEYS": f"{full}-keys"}
+        return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
     done = run("migrate", empty, "--json")
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
     assert answer["to"].startswith("postgresql://")
     assert answer["rows"] > 1_200
+    assert (answer["keys"], answer["indexed"]) == (f"{full}-keys", True)
     late = run("remember", "too late")
     assert late.returncode == 1
     assert "was moved to postgresql://" in late.stderr

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
@@ -45,7 +45,7 @@ else:
     machine_marker = LazyModule("commonbook.engines.disk.machine_marker")
 
 
-_KEYS_CHECK_TEXT: Final = "the keys of this book"
+KEYS_CHECK_TEXT: Final = "the keys of this book"
 """Its keyed hash is recorded when a book is made, to recognize the keys of the book. It must never change."""
 
 
@@ -107,13 +107,7 @@ def wire_home(settings: Settings, clock: Clock, *, create: bool = False) -> tupl
 
 def wire_folder(settings: Settings, clock: Clock, hidden: str, folder: Folder) -> Engines:
     """Wire the engines of a book over a folder, with its database and keys in the folder `hidden`."""
-    database = SqliteDatabase(
-        os.path.join(hidden, "state.db"),
-        migrations=MIGRATIONS,
-        clock=clock,
-        busy_seconds=settings.busy_seconds,
-        copies_before_migration=True,
-    )
+    database = sqlite_database(settings, clock, hidden)
     keys = _lazy_keys(os.path.join(hidden, "keys"))
     facts = _facts(database, settings, keys, create=True)
     engines = Engines(
@@ -132,15 +126,26 @@ def wire_folder(settings: Settings, clock: Clock, hidden: str, folder: Folder) -
     return engines
 
 
+def sqlite_database(settings: Settings, clock: Clock, hidden: str) -> SqliteDatabase:
+    """Open the database in the hidden folder of a home, without its keys and files."""
+    return SqliteDatabase(
+        os.path.join(hidden, "state.db"),
+        migrations=MIGRATIONS,
+        clock=clock,
+        busy_seconds=settings.busy_seconds,
+        copies_before_migration=True,
+    )
+
+
 def wire_server(
     settings: Settings, clock: Clock, *, create: bool = False
 ) -> tuple[Engines, Callable[[], RecallService]]:
     """Wire a book on PostgreSQL: without files, and with keys that every server is given."""
     from commonbook.engines.disk.no_files import NoFiles
 
-    keys = _server_keys(settings)
+    keys = _server_keys(settings, clock)
     try:
-        database = _postgres(settings, clock, create=create)
+        database = postgres_database(settings, clock, create=create)
     except NoHome as error:
         raise _no_home_error(settings) from error
     no_files = NoFiles(database.bytes_used)
@@ -165,7 +170,8 @@ def wire_server(
     return engines, lambda: _recall_service(settings, lambda: _postgres_index(settings, database))
 
 
-def _postgres(settings: Settings, clock: Clock, *, create: bool) -> PostgresDatabase:
+def postgres_database(settings: Settings, clock: Clock, *, create: bool) -> PostgresDatabase:
+    """Open the database of a book on PostgreSQL, without its keys; NoHome if there is none, unless it is created."""
     with needing_driver():
         from commonbook.engines.postgres.database import PostgresDatabase
         from commonbook.engines.postgres.migrations import MIGRATIONS as POSTGRES_MIGRATIONS
@@ -194,20 +200,44 @@ def needing_driver() -> Iterator[None]:
         ) from error
 
 
-def _server_keys(settings: Settings) -> Keys:
+def _server_keys(settings: Settings, clock: Clock) -> Keys:
     """Read the keys of a server now; they are never created here, since every server must have the same."""
     from commonbook.engines.disk.signing_keys import KeyFiles
 
     folder = settings.database.keys if settings.database else None
-    fix = "make keys once with `commonbook audit keys FOLDER`, and give every server that folder as COMMONBOOK_KEYS"
     if folder is None:
-        raise KeyMissing("COMMONBOOK_KEYS does not say where the keys of this book are", fix=fix)
+        message = "COMMONBOOK_KEYS does not say where the keys of this book are"
+        raise KeyMissing(message, fix=_keys_fix(settings, clock))
     keys = KeyFiles(folder)
     try:
         keys.load(create=False)
     except KeyMissing as error:
-        raise KeyMissing(error.message, fix=fix) from error
+        raise KeyMissing(error.message, fix=_keys_fix(settings, clock)) from error
     return keys
+
+
+def _keys_fix(settings: Settings, clock: Clock) -> str:
+    """Return the next step for a server without keys: a book that exists has some already."""
+    folder = (settings.database.keys if settings.database else None) or "FOLDER"
+    if _exists_on_server(settings, clock):
+        return (
+            "this book has keys already: copy their folder from another server of the book (`commonbook migrate` said"
+            f" which), then `export COMMONBOOK_KEYS={folder}`"
+        )
+    return (
+        f"make them once, with `commonbook audit keys {folder}`; then `export COMMONBOOK_KEYS={folder}` on every"
+        " server, which gets a copy of that folder"
+    )
+
+
+def _exists_on_server(settings: Settings, clock: Clock) -> bool:
+    with (
+        suppress(NoHome),
+        closing(postgres_database(settings, clock, create=False)) as database,
+        database.reading() as tx,
+    ):
+        return "id" in home.facts(tx)
+    return False
 
 
 def prepare_home(folder: str) -> str:
@@ -279,11 +309,12 @@ def _facts(database: Database, settings: Settings, keys: Keys, *, create: bool) 
         keys.load(create=settings.database is None)
         zone = settings.zone or dates.local_zone(settings.system_zone)
         dates.require_zone(zone)
-        facts = database.write(partial(_record_book, zone=zone, keys=keys.keyed_hash(_KEYS_CHECK_TEXT)))
-    if settings.database is not None and facts.get("keys") != keys.keyed_hash(_KEYS_CHECK_TEXT):
+        facts = database.write(partial(_record_book, zone=zone, keys=keys.keyed_hash(KEYS_CHECK_TEXT)))
+    if settings.database is not None and facts.get("keys") != keys.keyed_hash(KEYS_CHECK_TEXT):
         raise KeyMissing(
             f"the keys in {settings.database.keys} are not those that this book was made with",
-            fix="set COMMONBOOK_KEYS to the folder that the other servers of this database have",
+            fix="copy the folder of the keys from another server of this book (`commonbook migrate` said which), and"
+            " set COMMONBOOK_KEYS to it",
         )
     return facts
 

@@ -93,7 +93,7 @@ def sync_report_json(report: SyncReport) -> dict[str, Any]:
 
 def migration_report_json(report: MigrationReport) -> dict[str, Any]:
     """Return what a migration of the book copied."""
-    return {"to": report.to, "rows": report.rows, "files": report.files, "tables": dict(report.tables)}
+    return {**report._asdict(), "tables": dict(report.tables)}
 
 
 def home_plan_json(plan: HomePlan, *, made: bool) -> dict[str, Any]:

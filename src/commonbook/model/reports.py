@@ -14,12 +14,19 @@ def no_progress(_what: str, _done: int, _total: int) -> None:
 
 
 class MigrationReport(NamedTuple):
-    """The result of a move of the whole book: the rows of each table, and the number of written files."""
+    """The result of a move of the whole book: the rows of each table, and the number of written files.
+
+    `keys` is the folder of the keys that the new book uses, and `key_id` the id of its signing key. `indexed` tells
+    whether the index of the new book is complete; if not, the first recall completes it.
+    """
 
     to: str
     rows: int
     tables: Mapping[str, int]
     files: int = 0
+    keys: str = ""
+    key_id: str = ""
+    indexed: bool = False
 
 
 class SchemaMigration(NamedTuple):

@@ -110,6 +110,8 @@ class Settings(NamedTuple):
     """The absolute path of the outbox, in which a remote client keeps messages that it has not sent yet."""
     database: DatabaseChoice | None = None
     """The database server of the book, if it is not in a home."""
+    keys: str | None = None
+    """The absolute path of the folder for the keys of a book on a server."""
     key: Secret | None = None
     """The API key of the command line, if it does not act as the owner."""
     is_default_home: bool = False
@@ -144,6 +146,7 @@ class Settings(NamedTuple):
             embedder=_embedder(env, config),
             outbox=_outbox(env, config, root, working),
             database=None if home is not None else _database(env, working),
+            keys=_keys(env, working),
             key=_secret(env.get("COMMONBOOK_KEY") or None, "COMMONBOOK_KEY"),
             is_default_home=root == _absolute("home", _DEFAULT_HOME, env, working),
         )
@@ -244,17 +247,23 @@ def _embedder(env: Mapping[str, str], config: _Config) -> EmbedderChoice:
 
 def _database(env: Mapping[str, str], cwd: str) -> DatabaseChoice | None:
     """Return the database server that the environment chooses, or None."""
-    names = ("DATABASE", "KEYS", "CONNECTIONS", "RECALL_MB", "GRAPH_ABOVE")
-    address, keys, connections, recall_mb, above = (env.get(f"COMMONBOOK_{name}") or None for name in names)
+    names = ("DATABASE", "CONNECTIONS", "RECALL_MB", "GRAPH_ABOVE")
+    address, connections, recall_mb, above = (env.get(f"COMMONBOOK_{name}") or None for name in names)
     if address is None:
         return None
     return DatabaseChoice(
         require_address(address, "COMMONBOOK_DATABASE"),
-        keys=os.path.realpath(os.path.join(cwd, _expand_user(keys, env))) if keys else None,
+        keys=_keys(env, cwd),
         connections=_number("COMMONBOOK_CONNECTIONS", connections or "20", minimum=2, maximum=1000),
         recall_mb=_number("COMMONBOOK_RECALL_MB", recall_mb or "128", minimum=0, maximum=100_000),
         graph_above=_number("COMMONBOOK_GRAPH_ABOVE", above or "200000", minimum=0, maximum=10**12),
     )
+
+
+def _keys(env: Mapping[str, str], cwd: str) -> str | None:
+    """Return the folder of keys that the environment names, or None."""
+    named = env.get("COMMONBOOK_KEYS") or None
+    return os.path.realpath(os.path.join(cwd, _expand_user(named, env))) if named else None
 
 
 def _number(name: str, value: str, *, minimum: int, maximum: int) -> int:

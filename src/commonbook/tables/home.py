@@ -1,17 +1,25 @@
 """The table `home`: a row is a named fact about the book, such as its id, its time of creation and its time zone.
 
-The facts `moved_to` and `moving_from` mark a book that was migrated away, or is being migrated to this place. The fact
-`hashes` says that rows and files have content hashes, the fact `mentions` that the tags and links in texts have rows:
-those of an earlier program get them when the book is opened.
+The facts `moved_to` and `moving_from` mark a book that was migrated away, or is being migrated to this place;
+`moved_keys` is the folder that has its keys there. The fact `hashes` says that rows and files have content hashes, the
+fact `mentions` that the tags and links in texts have rows: those of an earlier program get them when the book is
+opened.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from commonbook.errors import Moved
 from commonbook.ports.database import Reading, Row, Transaction
+from commonbook.runtime.lazy_modules import LazyModule
+
+if TYPE_CHECKING:
+    import shlex
+else:
+    # Few books were moved.
+    shlex = LazyModule("shlex")
 
 HASHES_IN_ROWS: Final = "rows"
 HASHES_IN_FILES: Final = "files"
@@ -43,17 +51,20 @@ def delete_fact(tx: Transaction, name: str) -> None:
 
 def moved_deferred(tx: Transaction) -> Callable[[], list[Row]]:
     """Send the query for the facts of a migration; call the result to read them, for `require_not_moved`."""
-    return tx.defer("SELECT name, value FROM home WHERE name IN ('moved_to', 'moving_from')")
+    return tx.defer("SELECT name, value FROM home WHERE name IN ('moved_to', 'moved_keys', 'moving_from')")
 
 
 def require_not_moved(facts: Iterable[Row]) -> None:
     """Raise Moved if the book was moved elsewhere, or is still being moved to this place."""
-    for name, value in facts:
-        if name == "moved_to":
-            option = "COMMONBOOK_DATABASE=" if "://" in value else "--home "
-            raise Moved(f"this book was moved to {value}", fix=f"use it there: {option}{value}")
-        if name == "moving_from":
-            raise Moved("this book is being moved here", fix="wait for `commonbook migrate` to end, or run it again")
+    known: dict[str, str] = dict(facts)
+    if "moved_to" in known:
+        place = known["moved_to"]
+        keys = f" COMMONBOOK_KEYS={shlex.quote(known['moved_keys'])}" if "moved_keys" in known else ""
+        to = shlex.quote(place)
+        fix = f"export COMMONBOOK_DATABASE={to}{keys}" if "://" in place else f"--home {to}"
+        raise Moved(f"this book was moved to {place}", fix=f"use it there: {fix}")
+    if "moving_from" in known:
+        raise Moved("this book is being moved here", fix="wait for `commonbook migrate` to end, or run it again")
 
 
 def record(tx: Transaction, **values: str) -> None:

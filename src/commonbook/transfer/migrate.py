@@ -91,16 +91,21 @@ TABLES: Final = (
 """All tables that are copied; those of files and those of one engine alone are not."""
 
 
-def migrate(engines: Engines, target: Engines, *, to: str, progress: Progress) -> MigrationReport:
-    """Move a book into another, which is empty or has an interrupted migration of this book; `to` is its address."""
+def migrate(engines: Engines, target: Engines, *, to: str, keys: str, progress: Progress) -> MigrationReport:
+    """Move a book into another, which is empty or has an interrupted migration of this book.
+
+    `to` is the address of the new book, and `keys` the folder of its keys: the old one names both from then on.
+    """
     counts: dict[str, int] = {}
+    require_movable(engines.db, target.db, to=to)
     if not _has_moved(engines, target, to=to):
-        _prepare(engines, target)
+        _prepare(engines, target, to=to)
         counts = _copy_all(engines.db, target.db, progress)
-        engines.db.write(partial(_finish, target=target, to=to, progress=progress))
+        engines.db.write(partial(_finish, target=target, to=to, keys=keys, progress=progress))
     files = _write_files(target, progress)
     target.db.write(lambda tx: home.delete_fact(tx, "moving_from"))
-    return MigrationReport(to=to, rows=sum(counts.values()), tables=counts, files=files)
+    key_id = target.keys.key_id
+    return MigrationReport(to=to, rows=sum(counts.values()), tables=counts, files=files, keys=keys, key_id=key_id)
 
 
 # --- preparation
@@ -115,26 +120,52 @@ def _has_moved(engines: Engines, target: Engines, *, to: str) -> bool:
     return old.get("moved_to") == to and new.get("moving_from") == old["id"]
 
 
-def _prepare(engines: Engines, target: Engines) -> None:
+def require_movable(source: Database, target: Database, *, to: str) -> None:
+    """Refuse a book that was moved already, and a new book that is in use; nothing is changed."""
+    with source.reading() as tx:
+        old = home.facts(tx)
+    with target.reading() as tx:
+        if old.get("moved_to") == to and home.facts(tx).get("moving_from") == old["id"]:
+            return
+        home.require_not_moved(old.items())
+        _require_unused(tx, old, to=to)
+
+
+def _require_unused(tx: Reading, old: Mapping[str, str], *, to: str) -> None:
+    """Refuse a new book that has memories, unless they are those of an earlier try of this migration."""
+    new = home.facts(tx)
+    if new.get("moving_from") == old["id"]:
+        return
+    is_server = "://" in to
+    if new.get("id") == old["id"]:
+        home_named = "to move a home, name it: `commonbook --home FOLDER migrate TO`"
+        raise Conflict(
+            f"the new book is this book: it is in {to} already",
+            fix=home_named if is_server else "name a folder that does not exist yet",
+        )
+    if tx.row("SELECT 1 FROM space LIMIT 1") is not None:
+        empty = "name an empty database (`createdb NAME` makes one)" if is_server else "name a folder that is not there"
+        raise Conflict(
+            f"there is a book with memories in {to} already",
+            fix=f"{empty}; or bring the memories into that book: `commonbook export FOLDER` here, "
+            "`commonbook import FOLDER` there",
+        )
+
+
+def _prepare(engines: Engines, target: Engines, *, to: str) -> None:
     """Claim the new book for this migration: it has the same keys, and no memories but those of an earlier try."""
     if engines.keys.key_id != target.keys.key_id or engines.keys.keyed_hash("") != target.keys.keyed_hash(""):
         raise Conflict(
             "the two books have different keys, so that the log could not be verified in the new one",
-            fix="give the new book the keys of the old one: copy the files of its `keys` folder",
+            fix="name a database or a home that nobody has used, which gets the keys of the old one",
         )
     with engines.db.reading() as tx:
         old = home.facts(tx)
-    home.require_not_moved(old.items())
-    target.db.write(lambda tx: _claim(tx, old))
+    target.db.write(lambda tx: _claim(tx, old, to=to))
 
 
-def _claim(tx: Transaction, old: Mapping[str, str]) -> None:
-    new = home.facts(tx)
-    claimed = new.get("moving_from") == old["id"]
-    if not claimed and new.get("id") == old["id"]:
-        raise Conflict("the new book is this book", fix="name a database or home that has no memories")
-    if not claimed and tx.row("SELECT 1 FROM space LIMIT 1") is not None:
-        raise Conflict("the new book is not empty", fix="name a database or home that has no memories")
+def _claim(tx: Transaction, old: Mapping[str, str], *, to: str) -> None:
+    _require_unused(tx, old, to=to)
     home.replace(tx, id=old["id"], created=old["created"], zone=old["zone"], moving_from=old["id"])
 
 
@@ -214,7 +245,7 @@ def _put(tx: Transaction, table: Table, rows: Sequence[Row]) -> None:
 # --- under the lock
 
 
-def _finish(tx: Transaction, target: Engines, *, to: str, progress: Progress) -> None:
+def _finish(tx: Transaction, target: Engines, *, to: str, keys: str, progress: Progress) -> None:
     """Lock the old book, make both books equal, verify the new one, and close the old one for writes."""
     spaces.lock(tx)
     all_spaces = spaces.get_all(tx)
@@ -225,7 +256,7 @@ def _finish(tx: Transaction, target: Engines, *, to: str, progress: Progress) ->
         _make_equal(tx, target.db, table)
         progress("comparing", number + 1, len(TABLES))
     _verify(target.db, target.keys, list(all_spaces), progress)
-    home.replace(tx, moved_to=to)
+    home.replace(tx, moved_to=to, moved_keys=keys)
 
 
 def _make_equal(tx: Reading, target: Database, table: Table) -> None:

@@ -230,7 +230,11 @@ _SESSION_POOLING_FIX: Final = "let the pooler lend a connection for a whole sess
 _REFUSALS: Final = (
     ("authentication failed", DatabaseRefused, "check user and password in COMMONBOOK_DATABASE"),
     ("no password supplied", DatabaseRefused, "put the password into COMMONBOOK_DATABASE, or into ~/.pgpass"),
-    ("does not exist", DatabaseRefused, "create the user and the database first, or mend COMMONBOOK_DATABASE"),
+    (
+        "does not exist",
+        DatabaseRefused,
+        "create the user (`createuser`) or the database (`createdb`) first, or correct the address",
+    ),
     ("no pg_hba.conf entry", DatabaseRefused, "allow this host, user and database in the server's pg_hba.conf"),
     ("too many clients", Busy, "raise max_connections of the server, or lower COMMONBOOK_CONNECTIONS"),
     ("remaining connection slots", Busy, "raise max_connections of the server, or lower COMMONBOOK_CONNECTIONS"),

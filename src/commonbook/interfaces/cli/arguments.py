@@ -255,7 +255,11 @@ def _export(to: Parser) -> None:
 
 
 def _migrate(to: Parser) -> None:
-    to.add_argument("to", metavar="TO", help="a database (postgresql://…) or the folder of a new home")
+    to.add_argument(
+        "to",
+        metavar="TO",
+        help="an empty database (postgresql://…), with a new folder COMMONBOOK_KEYS for the keys; or a new home",
+    )
 
 
 def _reindex(to: Parser) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -308,6 +309,13 @@ def show_migration_report(out: Output, report: MigrationReport) -> None:
         f"The book is now in {report.to}: {report.rows:,} rows, {report.files:,} files. "
         "The old one is read-only from now on."
     )
+    out.line(f"Its keys are in {report.keys} (signing key {report.key_id}).")
+    if "://" in report.to:
+        address, keys = shlex.quote(report.to), shlex.quote(report.keys)
+        out.line("Every server of the book needs a copy of that folder and these settings, with user and password:")
+        out.command(f"export COMMONBOOK_DATABASE={address} COMMONBOOK_KEYS={keys}")
+    if not report.indexed:
+        out.line("The index is not complete: `commonbook reindex` completes it, and so does the first recall.")
 
 
 def diffs_of(revisions: Sequence[Revision]) -> list[str | None]:

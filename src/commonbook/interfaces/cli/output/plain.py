@@ -49,6 +49,10 @@ class Output(Protocol):
         """Print one line."""
         ...
 
+    def command(self, text: str) -> None:
+        """Print a command to be copied, on one line however long it is."""
+        ...
+
     def note(self, text: str) -> None:
         """Print a note on standard error, apart from the answer."""
         ...
@@ -101,6 +105,10 @@ class Plain:
         """Print one line, without its style."""
         del style
         print(clean(text))
+
+    def command(self, text: str) -> None:
+        """Print a command to be copied."""
+        self.line(f"  {text}")
 
     def note(self, text: str) -> None:
         """Print a note on standard error, apart from the answer."""

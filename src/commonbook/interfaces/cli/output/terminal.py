@@ -31,6 +31,10 @@ class Screen:
         """Print one line."""
         self._console.print(Text(clean(text), style))
 
+    def command(self, text: str) -> None:
+        """Print a command to be copied: the terminal wraps it, so that no line end gets into the copy."""
+        self._console.print(Text(f"  {clean(text)}"), soft_wrap=True)
+
     def note(self, text: str) -> None:
         """Print a note on standard error, apart from the answer."""
         print(clean(text), file=sys.stderr)
