@@ -9,6 +9,7 @@ import pytest
 
 from commonbook.model.memory import Filter
 from tests.support import hand_edits
+from tests.support.hand_edits import space_folder
 
 pytestmark = pytest.mark.usefixtures("home")
 
@@ -285,8 +286,7 @@ def test_words_written_in_another_space_do_not_reach_a_session_when_the_database
 def forge(book, name, text, *, seq, fields=""):
     """Put an episode with one message into the folder of the space `team`."""
     heading = f"### user:eve (user) \u00b7 2026-11-17T07:18:34.556326Z \u00b7 {seq} \u00b7 forged-{name}"
-    path = Path(book.home) / "team" / f"{name}.md"
-    path.parent.mkdir(exist_ok=True)
+    path = space_folder(Path(book.home), "team") / f"{name}.md"
     path.write_text(f"---\ntitle: {name}\nkind: episode\nsession_id: s\n{fields}---\n\n{heading}\n\n{text}\n")
     assert book.sync().new == 1
 

@@ -88,6 +88,7 @@ def test_a_hand_edit_shows_within_two_seconds_while_another_process_watches(home
     )
     with commonbook.open(home, create=True) as book:
         receipt = book.remember("before", title="t")
+        book.create_space("elsewhere")
         fresh = home / "team" / "fresh.md"
         with subprocess.Popen(
             [sys.executable, str(script), str(home)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -104,9 +105,8 @@ def test_a_hand_edit_shows_within_two_seconds_while_another_process_watches(home
                 assert min(took) < 2, took
                 fresh.parent.mkdir()
                 fresh.write_text("A new thought")
-                wait_until(lambda: len(book.list(Filter(space="team")).items) == 1)
+                wait_until(lambda: len(book.list(Filter(space="personal")).items) == 2)
                 moved = home / "elsewhere" / "moved.md"
-                moved.parent.mkdir()
                 (home / receipt.path).rename(moved)
                 wait_until(lambda: book.get(receipt.id).space.name == "elsewhere")
                 wait_until(lambda: book.status().pending_files == 0)
@@ -122,8 +122,8 @@ def test_a_hand_edit_shows_within_two_seconds_while_another_process_watches(home
 
 
 def test_a_new_file_without_front_matter_becomes_a_memory_and_gets_one(home: Path, open_book: OpenBook):
-    open_book().close()
-    (home / "team" / "My Notes").mkdir(parents=True)
+    open_book().create_space("team")
+    (home / "team" / "My Notes").mkdir()
     path = home / "team" / "My Notes" / "Some idea.md"
     path.write_bytes(b"# A heading\r\n\r\nand text\r\n")
     book = open_book()
@@ -138,6 +138,7 @@ def test_a_removed_file_removes_its_memory_and_brings_it_back_with_its_history(
     home: Path, book: Book, open_book: OpenBook, tmp_path: Path
 ):
     receipt = book.remember("one", tags=["x"])
+    book.create_space("elsewhere")
     book.edit(receipt.id, text="two")
     aside = tmp_path / "aside.md"
     (home / receipt.path).rename(aside)
@@ -146,7 +147,6 @@ def test_a_removed_file_removes_its_memory_and_brings_it_back_with_its_history(
         again.get(receipt.id)
     assert again.list(Filter(tags=("x",))).items == ()
     place = home / "elsewhere" / "back.md"
-    place.parent.mkdir()
     aside.rename(place)
     back = open_book()
     memory = back.get(receipt.id)
@@ -159,8 +159,8 @@ def test_a_removed_file_removes_its_memory_and_brings_it_back_with_its_history(
 def test_a_moved_file_keeps_its_id_and_links(home: Path, book: Book, open_book: OpenBook):
     target = book.remember("target")
     receipt = book.remember("one", space="a", links=[("related_to", target.id)])
+    book.create_space("b")
     new = home / "b" / "renamed by hand.md"
-    new.parent.mkdir()
     (home / receipt.path).rename(new)
     again = open_book()
     memory = again.get(receipt.id)
@@ -203,7 +203,12 @@ def test_a_folder_renamed_by_hand_moves_everything_in_it(home: Path, book: Book,
     made = book.remember_many([Draft(text=f"n{n}", space="old/place") for n in range(30)])
     (home / "old").rename(home / "new")
     again = open_book()
-    assert {again.get(one.id).space.name for one in made} == {"new/place"}
+    # The id in its space file says which space it is; that keeps its name, on which rights depend.
+    assert {again.get(one.id).space.name for one in made} == {"old/place"}
+    assert {again.get(one.id).path.rpartition("/")[0] for one in made} == {
+        f"new/place/{one.path.split('/')[2]}" for one in made
+    }
+    assert [(space.name, space.folder) for space in again.spaces()] == [("old/place", "new/place")]
     assert again.status().memories == 30
     assert again.doctor() == ()
 

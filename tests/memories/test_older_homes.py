@@ -296,6 +296,35 @@ def test_an_older_home_is_whole_after_its_migration_and_its_jobs(filled: Path | 
         assert book.status().findings == ()
 
 
+def test_the_spaces_of_an_older_home_get_their_files_when_it_is_opened(tmp_path: Path):
+    home = write_home(tmp_path / "home", 4)
+    with commonbook.open(home) as book:
+        spaces = {space.name: space for space in book.spaces() if not space.name.endswith("_invalidations")}
+        del spaces["_home"]
+        where = {memory.id: memory.space for memory in book.list(limit=100).items}
+        for space in spaces.values():
+            assert space.id in (home / space.folder / ".space.toml").read_text()
+    for name in ("state.db", "state.db-wal", "state.db-shm"):
+        (home / ".commonbook" / name).unlink(missing_ok=True)
+    with commonbook.open(home) as book:
+        found = {memory.id: memory.space.id for memory in book.list(limit=100).items}
+        assert found.items() >= {id_: space.id for id_, space in where.items() if space.name in spaces}.items()
+
+
+def test_an_older_home_that_lost_its_database_still_has_its_spaces(tmp_path: Path):
+    """The older program wrote no space files; its own files show in which folders it kept spaces."""
+    with commonbook.open(write_home(tmp_path / "whole", 4)) as book:
+        where = {memory.id: memory.space.name for memory in book.list(limit=100).items}
+    home = write_home(tmp_path / "home", 4)
+    (home / ".commonbook" / "state.db").unlink()
+    (home / "thoughts" / "2026-11").mkdir(parents=True)
+    (home / "thoughts" / "2026-11" / "some--thing.md").write_text("a folder of a person")
+    with commonbook.open(home, create=True) as book:
+        found = {memory.id: memory.space.name for memory in book.list(limit=100).items}
+        assert {id_: found[id_] for id_ in where} == where
+        assert "thoughts" not in found.values()
+
+
 # --- the copy that is made before a migration
 
 

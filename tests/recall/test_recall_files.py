@@ -116,7 +116,7 @@ def test_a_file_that_does_not_parse_is_recalled_as_last_read_and_marked(book: Bo
 def test_new_moved_and_removed_files_show_in_recall(book: Book, home: Path):
     receipt = book.remember("The walrus swims", space="a")
     book.reindex()
-    (home / "b").mkdir()
+    book.create_space("b")
     (home / "b" / "new.md").write_text("An otter dives\n")
     (home / receipt.path).rename(home / "b" / "moved.md")
     book.sync()

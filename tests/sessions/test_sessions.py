@@ -503,8 +503,8 @@ def test_a_rewind_finds_an_episode_that_was_moved_by_hand(home, open_book):
     book = open_book()
     book.append("s", ["the heron nests", "the otter swims"])
     (episode,) = book.settle("s").episodes
+    book.create_space("elsewhere")
     file, there = file_of(book, episode), home / "elsewhere" / "moved.md"
-    there.parent.mkdir()
     file.rename(there)
     book.rewind("s", 1)
     assert "otter" not in there.read_text()

@@ -222,7 +222,7 @@ def test_an_episode_copied_by_hand_is_a_memory_of_its_own(home, open_book):
     ids = [one.id for one in book.append("s", ["the heron nests", "the otter swims"]).messages]
     (episode,) = book.settle("s").episodes
     file = file_of(book, episode)
-    (home / "copies").mkdir()
+    book.create_space("copies")
     shutil.copy(file, home / "copies" / "copy.md")
     assert book.sync().new == 1
     copy = next(one for one in book.list().items if one.id != episode)

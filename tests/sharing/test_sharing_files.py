@@ -17,6 +17,7 @@ from commonbook.model.memory import MAX_FRONT_BYTES, CopyInfo, CopyMode, Filter,
 from commonbook.sharing import propagate
 from commonbook.tables import jobs
 from tests.sharing.test_sharing_races import wrong_with_copies
+from tests.support.hand_edits import space_folder
 from tests.support.lost_databases import lose_database
 
 UNKNOWN = "0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c2e"
@@ -259,8 +260,8 @@ def test_a_late_save_of_an_old_text_does_not_make_a_copy_diverged_nor_its_copies
 
 def move(home: Path, book, memory: str, space: str) -> Path:
     path = file_of(home, book, memory)
-    to = home / space / "2026-11" / path.name
-    to.parent.mkdir(parents=True, exist_ok=True)
+    to = space_folder(home, space) / "2026-11" / path.name
+    to.parent.mkdir(exist_ok=True)
     path.rename(to)
     book.sync()
     return to
@@ -319,8 +320,7 @@ def test_a_change_of_the_source_does_not_bring_back_a_copy_that_was_removed_by_h
 def test_a_copy_moved_by_hand_while_its_source_changes_follows_as_soon_as_it_is_found(home, book, source):
     copy = book.share(source, "team").id
     path = file_of(home, book, copy)
-    to = home / "elsewhere" / path.name
-    to.parent.mkdir()
+    to = space_folder(home, "elsewhere") / path.name
     path.rename(to)
     book.edit(source, text="new words")
     assert not path.exists()
@@ -336,8 +336,7 @@ def test_a_copied_file_is_another_memory_that_follows_nobody(home, book, source,
     copy = book.share(source, "team").id
     book.edit(source, text="the second words")
     path = file_of(home, book, copy)
-    twin = home / space / "twin.md"
-    twin.parent.mkdir(exist_ok=True)
+    twin = space_folder(home, space) / "twin.md"
     twin.write_text(path.read_text() if with_id else path.read_text().replace(f"id: {copy}\n", "", 1))
     book.sync()
     (other,) = [one.id for one in book.list(Filter(space=space)).items if one.id != copy]
@@ -426,8 +425,7 @@ def test_a_lazy_copy_is_told_as_it_is_when_it_cannot_be_refreshed(home, book, so
 
 
 def by_hand(home: Path, name: str, own: str, mode: str, of: str, revision: int = 1) -> None:
-    (home / name).mkdir(parents=True, exist_ok=True)
-    (home / name / f"{name}.md").write_text(
+    (space_folder(home, name) / f"{name}.md").write_text(
         f"---\nid: {own}\nrevision: 1\nversion: 1\nlinks:\n  - shared_from {of}@{revision}\n"
         f"shared: {mode} {of} user:local 2026-11-01T10:00:00.000000Z 1\n---\nwords of {name}\n"
     )

@@ -260,7 +260,7 @@ def test_a_folder_that_cannot_be_written_does_not_hold_up_the_writer(home, book)
     book.create_space("lab")
     book.add_rule("team", "lab")
     outside = home.parent / "outside"
-    outside.mkdir()
+    (home / "team").rename(outside)
     (home / "team").symlink_to(outside)
     written = book.remember("still stored", space="lab").id
     assert book.get(written).text == "still stored"

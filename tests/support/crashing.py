@@ -288,6 +288,7 @@ def _wrong_files(home: Path, live: dict[str, Any]) -> list[str]:
     allowed = {f".commonbook/{name}" for name in _OURS | _KEYS}
     # An unfinished key (`.signing.key.…`) is left alone: another process may be writing it.
     unnamed = {path for path in paths if path.startswith(".commonbook/keys/.")}
+    unnamed |= {path for path in paths if path.endswith(".space.toml")}
     wrong += [f"stray file {path}" for path in sorted(paths - markdown - allowed - unnamed)]
     for path in markdown & live.keys():
         front, text = read(home / path)
@@ -308,7 +309,7 @@ def _wrong_after_closing(home: Path, live: int) -> list[str]:
     wrong = []
     with closing(sqlite3.connect(home / ".commonbook" / "state.db")) as db:
         journal = db.execute("SELECT memory FROM file_journal").fetchall()
-        bases = db.execute("SELECT count(*) FROM file").fetchone()[0]
+        bases = db.execute("SELECT count(*) FROM file WHERE path LIKE '%.md'").fetchone()[0]
         places = db.execute("SELECT count(*) FROM place").fetchone()[0]
         rows = db.execute("SELECT count(*) FROM memory").fetchone()[0]
     if journal:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from commonbook.book.book import Book
+from commonbook.model.ids import new_id
+from commonbook.model.spaces import PERSONAL, SPACE_FILE
 
 
 def change(path: Path, old: str, new: str) -> None:
@@ -16,3 +18,12 @@ def change(path: Path, old: str, new: str) -> None:
 
 def texts(book: Book, memory_id: str) -> list[str]:
     return [revision.text for revision in book.history(memory_id)]
+
+
+def space_folder(top: Path, name: str) -> Path:
+    """Return the folder of a space, made a space by hand if it is none yet: with a space file, as in a clone."""
+    folder = top / name
+    folder.mkdir(parents=True, exist_ok=True)
+    if name != PERSONAL and not (folder / SPACE_FILE).exists():
+        (folder / SPACE_FILE).write_text(f'name = "{name}"\nid = "{new_id()}"\n')
+    return folder

@@ -32,24 +32,41 @@ def test_an_obsidian_vault_becomes_memories_with_tags_and_links(book: Book, vaul
     assert set(report.ids) == {memory.id for memory in everything(book).values()}
 
 
-def test_a_vault_keeps_its_layout_and_the_leading_legal_names_are_spaces(book: Book, folder: Folder, vault: Path):
-    book.import_folder(str(vault))
+def test_a_vault_keeps_its_layout_and_goes_into_one_space(book: Book, folder: Folder, vault: Path):
+    report = book.import_folder(str(vault))
+    assert report.spaces == ("personal",)
     where = {path: memory.space.name for path, memory in everything(book).items()}
-    assert where == {
-        "Home.md": "personal",
-        "Projects/Garden.md": "personal",
-        "People/Alice.md": "personal",
-        "work/todo.md": "work",
-    }
+    assert where == dict.fromkeys(("Home.md", "Projects/Garden.md", "People/Alice.md", "work/todo.md"), "personal")
     assert texts(folder()).keys() == where.keys()
 
 
 def test_a_named_space_takes_everything_below_its_folder(book: Book, vault: Path):
+    assert book.import_folder(str(vault), space="team/wiki", dry_run=True).spaces == ("team/wiki",)
     book.import_folder(str(vault), space="team/wiki")
     where = {path: memory.space.name for path, memory in everything(book).items()}
-    assert where["team/wiki/Home.md"] == "team/wiki"
-    assert where["team/wiki/Projects/Garden.md"] == "team/wiki"
-    assert where["team/wiki/work/todo.md"] == "team/wiki/work"
+    paths = ("Home.md", "Projects/Garden.md", "People/Alice.md", "work/todo.md")
+    assert where == {f"team/wiki/{path}": "team/wiki" for path in paths}
+    assert book.import_folder(str(vault), space="team/wiki").spaces == ()
+
+
+def test_folders_become_spaces_only_if_that_is_asked_for(book: Book, folder: Folder, vault: Path):
+    report = book.import_folder(str(vault), folders_as_spaces=True, dry_run=True)
+    assert (report.done, report.spaces) == (4, ("personal", "work"))
+    assert book.spaces() == ()
+    book.import_folder(str(vault), folders_as_spaces=True)
+    where = {path: memory.space.name for path, memory in everything(book).items()}
+    assert (where["Projects/Garden.md"], where["work/todo.md"]) == ("personal", "work")
+    assert texts(folder()).keys() == where.keys()
+    with pytest.raises(BadInput):
+        book.import_folder(str(vault), folders_as_spaces=True, space="team")
+
+
+def test_a_note_whose_folder_is_another_space_here_gets_another_path(book: Book, vault: Path):
+    book.remember("a line of the work", space="work")
+    book.import_folder(str(vault))
+    todo = titled(book, "todo")
+    assert (todo.space.name, todo.path) == ("personal", "personal/work/todo.md")
+    assert book.doctor() == ()
 
 
 def test_what_people_wrote_is_kept_byte_by_byte(book: Book, folder: Folder, vault: Path):
@@ -185,8 +202,8 @@ def test_a_path_that_the_home_has_no_place_for_is_refused(book: Book, home: Path
     write(home, {"file": "a plain file", "deep/Sub": "another", ".commonbookignore": "*.draft.md\n"})
     vault = {"linked/x.md": "x", "file/x.md": "x", "x.draft.md": "x", "y.md": "y", "deep/Sub/z.md": "z"}
     report = book.import_folder(str(write(tmp_path / "vault", vault)))
-    assert [finding.where for finding in report.skipped] == ["file/x.md", "linked/x.md", "x.draft.md"]
-    assert (report.done, titled(book, "z").space.name) == (2, "deep")
+    assert [finding.where for finding in report.skipped] == ["linked/x.md", "x.draft.md"]
+    assert (report.done, titled(book, "z").path[:9]) == (3, "personal/")
     assert list((tmp_path / "elsewhere").iterdir()) == []
     assert book.doctor() == ()
 
@@ -255,7 +272,7 @@ def test_the_log_names_each_import_and_no_path(book: Book, vault: Path):
     book.import_folder(str(vault))
     entries = book.log(space="personal")
     imports = [entry for entry in entries if entry.action == "import"]
-    assert len(imports) == 3
+    assert len(imports) == 4
     assert not any("Garden" in entry.payload or "Home" in entry.payload for entry in entries)
     assert "Garden" not in repr(dump(book)["idempotency"])
     assert book.verify_log().ok

@@ -126,7 +126,7 @@ def test_an_operation_that_runs_again_begins_with_nothing_pending(book: Book, mo
         seen.append(
             (len(pending.changed_texts), len(pending.changed_ids), len(pending.files_to_write), len(ctx.spaces))
         )
-        ctx.system_space(f"made/{len(seen)}")
+        ctx.system_space(f"made/{len(seen)}/_invalidations")
         pending.note_changed_text(memory)
         pending.note_changed_id(memory.id, space=memory.space.id, principal="user:alice")
         pending.files_to_write[str(len(seen))] = b""
@@ -145,7 +145,7 @@ def test_an_operation_that_runs_again_begins_with_nothing_pending(book: Book, mo
     write(book._engines, OWNER_ACTOR, operation)
     assert seen == [(0, 0, 0, 1)] * 3
     assert committed == [{"3": b""}]
-    assert [space.name for space in book.spaces()] == ["made/3", "weather"]
+    assert [space.name for space in book.spaces()] == ["made/3/_invalidations", "weather"]
 
 
 # --- after the commit
@@ -153,6 +153,7 @@ def test_an_operation_that_runs_again_begins_with_nothing_pending(book: Book, mo
 
 def test_the_step_behind_the_commit_is_given_the_files_of_what_others_see_already(home: Path):
     with commonbook.open(home, create=True) as book, commonbook.open(home) as other:
+        book.create_space("personal")
         seen: list[str] = []
 
         def step(_engines: Engines, contents: Mapping[str, bytes | None]) -> None:
@@ -168,6 +169,7 @@ def test_the_step_behind_the_commit_is_given_the_files_of_what_others_see_alread
 
 def test_what_goes_wrong_behind_the_commit_takes_nothing_back_and_is_made_good_later(home: Path):
     with commonbook.open(home, create=True) as book:
+        book.create_space("personal")
         for error in (OSError(5, "the disk is away"), HomeDamaged("the folder is away", fix="bring it back")):
 
             def failing(_engines: Engines, _contents: object, error: Exception = error) -> None:

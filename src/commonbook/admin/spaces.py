@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -15,22 +15,42 @@ from commonbook.model.spaces import Actor, Space
 from commonbook.ports.engines import Engines
 from commonbook.tables import file_journal, memories, spaces
 from commonbook.text import file_paths, space_names
+from commonbook.write import space_folders, store_version
 from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import free_path
 from commonbook.write.transaction import write
 
 
 def create(engines: Engines, actor: Actor, name: str) -> Space:
-    """Create a space; SpaceExists if there is one of that name."""
+    """Create a space; SpaceExists if there is one of that name.
+
+    A folder of the home that has this name, in whatever letters, becomes the space: its notes move into it, if the
+    owner of the home asks for that. For others the space gets a folder of its own.
+    """
     space_names.require_space_name(name)
 
     def operation(ctx: WriteContext) -> Space:
         if spaces.find_by_name(ctx.tx, name) is not None:
             permissions.require_create(ctx.tx, actor, ctx.spaces, name)
             raise SpaceExists(f"the space {name!r} is there already", fix="use it, or choose another name")
-        return ctx.require_writable_space(name)
+        permissions.require_create(ctx.tx, actor, ctx.spaces, name)
+        with_its_notes = permissions.is_owner(actor)
+        space = ctx.add_space(name, ctx.choose_folder(name, with_its_notes=with_its_notes), origin="new")
+        if with_its_notes:
+            _take_notes(ctx, space)
+        return space
 
     return write(engines, actor, operation)
+
+
+def _take_notes(ctx: WriteContext, space: Space) -> None:
+    """Move the memories whose files lie in the folder of a new space into it; the files stay where they are."""
+    if not space.folder:
+        return
+    for other in space_folders.others_below(ctx.tx, ctx.spaces.values(), space.folder):
+        for memory in list(_live_memories(ctx, other)):
+            if file_paths.is_below(memory.path, space.folder) and memory.notice is None:
+                store_version.store_version(ctx, memory, memory._replace(space=space), ["space"], how="move")
 
 
 def rename(engines: Engines, actor: Actor, old: str, new: str) -> Space:
@@ -56,7 +76,9 @@ def _rename(ctx: WriteContext, *, old: str, new: str, scanned: bool) -> Space:
         for memory in _live_memories(ctx, space):
             hand_edits.with_file_changes(ctx, memory, scanned=scanned)
     taken = {space.name for space in ctx.spaces.values()}
-    renamed = {}
+    ids = {space.id for space in moving}
+    others = [space for space in ctx.spaces.values() if space.id not in ids]
+    renamed: dict[str, Space] = {}
     for space in sorted(moving, key=lambda space: space.name):
         # The spaces of notices are renamed along with the spaces that they are about.
         name = space_names.require_query_name(new + space.name.removeprefix(old))
@@ -64,15 +86,40 @@ def _rename(ctx: WriteContext, *, old: str, new: str, scanned: bool) -> Space:
             raise SpaceExists(
                 f"the space {name!r} is there already", fix="choose another name, or move the memories one by one"
             )
-        renamed[space.id] = spaces.rename(ctx.tx, space, name)
+        folder = _new_folder(ctx, space, name, moving, [*others, *renamed.values()])
+        renamed[space.id] = spaces.rename(ctx.tx, space, name, folder)
         ctx.spaces[space.id] = renamed[space.id]
         ctx.log(space, "space.rename", (), old=space.name, new=name)
-    _forget_paths_of_others(ctx, old, renamed)
+    _forget_paths_of_others(ctx, _named(moving, old).base, renamed)
+    ctx.enqueue_space_files(renamed.values())
     for space in moving:
         _move_files(ctx, space, renamed[space.id])
         # Episodes that were moved away from their sessions name the space of the session in their files.
         ctx.enqueue_files(memories.rename_session_space(ctx.tx, ctx.spaces, space.name, renamed[space.id].name))
     return next(space for space in renamed.values() if space.name == new)
+
+
+def _new_folder(ctx: WriteContext, space: Space, name: str, moving: Sequence[Space], others: Sequence[Space]) -> str:
+    """Return the folder of a space under its new name; `others` are the spaces that stay, and those renamed already.
+
+    A space below the renamed one keeps the place and the spelling of its folder in that of the space above it.
+    """
+    old_names = {other.name: other for other in moving}
+    new_names = {other.name: other for other in others}
+    above, new_above = old_names.get(_above(space.name)), new_names.get(_above(name))
+    if above is not None and new_above is not None and file_paths.is_below(space.folder, above.base):
+        folder = new_above.base + space.folder.removeprefix(above.base)
+        if space_folders.is_free(ctx.tx, others, folder):
+            return folder
+    return space_folders.choose_folder(ctx.tx, ctx.engines, others, name)
+
+
+def _named(spaces_: Sequence[Space], name: str) -> Space:
+    return next(space for space in spaces_ if space.name == name)
+
+
+def _above(name: str) -> str:
+    return name.rpartition("/")[0]
 
 
 def _lock_all(ctx: WriteContext) -> None:
@@ -82,9 +129,9 @@ def _lock_all(ctx: WriteContext) -> None:
         ctx.spaces.update(spaces.get_all(ctx.tx))
 
 
-def _forget_paths_of_others(ctx: WriteContext, old: str, renamed: Collection[str]) -> None:
+def _forget_paths_of_others(ctx: WriteContext, folder: str, renamed: Collection[str]) -> None:
     """Forget the former paths in a renamed space of memories that have left it: a save there does not mean them."""
-    paths = file_journal.former_paths_below(ctx.tx, old)
+    paths = file_journal.former_paths_below(ctx.tx, folder)
     spaces_now = memories.spaces_of(ctx.tx, sorted(set(paths.values())))
     for path, memory in paths.items():
         if spaces_now.get(memory) not in renamed:
@@ -103,7 +150,11 @@ def _live_memories(ctx: WriteContext, space: Space) -> Iterator[Memory]:
 
 
 def _relocate(ctx: WriteContext, memory: Memory, old: Space, new: Space) -> Memory:
-    path = free_path(ctx, file_paths.moved_path(memory.path, old.name, new.name))
+    path = file_paths.moved_path(memory.path, old, new, ctx.spaces.values())
+    if path == memory.path:
+        # A person has renamed the folder already.
+        return memory
+    path = free_path(ctx, path)
     ctx.record_move(memory, path)
     memories.relocate(ctx.tx, memory, path)
     return memory._replace(path=path)

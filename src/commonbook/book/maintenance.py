@@ -78,17 +78,26 @@ class MaintenanceVerbs(RecallVerbs):
         folder: str,
         *,
         space: str | None = None,
+        folders_as_spaces: bool = False,
         dry_run: bool = False,
         mask: bool = True,
         progress: Progress = no_progress,
     ) -> TransferReport:
         """Import a folder of Markdown (such as an Obsidian vault), one file, or an archive.
 
-        It is read as if it were in the home, or in the folder of `space`. Importing the same again changes nothing.
+        All of it goes into one space: `space`, or `personal`. An export goes into the spaces that it was made from;
+        with `folders_as_spaces`, each folder with the name of a space is one. Importing the same again changes nothing.
         With `dry_run`, only report. Secrets are masked in what is stored, unless `mask` is false.
         """
         return self._transfer_service.import_folder(
-            self._engines, self._actor, folder, space=space, dry_run=dry_run, mask=mask, progress=progress
+            self._engines,
+            self._actor,
+            folder,
+            space=space,
+            folders_as_spaces=folders_as_spaces,
+            dry_run=dry_run,
+            mask=mask,
+            progress=progress,
         )
 
     def export(

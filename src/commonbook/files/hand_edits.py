@@ -29,7 +29,7 @@ from commonbook.model.ids import new_id
 from commonbook.model.memory import Memory
 from commonbook.model.spaces import Space
 from commonbook.tables import file_journal, memories
-from commonbook.text import dates, file_paths, titles
+from commonbook.text import dates, titles
 from commonbook.write import store_version
 from commonbook.write.new_memory import new_memory
 
@@ -186,7 +186,7 @@ def _is_in_place(ctx: WriteContext, memory: Memory) -> bool:
 def _add(ctx: WriteContext, path: str, stat: FileStat, hash_: str, document: Document, *, fresh_id: bool) -> Outcome:
     """Store a file that belongs to no memory as a new one, with the id that the file names unless `fresh_id` is set."""
     memory_id = document.id if document.id and not fresh_id else new_id()
-    space = ctx.require_writable_space(file_paths.space_of(path), origin="folder")
+    space = ctx.space_of_file(path)
     same_id = document.id == memory_id
     memory = new_memory(
         ctx,
@@ -259,7 +259,7 @@ def _move_or_restore(ctx: WriteContext, memory: Memory, path: str, document: Doc
         there = there._replace(title=title_of_note(there, there.text))
     if not unchanged and memory.deleted is not None:
         there = with_words_taken(ctx, there, document)
-    space = ctx.require_writable_space(file_paths.space_of(path), origin="folder")
+    space = ctx.space_of_file(path)
     revise(ctx, memory, there, document, to=space)
     if memory.deleted is not None:
         return "restored"
@@ -360,8 +360,8 @@ def _apply_at_former_path(
     If the memory has left the space of that path, its new readers were not meant: the save becomes a memory of its own.
     """
     known = hash_ in file_journal.known_hashes(ctx.tx, memory.id)
-    left = file_paths.space_of(path)
-    if not known and left != memory.space.name and any(space.name == left for space in ctx.spaces.values()):
+    left = file_journal.space_left(ctx.tx, path)
+    if not known and left is not None and left != memory.space.id:
         return _add(ctx, path, stat, hash_, document, fresh_id=True)
     file_journal.set_synced(ctx.tx, path, stat, hash_, memory=memory.id, version=memory.version)
     if known:

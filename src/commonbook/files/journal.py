@@ -95,3 +95,4 @@ def _apply_report(ctx: WriteContext, report: write_out.WriteOutReport) -> None:
     concurrent_saves.apply_concurrent_saves(ctx, report.saves)
     stale = tuple(file_journal.journal_entries(ctx.tx, report.stale))
     ctx.enqueue_files(memories.get_many(ctx.tx, ctx.spaces, stale).values())
+    ctx.enqueue_space_files(ctx.spaces[id_] for id_ in stale if id_ in ctx.spaces)

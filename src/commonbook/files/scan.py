@@ -10,21 +10,22 @@ from __future__ import annotations
 import math
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from commonbook.errors import CommonbookError, HomeIsNewer
 from commonbook.model.reports import Progress, SyncReport, no_progress
-from commonbook.model.spaces import FILESYSTEM_ACTOR, Actor
+from commonbook.model.spaces import FILESYSTEM_ACTOR, Actor, is_space_file
 from commonbook.runtime.batches import in_batches
 from commonbook.runtime.lazy_modules import LazyModule
-from commonbook.tables import file_journal
+from commonbook.tables import file_journal, spaces
 from commonbook.tables.file_journal import MISSING
 
 if TYPE_CHECKING:
-    from commonbook.files import hand_edits, journal
+    from commonbook.files import hand_edits, journal, space_files
+    from commonbook.ports.database import Transaction
     from commonbook.ports.engines import Engines
     from commonbook.text import space_names
     from commonbook.write import transaction
@@ -33,6 +34,7 @@ else:
     # A home in which nothing has changed is opened without the modules that write.
     hand_edits = LazyModule("commonbook.files.hand_edits")
     journal = LazyModule("commonbook.files.journal")
+    space_files = LazyModule("commonbook.files.space_files")
     space_names = LazyModule("commonbook.text.space_names")
     transaction = LazyModule("commonbook.write.transaction")
 
@@ -51,14 +53,27 @@ def scan(engines: Engines, *, progress: Progress = no_progress) -> SyncReport:
     """Scan the whole folder, and apply everything that people changed in it."""
     if not engines.folder.is_present():
         return SyncReport()
+    _write_new_space_files(engines)
     journal.write_pending(engines)
     outcomes: Counter[str] = Counter()
     missing = _scan_once(engines, outcomes, progress)
     if missing:
         # Editors save by removing a file and creating it again, and a move has a moment with no file: scan twice.
         missing = _still_missing(engines, missing, outcomes)
+    missing_spaces = list(filter(is_space_file, missing))
+    if missing_spaces:
+        space_files.handle_missing(engines, missing_spaces, engines.folder.walk())
+        missing = [path for path in missing if path not in missing_spaces]
     held_back = _delete_or_hold_back(engines, missing, outcomes) if missing else 0
     return _report(outcomes, held_back)
+
+
+def _write_new_space_files(engines: Engines) -> None:
+    """Write the files of spaces that an earlier program made, which had none."""
+    with engines.db.reading() as tx:
+        waiting = spaces.without_file(tx)
+    if waiting:
+        space_files.write_new(engines, waiting)
 
 
 def _still_missing(engines: Engines, missing: Sequence[str], outcomes: Counter[str]) -> list[str]:
@@ -73,6 +88,9 @@ def scan_paths(engines: Engines, paths: Collection[str]) -> SyncReport:
     outcomes: Counter[str] = Counter()
     if not engines.folder.is_present():
         return SyncReport()
+    if any(map(is_space_file, paths)):
+        # It may be that of a folder that was moved, and decides about other files.
+        return scan(engines)
     with engines.db.reading() as tx:
         synced_files = {path: file_journal.synced_file(tx, path) for path in map(engines.folder.canonical_path, paths)}
     changed = []
@@ -136,7 +154,7 @@ def accept_deletions(engines: Engines) -> int:
     missing: Sequence[str] = _scan_once(engines, outcomes, no_progress)
     if missing:
         missing = _still_missing(engines, missing, outcomes)
-    batches = in_batches(missing, _BATCH)
+    batches = in_batches([path for path in missing if not is_space_file(path)], _BATCH)
     return sum(transaction.write(engines, FILESYSTEM_ACTOR, partial(_delete, paths=batch)) for batch in batches)
 
 
@@ -152,15 +170,49 @@ def _scan_once(engines: Engines, outcomes: Counter[str], progress: Progress) -> 
     # The order is the same everywhere, since the first of several files may decide to which memory an id belongs, or
     # in which space a session is. Notices come before the memories they are about, which would else create them again.
     changed = sorted(
-        (path for path, stat in present.items() if known.get(path) != stat),
+        (path for path, stat in present.items() if known.get(path) != stat and not is_space_file(path)),
         key=lambda path: (f"/{space_names.INVALIDATIONS}/" not in path, path),
     )
+    changed_spaces = _changed_space_files(engines, present, known)
+    if changed_spaces:
+        # These decide in which space the files are.
+        space_files.apply_files(engines, changed_spaces, present)
+    elif not known:
+        space_files.recover(engines, present)
     if changed:
         _apply_files(engines, changed, outcomes, progress)
+    if changed or changed_spaces:
         with engines.db.reading() as tx:
             known = file_journal.expected_stats(tx)
     missing = [path for path in known if path not in present and not engines.folder.exists(path)]
     return sorted(missing)
+
+
+def _changed_space_files(
+    engines: Engines, present: Mapping[str, tuple[int, int]], known: Mapping[str, tuple[int, int]]
+) -> list[str]:
+    """Return the space files that changed, and those with a trouble, which may have ended now."""
+    with engines.db.reading() as tx:
+        troubled = {file.path for file in file_journal.troubles(tx)}
+        files = filter(is_space_file, present)
+        changed = [path for path in files if known.get(path) != present[path] or path in troubled]
+        synced = {path: file_journal.synced_file(tx, path) for path in changed}
+    same = [file for file in synced.values() if file is not None and _has_same_content(engines, file)]
+    if same:
+        # Without the modules that write: the file of a new space is read again once, since it was just written.
+        engines.db.write(partial(_note_same_content, engines=engines, files=same), durable=False)
+    return [path for path in changed if synced[path] not in same]
+
+
+def _has_same_content(engines: Engines, file: file_journal.SyncedFile) -> bool:
+    data = engines.folder.read(file.path) if file.trouble is None else None
+    return data is not None and file_journal.content_hash(data) == file.hash
+
+
+def _note_same_content(tx: Transaction, engines: Engines, files: Sequence[file_journal.SyncedFile]) -> None:
+    for file in files:
+        if stat := engines.folder.stat(file.path):
+            file_journal.set_synced(tx, file.path, stat, file.hash, memory=file.memory, version=file.version)
 
 
 def _apply_files(engines: Engines, paths: Sequence[str], outcomes: Counter[str], progress: Progress) -> None:

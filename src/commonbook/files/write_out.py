@@ -6,7 +6,7 @@ contents that this program wrote: any other content is a concurrent save of a pe
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -16,12 +16,13 @@ from commonbook.tables import file_journal, memories, spaces
 from commonbook.tables.file_journal import JournalEntry, SyncedFile, WrittenFile
 
 if TYPE_CHECKING:
-    from commonbook.markdown import memory_conversion
+    from commonbook.markdown import memory_conversion, space_file
     from commonbook.ports.database import Reading
     from commonbook.ports.engines import Engines
 else:
     # A home with an empty journal is opened without the modules of the file format.
     memory_conversion = LazyModule("commonbook.markdown.memory_conversion")
+    space_file = LazyModule("commonbook.markdown.space_file")
 
 _LOCK_WAIT_SECONDS: Final = 10.0
 
@@ -114,13 +115,20 @@ def _contents(
             contents[memory_id] = data
         else:
             outdated.append(memory_id)
-    if outdated:
-        for memory_id, memory in memories.get_many(tx, spaces.get_all(tx), outdated).items():
-            data = memory_conversion.render_memory(memory, engines)
-            # A content that was never enqueued would not be recognised as ours: it waits until it is enqueued.
-            if file_journal.content_hash(data) == entries[memory_id].hash:
-                contents[memory_id] = data
+    # A content that was never enqueued would not be recognised as ours: it waits until it is enqueued.
+    rendered = _rendered(tx, engines, outdated)
+    contents.update((id_, data) for id_, data in rendered if file_journal.content_hash(data) == entries[id_].hash)
     return contents
+
+
+def _rendered(tx: Reading, engines: Engines, ids: Sequence[str]) -> Iterator[tuple[str, bytes]]:
+    """Yield the contents of the files of memories and spaces as they are now, each with its id."""
+    if not ids:
+        return
+    all_spaces = spaces.get_all(tx)
+    yield from ((id_, space_file.render(all_spaces[id_])) for id_ in ids if id_ in all_spaces)
+    for memory_id, memory in memories.get_many(tx, all_spaces, ids).items():
+        yield memory_id, memory_conversion.render_memory(memory, engines)
 
 
 class _FileWrite(NamedTuple):

@@ -421,7 +421,8 @@ def key_json(key: ApiKey, names: Mapping[str, str]) -> dict[str, Any]:
 
 def space_json(space: Space) -> dict[str, Any]:
     """Return one space."""
-    return {"id": space.id, "name": space.name, "created": format_time(space.created), "depth": space.depth}
+    values = {name: getattr(space, name) for name in ("id", "name", "depth", "folder")}
+    return {**values, "created": format_time(space.created)}
 
 
 def spaces_json(spaces: Iterable[Space]) -> dict[str, Any]:

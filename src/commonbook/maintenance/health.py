@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Final
 from commonbook.access import permissions, scope
 from commonbook.log import chain
 from commonbook.model.reports import Finding, OutboxStatus, Progress, Status
+from commonbook.model.spaces import SPACE_FILE
 from commonbook.runtime.lazy_modules import LazyModule
-from commonbook.tables import copies, file_journal, jobs, memories, sessions
+from commonbook.tables import copies, file_journal, jobs, memories, sessions, spaces
 from commonbook.version import __version__
 
 if TYPE_CHECKING:
+    from commonbook.files import space_files
     from commonbook.maintenance import audit
     from commonbook.model.spaces import Actor, SpaceScope
     from commonbook.ports.database import Reading
@@ -21,8 +23,13 @@ if TYPE_CHECKING:
 else:
     # Loaded only by `doctor`, so that `status` starts fast.
     audit = LazyModule("commonbook.maintenance.audit")
+    space_files = LazyModule("commonbook.files.space_files")
 
 _FIX_FRONT_MATTER: Final = "correct the front matter (docs/FRONT-MATTER.md), or take the file out of the home"
+_FIX_SPACE_FILE: Final = (
+    "remove or correct it; `commonbook space list` shows each space with its folder, and `space create` or"
+    " `space rename` do what a file may not"
+)
 _UNKNOWN_KIND: Final = ("subject", "the work on it could not be done")
 
 
@@ -84,7 +91,8 @@ def doctor(engines: Engines, actor: Actor, *, progress: Progress) -> tuple[Findi
     with engines.db.reading() as tx:
         allowed = scope.select(tx, actor)
         failures = (*_reverted_findings(tx, allowed), *_job_findings(tx, allowed))
-        troubles = (*_file_findings(tx), *_content_findings(tx, engines, progress), *failures)
+        files = (*_file_findings(tx), *_letter_findings(tx, engines), *_content_findings(tx, engines, progress))
+        troubles = (*files, *failures)
     log = audit.verify_log(engines, actor, None, progress=progress).findings
     return (*troubles, *_left_out_findings(engines), *log, *_key_findings(engines))
 
@@ -113,6 +121,8 @@ def _file_findings(tx: Reading) -> tuple[Finding, ...]:
             fix="bring the files back (mount the folder, check out the commit), or run `commonbook doctor --accept`",
         )
         if file.trouble == file_journal.MISSING
+        else _space_file_finding(file)
+        if file.path.endswith(SPACE_FILE)
         else Finding(what="malformed file", where=file.path, why=file.trouble or "", fix=_FIX_FRONT_MATTER)
         for file in file_journal.troubles(tx)
     )
@@ -131,6 +141,23 @@ def _reverted_findings(tx: Reading, allowed: SpaceScope) -> tuple[Finding, ...]:
         )
         for memory in headers.values()
         if memory.deleted is None and memory.revision == reverted[memory.id]
+    )
+
+
+def _space_file_finding(file: file_journal.SyncedFile) -> Finding:
+    return Finding(what="space file", where=file.path, why=f"it {file.trouble}", fix=_FIX_SPACE_FILE)
+
+
+def _letter_findings(tx: Reading, engines: Engines) -> tuple[Finding, ...]:
+    """Name folders that differ from the folder of a space by case alone: their notes are not in that space."""
+    return tuple(
+        Finding(
+            what="second folder",
+            where=folder,
+            why=f"it differs from {space.folder}, the folder of the space {space.name}, by case alone",
+            fix=f"move its notes to {space.folder}, or give it another name",
+        )
+        for folder, space in space_files.folders_by_case(engines.folder.walk(), spaces.get_all(tx).values())
     )
 
 

@@ -60,11 +60,11 @@ class SessionPart(NamedTuple):
     words: tuple[TranscriptMessage, ...] = ()
 
 
-def path_of(space: str, session_id: str, part: int) -> str:
+def path_of(folder: str, session_id: str, part: int) -> str:
     """Return the path of a part in an export; the hash tells sessions apart whose names have the same slug."""
     digest = sha256(session_id.encode()).hexdigest()[:8]
     number = f"-{part}" if part > 1 else ""
-    return f"{space}/{FOLDER}/{titles.slug(session_id)}--{digest}{number}.md"
+    return f"{folder}/{FOLDER}/{titles.slug(session_id)}--{digest}{number}.md"
 
 
 def is_session_file(data: bytes) -> bool:

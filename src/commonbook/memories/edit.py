@@ -101,7 +101,7 @@ def move(engines: Engines, actor: Actor, memory_id: str, to: str, *, expected_ve
             return memory
         if memory.notice is not None:
             raise BadInput("a notice stays where the memory is that it is about", fix="move that memory")
-        moved = file_paths.moved_path(memory.path, memory.space.name, space.name)
+        moved = file_paths.moved_path(memory.path, memory.space, space, ctx.spaces.values())
         # The slug may be of an earlier title, which is not for the readers of the new space.
         path = free_path(ctx, file_paths.with_slug(moved, titles.slug(memory.title), memory.id))
         ctx.record_move(memory, path)

@@ -149,6 +149,8 @@ class TransferReport(NamedTuple):
     left_out: tuple[str, ...] = ()
     masked: int = 0
     """The number of secrets that an import masked."""
+    spaces: tuple[str, ...] = ()
+    """The names of the spaces that an import makes."""
 
 
 class Status(NamedTuple):

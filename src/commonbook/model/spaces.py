@@ -10,13 +10,44 @@ LOCAL_OWNER: Final = "user:local"
 FILESYSTEM: Final = "user:filesystem"
 
 
+SPACE_FILE: Final = ".space.toml"
+"""The name of the file that makes its folder a space."""
+
+PERSONAL: Final = "personal"
+"""The space of every file that lies in no folder of another space."""
+
+
+def is_space_file(path: str) -> bool:
+    """Tell whether a path is that of a space file."""
+    return path.rpartition("/")[2] == SPACE_FILE
+
+
 class Space(NamedTuple):
-    """A named part of the book; the id stays when the name changes. `depth` is its own limit of reflections, if any."""
+    """A named part of the book; the id stays when the name changes. `depth` is its own limit of reflections, if any.
+
+    `own_folder` is the folder of its files, if that is not the default one.
+    """
 
     id: str
     name: str
     created: datetime
     depth: int | None = None
+    own_folder: str | None = None
+
+    @property
+    def folder(self) -> str:
+        """The folder that is the space, with everything below it that is no other space; "" is the whole home."""
+        return default_folder(self.name) if self.own_folder is None else self.own_folder
+
+    @property
+    def base(self) -> str:
+        """The folder into which new files are written; the files of `personal` do not lie at the top of the home."""
+        return self.folder or self.name
+
+
+def default_folder(name: str) -> str:
+    """Return the folder of a space that has none of its own: its name, and for `personal` the whole home."""
+    return "" if name == PERSONAL else name
 
 
 SpaceScope: TypeAlias = Mapping[str, Space]

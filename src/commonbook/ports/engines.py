@@ -25,6 +25,7 @@ class TransferService(Protocol):
         folder: str,
         *,
         space: str | None,
+        folders_as_spaces: bool,
         dry_run: bool,
         mask: bool,
         progress: Progress,

@@ -59,7 +59,7 @@ class Folder(Protocol):
         ...
 
     def walk(self) -> dict[str, tuple[int, int]]:
-        """Return size and modification time (in nanoseconds) of every Markdown file that belongs to the book."""
+        """Return size and modification time (in nanoseconds) of every Markdown and space file of the book."""
         ...
 
     def stat(self, path: str) -> FileStat | None:
@@ -76,6 +76,10 @@ class Folder(Protocol):
 
     def canonical_path(self, path: str) -> str:
         """Return the path as a walk would spell it."""
+        ...
+
+    def spelling(self, folder: str) -> str:
+        """Return the path of a folder, spelled as one that is there already and differs from it by case alone."""
         ...
 
     def unreadable_paths(self) -> dict[str, str]:
@@ -207,6 +211,10 @@ class ExternalFiles(Protocol):
 
     def files(self, place: str, *, only: Collection[str] | None = None) -> Iterator[SourceFile | Finding]:
         """Yield the Markdown files, and a finding for each that cannot be read."""
+        ...
+
+    def space_files(self, place: str) -> Iterator[SourceFile]:
+        """Yield the files that make their folders spaces."""
         ...
 
     def target(self, place: str) -> AbstractContextManager[ExportTarget]:

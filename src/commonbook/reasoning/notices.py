@@ -236,7 +236,7 @@ def _new_notice(ctx: WriteContext, id_: str, dependent: Memory, invalidation: In
         ctx,
         memory_id=id_,
         space=space,
-        path=file_paths.memory_path(space.name, now, "invalidation", id_, taken=True),
+        path=file_paths.memory_path(space.base, now, "invalidation", id_, taken=True),
         how="notify",
         kind="notice",
         title=f"invalidation: {invalidation.invalidated} -> {dependent.id}",
@@ -292,7 +292,7 @@ def _move_notice(ctx: WriteContext, header: Memory, to: Space) -> None:
     """Move a notice after its dependent was moved to another space."""
     notice = memories.get_many(ctx.tx, ctx.spaces, [header.id])[header.id]
     space = ctx.system_space(_notice_space_name(to))
-    path = file_paths.memory_path(space.name, notice.created, "invalidation", notice.id, taken=True)
+    path = file_paths.memory_path(space.base, notice.created, "invalidation", notice.id, taken=True)
     moved = notice._replace(space=space, path=_free_path(ctx, notice._replace(path=path)), version=notice.version + 1)
     ctx.record_move(notice, moved.path)
     _store(ctx, notice, moved)

@@ -21,6 +21,12 @@ from commonbook.ports.files import FileStat
 from commonbook.runtime.batches import in_batches
 
 MISSING: Final = "missing"
+ABSENT: Final = "absent"
+"""The trouble of a space file that went away together with the notes of its space, as after `git checkout`."""
+
+SPACE_FILE_VERSION: Final = 1
+"""The version of every space file: its row is the id of the space in place of that of a memory."""
+
 _IDS_PER_QUERY: Final = 500
 _FINE_TICK_NS: Final = 20_000_000
 _COARSE_TICK_NS: Final = 2_000_000_000
@@ -105,8 +111,9 @@ def expected_stats(tx: Reading) -> dict[str, tuple[int, int]]:
     """Return the expected (size, mtime_ns) of each file; a file that must be read anyway has an impossible time."""
     rows = tx.rows(
         "SELECT path, size, CASE WHEN young = 0 AND coalesce(trouble, '') <> :missing THEN mtime_ns ELSE -1 END"
-        " FROM file",
+        " FROM file WHERE coalesce(trouble, '') <> :absent",
         missing=MISSING,
+        absent=ABSENT,
     )
     return {path: (size, mtime_ns) for path, size, mtime_ns in rows}
 
@@ -137,6 +144,12 @@ def synced_files_of(tx: Reading, memories: Sequence[str]) -> dict[str, list[Sync
             if file.memory is not None:
                 by_memory.setdefault(file.memory, []).append(file)
     return by_memory
+
+
+def without_file(tx: Reading, ids: Sequence[str]) -> set[str]:
+    """Return those of these spaces or memories that have no file, and none that is to be written."""
+    present = {id_ for id_, files in synced_files_of(tx, ids).items() if any(file.trouble != ABSENT for file in files)}
+    return set(ids) - present - journal_entries(tx, ids).keys()
 
 
 def troubles_of(tx: Reading, memories: Sequence[str]) -> dict[tuple[str, str], str]:
@@ -201,14 +214,17 @@ def any_missing(tx: Reading) -> bool:
 
 
 def troubles(tx: Reading) -> list[SyncedFile]:
-    """Return the files that have a trouble, by path."""
-    rows = tx.rows(f"SELECT {_FILE_COLUMNS} FROM file WHERE trouble IS NOT NULL ORDER BY path")
+    """Return the files that have a trouble that a person should know, by path."""
+    rows = tx.rows(
+        f"SELECT {_FILE_COLUMNS} FROM file WHERE trouble IS NOT NULL AND trouble <> :absent ORDER BY path",
+        absent=ABSENT,
+    )
     return [SyncedFile._make(row) for row in rows]
 
 
 def counts(tx: Reading) -> tuple[int, int]:
-    """Return the number of files and their size in bytes."""
-    count, size = tx.row("SELECT count(*), coalesce(sum(size), 0) FROM file") or (0, 0)
+    """Return the number of Markdown files and their size in bytes."""
+    count, size = tx.row("SELECT count(*), coalesce(sum(size), 0) FROM file WHERE path LIKE '%.md'") or (0, 0)
     return int(count), int(size)
 
 
@@ -299,15 +315,25 @@ def _journal_entry(row: _JournalRow) -> JournalEntry:
 # --- former paths
 
 
-def record_move(tx: Transaction, path: str, memory: str) -> None:
-    """Record that a memory's file was moved away from a path: a save at that path still means the memory."""
+def record_move(tx: Transaction, path: str, memory: str, *, space: str) -> None:
+    """Record that a memory's file was moved away from a path: a save at that path still means the memory.
+
+    `space` is the id of the space that the memory was in until then.
+    """
     tx.run(
-        "INSERT INTO file_left (path, memory, at) VALUES (:path, :memory, :at)"
-        " ON CONFLICT (path) DO UPDATE SET memory = :memory, at = :at",
+        "INSERT INTO file_left (path, memory, at, space) VALUES (:path, :memory, :at, :space)"
+        " ON CONFLICT (path) DO UPDATE SET memory = :memory, at = :at, space = :space",
         path=path,
         memory=memory,
         at=format_time(tx.now),
+        space=space,
     )
+
+
+def space_left(tx: Reading, path: str) -> str | None:
+    """Return the id of the space that a memory was in when its file left a path; None if that was not recorded."""
+    (space,) = tx.row("SELECT space FROM file_left WHERE path = :path", path=path) or (None,)
+    return str(space) if space else None
 
 
 def moved_from(tx: Reading, path: str) -> str | None:

@@ -4,10 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from functools import cached_property, lru_cache, partial
+from typing import Final, NamedTuple
 
 from commonbook.model.ids import format_time, parse_time
-from commonbook.model.spaces import Space
+from commonbook.model.spaces import Space, default_folder
 from commonbook.ports.database import Reading, Row, Transaction
+
+
+class _SpaceRow(NamedTuple):
+    """A row of the table `space`: the fields are the columns, in the order of every SELECT."""
+
+    id: str
+    name: str
+    created: str
+    depth: int | None
+    folder: str | None
+
+
+_COLUMNS: Final = ", ".join(_SpaceRow._fields)
 
 
 def get_all(tx: Reading) -> dict[str, Space]:
@@ -16,7 +30,7 @@ def get_all(tx: Reading) -> dict[str, Space]:
 
 
 def _query(tx: Reading, which: str = " ORDER BY name", **params: object) -> Callable[[], dict[str, Space]]:
-    rows = tx.defer(f"SELECT id, name, created, depth FROM space{which}", **params)
+    rows = tx.defer(f"SELECT {_COLUMNS} FROM space{which}", **params)
     return lambda: {space.id: space for space in map(_space, rows())}
 
 
@@ -74,13 +88,13 @@ class LazySpaces(MutableMapping[str, Space]):
 
 def find_by_name(tx: Reading, name: str) -> Space | None:
     """Return the space of that name, or None."""
-    row = tx.row("SELECT id, name, created, depth FROM space WHERE name = :name", name=name)
+    row = tx.row(f"SELECT {_COLUMNS} FROM space WHERE name = :name", name=name)
     return _space(row) if row else None
 
 
 def find_by_names(tx: Reading, names: Sequence[str]) -> dict[str, Space]:
     """Return the spaces with these names, by id; names without a space are left out."""
-    rows = tx.rows("SELECT id, name, created, depth FROM space WHERE name IN :names ORDER BY name", names=tuple(names))
+    rows = tx.rows(f"SELECT {_COLUMNS} FROM space WHERE name IN :names ORDER BY name", names=tuple(names))
     return {space.id: space for space in map(_space, rows)}
 
 
@@ -101,17 +115,54 @@ def lock(tx: Transaction) -> None:
 def add(tx: Transaction, space: Space) -> None:
     """Add a space."""
     tx.run(
-        "INSERT INTO space (id, name, created) VALUES (:id, :name, :created)",
+        "INSERT INTO space (id, name, created, folder) VALUES (:id, :name, :created, :folder)",
         id=space.id,
         name=space.name,
         created=format_time(space.created),
+        folder=space.own_folder,
     )
 
 
-def rename(tx: Transaction, space: Space, name: str) -> Space:
-    """Give a space another name."""
+def rename(tx: Transaction, space: Space, name: str, folder: str) -> Space:
+    """Give a space another name and the folder that belongs to it."""
     tx.run("UPDATE space SET name = :name WHERE id = :id", id=space.id, name=name)
-    return space._replace(name=name)
+    return set_folder(tx, space._replace(name=name), folder)
+
+
+def set_folder(tx: Transaction, space: Space, folder: str) -> Space:
+    """Give a space another folder."""
+    own = own_folder(space.name, folder)
+    tx.run("UPDATE space SET folder = :folder WHERE id = :id", id=space.id, folder=own)
+    return space._replace(own_folder=own)
+
+
+def own_folder(name: str, folder: str) -> str | None:
+    """Return the folder of a space as it is stored: None for the default one."""
+    return None if folder == default_folder(name) else folder
+
+
+def with_files_below(tx: Reading, folder: str) -> set[str]:
+    """Return the ids of the spaces that have live memories with a path below a folder."""
+    rows = tx.rows(
+        "SELECT DISTINCT space FROM memory WHERE path > :first AND path < :last AND deleted IS NULL",
+        first=f"{folder}/",
+        # The character after the slash.
+        last=f"{folder}0",
+    )
+    return {space for (space,) in rows}
+
+
+def without_file(tx: Reading) -> list[str]:
+    """Return the ids of the spaces whose space file was never written and is not in the journal either.
+
+    The spaces of the system that have no such file are left out: those of notices, and that of the home itself.
+    """
+    rows = tx.rows(
+        "SELECT id FROM space WHERE name <> '_home' AND substr(name, -15) <> '/_invalidations'"
+        " AND NOT EXISTS (SELECT 1 FROM file WHERE file.memory = space.id)"
+        " AND NOT EXISTS (SELECT 1 FROM file_journal WHERE file_journal.memory = space.id)"
+    )
+    return [id_ for (id_,) in rows]
 
 
 def set_depth(tx: Transaction, space: Space, depth: int | None) -> Space:
@@ -123,5 +174,5 @@ def set_depth(tx: Transaction, space: Space, depth: int | None) -> Space:
 # Every transaction reads spaces, and they hardly ever change.
 @lru_cache(maxsize=10_000)
 def _space(row: Row) -> Space:
-    id_, name, created, depth = row
-    return Space(id_, name, parse_time(created), depth)
+    space = _SpaceRow._make(row)
+    return Space(space.id, space.name, parse_time(space.created), space.depth, space.folder)

@@ -1,27 +1,30 @@
-"""Paths of memory files in a home: the path of a new file, its path after a move, and the space of a path."""
+"""Paths of files in a home: the path of a new file, its path after a move, and the space that a path lies in."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from datetime import datetime
 
-from commonbook.text.space_names import INVALIDATIONS, MAX_LEVELS, PERSONAL, SYSTEM_PARTS, is_legal
+from commonbook.model.spaces import SPACE_FILE, Space
+from commonbook.text.space_names import INVALIDATIONS, MAX_LEVELS, PERSONAL, SYSTEM_PARTS, has_folder, is_legal
 
 
-def memory_path(space: str, created: datetime, slug: str, memory_id: str, *, taken: bool = False) -> str:
-    """Return the path of a new memory's file: space, month, slug and the random tail of its id."""
+def memory_path(folder: str, created: datetime, slug: str, memory_id: str, *, taken: bool = False) -> str:
+    """Return the path of a new memory's file: folder, month, slug and the random tail of its id."""
     tail = memory_id.replace("-", "")[-12 if taken else -8 :]
-    return f"{space}/{created:%Y-%m}/{slug}--{tail}.md"
+    return f"{folder}/{created:%Y-%m}/{slug}--{tail}.md"
 
 
-def moved_path(path: str, old: str, new: str) -> str:
-    """Return the new path of a file when its space moves from `old` to `new`: the rest of its path stays.
+def moved_path(path: str, old: Space, new: Space, spaces: Iterable[Space]) -> str:
+    """Return the new path of a file that moves from one space to another: the rest of its path stays.
 
-    Folders below the deepest level of a space would become spaces at a higher level: then only the file's name stays.
+    If a folder of the rest would be another one of the `spaces`, only the name of the file stays.
     """
-    rest = path.removeprefix(old + "/")
-    moved = f"{new}/{rest}"
-    return moved if space_of(moved) == new else f"{new}/{rest.rpartition('/')[2]}"
+    rest = path.removeprefix(old.base + "/")
+    moved = f"{new.base}/{rest}"
+    lies_in = space_at(moved, spaces)
+    return moved if lies_in is not None and lies_in.id == new.id else f"{new.base}/{rest.rpartition('/')[2]}"
 
 
 def with_slug(path: str, slug: str, memory_id: str) -> str:
@@ -33,8 +36,37 @@ def with_slug(path: str, slug: str, memory_id: str) -> str:
     return f"{folder}/{slug}--{ending[1]}.md"
 
 
-def space_of(path: str) -> str:
-    """Return the space of a file: the leading legal and system parts of its path, else personal."""
+# --- spaces
+
+
+def space_file(folder: str) -> str:
+    """Return the path of the space file of a folder; "" is the top of the home."""
+    return f"{folder}/{SPACE_FILE}" if folder else SPACE_FILE
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Tell whether a file lies in a folder or below it."""
+    return not folder or path.startswith(folder + "/")
+
+
+def folders_above(path: str) -> list[str]:
+    """Return the folders that a file lies in, the nearest first; the last one is "", the top of the home."""
+    folders = []
+    while path:
+        path = path.rpartition("/")[0]
+        folders.append(path)
+    return folders
+
+
+def space_at(path: str, spaces: Iterable[Space]) -> Space | None:
+    """Return the space that a file lies in: that of the nearest folder which is a space; None if there is none yet."""
+    above = frozenset(folders_above(path))
+    around = (space for space in spaces if space.folder in above and has_folder(space.name))
+    return max(around, key=lambda space: len(space.folder), default=None)
+
+
+def name_by_folders(path: str) -> str:
+    """Return the name of the space that a file was in when every folder with a legal name was one, else personal."""
     legal: list[str] = []
     for part in path.split("/")[:-1]:
         # A space at the deepest level has notices too.

@@ -50,6 +50,22 @@ def require_space_name(name: str) -> str:
     return name
 
 
+def is_month(part: str) -> bool:
+    """Tell whether a part of a path is the name of a month's folder."""
+    return bool(_MONTH.match(part))
+
+
+def has_folder(name: str) -> bool:
+    """Tell whether a space has a folder in a home: all but those of the system that have no memories."""
+    top = name.partition("/")[0]
+    return not top.startswith("_") or top == SHARED_BETWEEN
+
+
+def has_space_file(name: str) -> bool:
+    """Tell whether the folder of a space says so by a file; that of notices is known by its own name."""
+    return has_folder(name) and not name.endswith(f"/{INVALIDATIONS}")
+
+
 def is_system(name: str) -> bool:
     """Tell whether a space is one of the system's own."""
     return any(part.startswith("_") for part in name.split("/"))

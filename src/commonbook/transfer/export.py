@@ -6,21 +6,22 @@ Sessions have files of their own (`export_sessions`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
 from commonbook.access import permissions, scope
 from commonbook.errors import NotFound
-from commonbook.markdown import okf
+from commonbook.markdown import okf, space_file
 from commonbook.markdown.memory_conversion import render_memory
 from commonbook.model.memory import Memory
 from commonbook.model.reports import Finding, Progress, TransferReport
-from commonbook.model.spaces import Actor, SpaceScope
+from commonbook.model.spaces import Actor, Space, SpaceScope
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
 from commonbook.ports.files import ExportTarget
 from commonbook.tables import memories
+from commonbook.text import file_paths, space_names
 from commonbook.transfer import export_okf, export_sessions
 from commonbook.transfer.left_out import left_out
 
@@ -61,6 +62,7 @@ def export(
                     outcomes[outcome] += 1
                 progress("exporting", outcomes.total(), len(paths))
             sessions = () if as_okf else tuple(export_sessions.write(tx, chosen, out))
+            foreign += _put_space_files(out, _exported_spaces(chosen, paths, sessions))
         foreign += [_foreign_finding(file.path) for file in sessions if file.outcome == "foreign"]
         foreign += export_sessions.left_out(tx, chosen) if as_okf else ()
         edited = sum(file.edited for file in sessions)
@@ -121,6 +123,28 @@ def _by_path(tx: Reading, chosen: SpaceScope, paths: Sequence[tuple[str, str]]) 
         ids = [memory_id for _, memory_id in paths[at : at + _BATCH]]
         by_id = memories.get_many(tx, chosen, ids)
         yield [by_id[memory_id] for memory_id in ids]
+
+
+def _exported_spaces(
+    chosen: SpaceScope, paths: Sequence[tuple[str, str]], sessions: Sequence[export_sessions.WrittenSession]
+) -> list[Space]:
+    """Return the spaces that have a file in the export."""
+    written = [*(path for path, _ in paths), *(file.path for file in sessions)]
+    found = (file_paths.space_at(path, chosen.values()) for path in written)
+    return list({space.id: space for space in found if space is not None}.values())
+
+
+def _put_space_files(out: ExportTarget, spaces: Iterable[Space]) -> list[Finding]:
+    """Write the files that make the exported folders spaces; return findings for those that others changed."""
+    foreign = []
+    for space in sorted(spaces, key=lambda space: space.folder):
+        path = file_paths.space_file(space.folder)
+        if (
+            space_names.has_space_file(space.name)
+            and out.put(path, space_file.render(space), changed=space.created) == "foreign"
+        ):
+            foreign.append(_foreign_finding(path))
+    return foreign
 
 
 def _foreign_finding(path: str) -> Finding:

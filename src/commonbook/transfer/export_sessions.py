@@ -45,7 +45,7 @@ def write(tx: Reading, chosen: SpaceScope, out: ExportTarget) -> Iterator[Writte
     for space in sorted(chosen.values(), key=lambda space: space.name):
         for session in sorted(_sessions(tx, space), key=lambda session: session.id):
             for part, edited in _parts(tx, session):
-                path = session_files.path_of(space.name, session.id, part.part)
+                path = session_files.path_of(space.base, session.id, part.part)
                 outcome = out.put(path, session_files.render(part), changed=_changed(part))
                 yield WrittenSession(path, outcome, part.part, len(part.words), edited)
 

@@ -29,8 +29,9 @@ from commonbook.model.memory import MAX_FRONT_BYTES, MAX_TAGS, Link, Memory
 from commonbook.ports.engines import Engines
 from commonbook.ports.files import SourceFile
 from commonbook.tables import file_journal, idempotency, memories
-from commonbook.text import dates, file_paths, titles
-from commonbook.transfer import import_sessions
+from commonbook.text import dates, titles
+from commonbook.transfer import import_sessions, import_spaces
+from commonbook.transfer.import_spaces import Place
 from commonbook.transfer.known_files import compare_with_history
 from commonbook.write import store_version
 from commonbook.write.context import WriteContext
@@ -69,7 +70,7 @@ class Note(NamedTuple):
 
 
 class ImportedFile(NamedTuple):
-    """A file to import, read and parsed before the transaction; `home_path` is its intended path in the home.
+    """A file to import, read and parsed before the transaction; `place` is the space that it goes into.
 
     `original` is the document with its secrets, by which the file of a memory that was not masked is known again;
     `masked` is the number of secrets that were masked.
@@ -78,7 +79,7 @@ class ImportedFile(NamedTuple):
     note: Note
     file: SourceFile
     document: Document
-    home_path: str
+    place: Place
     original: Document
     masked: int = 0
 
@@ -173,15 +174,14 @@ def _free_bytes(document: Document) -> int:
     return MAX_FRONT_BYTES - _OWN_BYTES - len(document.layout.encode()) - _LINK_BYTES * len(document.links) - tags
 
 
-def has_place(path: str, engines: Engines) -> bool:
-    """Tell whether the home can have a file at this path, or at least in the folder of its space."""
-    return engines.folder.is_ours(path) and _can_be_written(engines, f"{file_paths.space_of(path)}/-.md")
+def has_place(place: Place, engines: Engines) -> bool:
+    """Tell whether the home can have a file at this place, or at least in the folder of its space."""
+    return engines.folder.is_ours(import_spaces.likely_path(place)) and _can_be_written(engines, f"{place.space}/-.md")
 
 
-def target_path(space: str | None, path: str) -> str:
-    """Return the path of a file in the home: the same path, below the folder of the space if one is given."""
-    name = posixpath.splitext(path)[0] + ".md"
-    return f"{space}/{name}" if space else name
+def with_our_ending(path: str) -> str:
+    """Return the path of a file with the ending that files of a home have."""
+    return posixpath.splitext(path)[0] + ".md"
 
 
 def _is_ours(document: Document) -> bool:
@@ -221,11 +221,12 @@ def _create_memory(ctx: WriteContext, imported: ImportedFile, memory_id: str) ->
     document = _completed_document(imported)
     created, updated = _times(ctx, imported)
     same_id = document.id == memory_id
+    space = import_spaces.require_space(ctx, imported.place)
     memory = new_memory(
         ctx,
         memory_id=memory_id,
-        space=ctx.require_writable_space(file_paths.space_of(imported.home_path), origin="import"),
-        path=imported.home_path,
+        space=space,
+        path=import_spaces.home_path(ctx, space, imported.place.rest),
         how="import",
         title=document.title or "",
         text=document.text,
@@ -414,7 +415,7 @@ def _usable_path(ctx: WriteContext, memory: Memory) -> str:
     # A folder with the name of a Markdown file would conflict with a file of that name.
     if short and not any(part.endswith(".md") for part in parts[:-1]) and _can_be_written(ctx.engines, memory.path):
         return memory.path
-    return file_paths.memory_path(memory.space.name, memory.created, titles.slug(memory.title), memory.id)
+    return import_spaces.plain_path(memory)
 
 
 def _can_be_written(engines: Engines, path: str) -> bool:

@@ -9,7 +9,7 @@ transaction each; links to files of later batches are added at the end.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,17 +20,17 @@ from commonbook.files import scan
 from commonbook.files.scan import Result_co
 from commonbook.markdown.obsidian import VaultNotes
 from commonbook.model.reports import Finding, Progress, TransferReport
-from commonbook.model.spaces import Actor
+from commonbook.model.spaces import Actor, SpaceScope
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
 from commonbook.ports.files import SourceFile
 from commonbook.runtime.batches import in_batches
-from commonbook.tables import file_journal, idempotency, memories, spaces
-from commonbook.text import space_names
-from commonbook.transfer import import_file, import_sessions
+from commonbook.tables import file_journal, idempotency, memories
+from commonbook.transfer import import_file, import_sessions, import_spaces
 from commonbook.transfer.import_file import ImportedFile, ImportPlan, ImportRecord, LinkTarget, Note
 from commonbook.transfer.import_reading import ReadFile, imported_file, not_imported, read_file
 from commonbook.transfer.import_sessions import ImportedSession, SessionImport, SessionOutcome
+from commonbook.transfer.import_spaces import Place, SourceSpaces
 from commonbook.write.context import WriteContext
 from commonbook.write.transaction import write
 
@@ -63,10 +63,11 @@ class _Import:
     engines: Engines
     actor: Actor
     folder: str
-    space: str | None
+    spaces: SourceSpaces
     dry_run: bool
     mask: bool
     prefix: str
+    known_spaces: SpaceScope = field(default_factory=dict)
     notes: dict[str, Note] = field(default_factory=dict)
     records: dict[str, ImportRecord] = field(default_factory=dict)
     names: VaultNotes = field(default_factory=lambda: VaultNotes(()))
@@ -79,21 +80,39 @@ class _Import:
 
 
 def import_folder(
-    engines: Engines, actor: Actor, folder: str, *, space: str | None, dry_run: bool, mask: bool, progress: Progress
+    engines: Engines,
+    actor: Actor,
+    folder: str,
+    *,
+    space: str | None,
+    folders_as_spaces: bool,
+    dry_run: bool,
+    mask: bool,
+    progress: Progress,
 ) -> TransferReport:
-    """Import a folder, a Markdown file or an archive, as if it were in the home or in the folder of the space.
+    """Import a folder, a Markdown file or an archive into a space, or into the spaces that its space files name.
 
-    With `mask`, secrets are masked in what is stored; the folder itself stays as it is.
+    With `folders_as_spaces`, each folder whose name can be that of a space is one. With `mask`, secrets are masked in
+    what is stored; the folder itself stays as it is.
     """
     permissions.require_owner(actor, "read folders of this machine")
-    if space is not None:
-        space_names.require_space_name(space)
+    source_spaces = import_spaces.require_target(space, folders_as_spaces=folders_as_spaces)
     prefix = _prefix(engines, space, engines.external_files.source(folder))
-    run = _Import(engines=engines, actor=actor, folder=folder, space=space, dry_run=dry_run, mask=mask, prefix=prefix)
+    run = _Import(
+        engines=engines,
+        actor=actor,
+        folder=folder,
+        spaces=source_spaces,
+        dry_run=dry_run,
+        mask=mask,
+        prefix=prefix,
+    )
+    _read_spaces(run)
     _read_notes(run, progress)
     with engines.db.reading() as tx:
         _read_records(run, tx)
         waiting = _skip_done(run, tx)
+        new_spaces = _new_spaces(run, tx, waiting)
     for batch in _batches(run, waiting):
         _import_batch(run, batch)
         progress("importing", run.counts["seen"], len(run.notes))
@@ -109,6 +128,7 @@ def import_folder(
         sessions=run.counts["sessions"],
         messages=run.counts["messages"],
         masked=run.counts["masked"],
+        spaces=new_spaces,
     )
 
 
@@ -121,12 +141,44 @@ def _prefix(engines: Engines, space: str | None, source: str) -> str:
     return f"import:{target_hash[:16]}:{source_hash[:16]}:"
 
 
+def _read_spaces(run: _Import) -> None:
+    """Read the spaces that there are, and the space files of the source, unless these do not decide."""
+    with run.engines.db.reading() as tx:
+        run.known_spaces = import_spaces.all_spaces(tx)
+    if run.spaces.folders_as_spaces:
+        return
+    by_folder, malformed = import_spaces.read_space_files(run.engines, run.folder)
+    run.spaces = run.spaces._replace(by_folder=by_folder)
+    run.skipped += malformed
+
+
+def _new_spaces(run: _Import, tx: Reading, waiting: Iterable[str]) -> tuple[str, ...]:
+    """Return the names of the spaces that the import makes: those of waiting files that there are not yet."""
+    places = [_place(run, path) for path in sorted(waiting)]
+    return import_spaces.new_names(import_spaces.all_spaces(tx), places)
+
+
+def _space_name(run: _Import, path: str) -> str:
+    """Return the name of the space that a file goes into, as it is called here."""
+    place = _place(run, path)
+    space = import_spaces.find_space(run.known_spaces, place)
+    return space.name if space else place.space
+
+
+def _place(run: _Import, path: str) -> Place:
+    return run.spaces.place(import_file.with_our_ending(path))
+
+
+def _read(run: _Import, file: SourceFile | Finding) -> ReadFile | Finding:
+    return file if isinstance(file, Finding) else read_file(run.engines, file, _place(run, file.path))
+
+
 def _read_notes(run: _Import, progress: Progress) -> None:
     """Read every file once, to know the targets of links and the files that cannot be imported."""
     for file in run.engines.external_files.files(run.folder):
-        if isinstance(file, SourceFile) and run.sessions.takes(file, run.space, run.skipped):
+        if isinstance(file, SourceFile) and run.sessions.takes(file, _space_name(run, file.path), run.skipped):
             continue
-        parsed = read_file(run.engines, file, run.space)
+        parsed = _read(run, file)
         if isinstance(parsed, Finding):
             run.skipped.append(parsed)
             continue
@@ -150,7 +202,7 @@ def _read_records(run: _Import, tx: Reading) -> None:
     target_prefix = run.prefix[: len("import:") + 17]
     present = {note.key for note in run.notes.values()}
     moved: dict[tuple[str, str], list[ImportRecord]] = {}
-    for space in permissions.writable(tx, run.actor, spaces.get_all(tx)):
+    for space in permissions.writable(tx, run.actor, import_spaces.all_spaces(tx)):
         answers = idempotency.find_by_prefix(tx, space=space, principal=run.actor.principal, prefix=target_prefix)
         for key, (content, answer) in answers.items():
             if not answer:
@@ -173,7 +225,7 @@ def _read_records(run: _Import, tx: Reading) -> None:
 def _skip_done(run: _Import, tx: Reading) -> frozenset[str]:
     """Count the files that are unchanged since they were imported; return the paths of the others."""
     known = {note.path: run.records[note.key] for note in run.notes.values() if note.key in run.records}
-    readable = permissions.readable(tx, run.actor, spaces.get_all(tx))
+    readable = permissions.readable(tx, run.actor, import_spaces.all_spaces(tx))
     for batch in in_batches(list(known), _BATCH):
         by_id = memories.get_many(tx, readable, [known[path].memory for path in batch])
         for path in batch:
@@ -205,15 +257,13 @@ def _batches(run: _Import, waiting: frozenset[str]) -> Iterator[list[ImportedFil
     size = 0
     for file in run.engines.external_files.files(run.folder, only=waiting) if waiting else ():
         # The first pass has reported unreadable files; a file that is new since then waits for the next import.
-        parsed = (
-            None if isinstance(file, Finding) or file.path not in waiting else read_file(run.engines, file, run.space)
-        )
+        parsed = None if isinstance(file, Finding) or file.path not in waiting else _read(run, file)
         if parsed is None:
             continue
         if isinstance(parsed, Finding):
             run.skipped.append(parsed)
             continue
-        batch.append(imported_file(parsed, _note(run, parsed), space=run.space, mask=run.mask))
+        batch.append(imported_file(parsed, _note(run, parsed), _place(run, parsed.file.path), mask=run.mask))
         size += len(parsed.file.data)
         if len(batch) == _BATCH or size > _BATCH_BYTES:
             yield batch
@@ -315,7 +365,7 @@ def _add_links(
 
 def _import_sessions(run: _Import) -> None:
     """Store the sessions that have files of their own, when all memories are here."""
-    for group in run.sessions.groups(run.engines.external_files, run.folder, run.space):
+    for group in run.sessions.groups(run.engines.external_files, run.folder, run.spaces.space):
         outcomes = _write(run, partial(_store_sessions, run, group=group))
         run.counts["sessions"] += sum(outcome.stored for outcome in outcomes)
         run.counts["messages"] += sum(outcome.messages for outcome in outcomes)
@@ -326,6 +376,10 @@ def _store_sessions(
     run: _Import, ctx: WriteContext, *, group: Sequence[ImportedSession | Finding], scanned: bool
 ) -> list[SessionOutcome]:
     del scanned
+    for session in group:
+        if isinstance(session, ImportedSession) and (place := _place(run, session.path)).id:
+            # With the id that the space has in the book that it comes from.
+            import_spaces.require_space(ctx, place)
     return import_sessions.store(ctx, group, dry_run=run.dry_run)
 
 

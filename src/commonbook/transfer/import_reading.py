@@ -15,6 +15,7 @@ from commonbook.ports.files import SourceFile
 from commonbook.text import masking, titles
 from commonbook.transfer import import_file
 from commonbook.transfer.import_file import ImportedFile, Note
+from commonbook.transfer.import_spaces import Place
 
 
 class ReadFile(NamedTuple):
@@ -24,10 +25,8 @@ class ReadFile(NamedTuple):
     document: Document
 
 
-def read_file(engines: Engines, file: SourceFile | Finding, space: str | None) -> ReadFile | Finding:
-    """Parse a file, or return why it cannot be imported into the space."""
-    if isinstance(file, Finding):
-        return file
+def read_file(engines: Engines, file: SourceFile, place: Place) -> ReadFile | Finding:
+    """Parse a file, or return why it cannot be imported to this place."""
     try:
         document = parse_file(file.data, engines)
     except BadFile as error:
@@ -36,7 +35,7 @@ def read_file(engines: Engines, file: SourceFile | Finding, space: str | None) -
         return not_imported(
             file.path, "the front matter is too long: no room is left for our fields", "move some of it into the text"
         )
-    if not import_file.has_place(import_file.target_path(space, file.path), engines):
+    if not import_file.has_place(place, engines):
         return not_imported(
             file.path,
             "the home has no place for it",
@@ -50,10 +49,9 @@ def not_imported(path: str, why: str, fix: str) -> Finding:
     return Finding(what="not imported", where=path, why=why, fix=fix)
 
 
-def imported_file(read: ReadFile, note: Note, *, space: str | None, mask: bool) -> ImportedFile:
+def imported_file(read: ReadFile, note: Note, place: Place, *, mask: bool) -> ImportedFile:
     """Return a file as it will be imported, with `mask` without its secrets."""
-    path = import_file.target_path(space, read.file.path)
-    imported = ImportedFile(note=note, file=read.file, document=read.document, home_path=path, original=read.document)
+    imported = ImportedFile(note=note, file=read.file, document=read.document, place=place, original=read.document)
     return _without_secrets(imported) if mask else imported
 
 
@@ -68,7 +66,8 @@ def _without_secrets(imported: ImportedFile) -> ImportedFile:
     # The front matter as it was has the title too.
     count = max(count, title.count) + text.count
     document = document._replace(text=text.text, layout=layout, title=title.text or document.title)
-    return imported._replace(document=document, home_path=_masked_path(imported.home_path), masked=count)
+    place = imported.place._replace(rest=_masked_path(imported.place.rest))
+    return imported._replace(document=document, place=place, masked=count)
 
 
 def _masked_title(imported: ImportedFile) -> masking.Masked:

@@ -19,7 +19,7 @@ from commonbook.model.reports import Finding
 from commonbook.model.session import Message, Session
 from commonbook.ports.files import ExternalFiles, SourceFile
 from commonbook.tables import jobs, memories, sessions
-from commonbook.text import file_paths, masking, validation
+from commonbook.text import masking, validation
 
 if TYPE_CHECKING:
     from commonbook.markdown.transcript import TranscriptMessage
@@ -77,10 +77,10 @@ class SessionImport:
         self._files: dict[SessionName, list[_File]] = {}
         self._with_parent_elsewhere: set[SessionName] = set()
 
-    def takes(self, file: SourceFile, below: str | None, skipped: list[Finding]) -> bool:
+    def takes(self, file: SourceFile, space: str, skipped: list[Finding]) -> bool:
         """Note the file of a session, and tell whether it is one; `skipped` gets a finding if it does not parse.
 
-        `below` is the space that the folder is imported into.
+        `space` is the space that the file is imported into.
         """
         if not session_files.is_session_file(file.data):
             return False
@@ -89,7 +89,7 @@ class SessionImport:
         except BadFile as error:
             skipped.append(_not_imported(file.path, error.message, error.fix))
             return True
-        name = (file_paths.space_of(f"{below}/{file.path}" if below else file.path), part.id)
+        name = (space, part.id)
         self._files.setdefault(name, []).append(_File(file.path, len(file.data)))
         if part.parent_space is not None:
             self._with_parent_elsewhere.add(name)
@@ -100,7 +100,7 @@ class SessionImport:
         return (space, session_id) in self._files
 
     def groups(self, files: ExternalFiles, folder: str, below: str | None) -> Iterator[list[ImportedSession | Finding]]:
-        """Read the sessions in groups, one transaction each; `below` is the space that they are imported into.
+        """Read the sessions in groups, one transaction each; `below` is the one space for all of them, if there is one.
 
         A session whose parent is in another space comes last, so that the space of its parent is there.
         """

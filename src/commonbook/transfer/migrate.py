@@ -51,7 +51,7 @@ def _table(name: str, key: str, rest: str = "") -> Table:
 
 
 TABLES: Final = (
-    _table("space", "id", "name created depth"),
+    _table("space", "id", "name created depth folder"),
     _table("place", "id", "space"),
     Table("memory", memories.COLUMNS[:2], memories.COLUMNS[2:]),
     _table("memory_tag", "space tag memory"),

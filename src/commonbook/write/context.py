@@ -12,7 +12,8 @@ from datetime import datetime
 from typing import Final
 
 from commonbook.access import permissions
-from commonbook.errors import DiskFull, NotAllowed, NotFound
+from commonbook.errors import DiskFull, FileInTheWay, NotAllowed, NotFound
+from commonbook.markdown import space_file
 from commonbook.markdown.memory_conversion import render_memory
 from commonbook.model.ids import new_id
 from commonbook.model.memory import Memory
@@ -21,7 +22,8 @@ from commonbook.model.spaces import FILESYSTEM_ACTOR, READER, WRITER, Actor, Spa
 from commonbook.ports.database import RetryTransaction, Transaction
 from commonbook.ports.engines import BeforeFinalize, Engines
 from commonbook.tables import file_journal, memories, sessions, spaces
-from commonbook.text import dates, space_names
+from commonbook.text import dates, file_paths, space_names
+from commonbook.write import space_folders
 from commonbook.write.foreign_writes import ForeignWrite
 from commonbook.write.pending import Pending
 
@@ -140,11 +142,10 @@ class WriteContext:
 
     def require_writable_space(self, name: str, *, origin: str = "new") -> Space:
         """Return the space of that name, created if needed; the actor must be allowed to write to it or create it."""
-        for space in self.spaces.values():
-            if space.name == name:
-                if space.id not in self.writable:
-                    raise permissions.refusal(self.actor, name)
-                return space
+        if space := self.space_named(name):
+            if space.id not in self.writable:
+                raise permissions.refusal(self.actor, name)
+            return space
         if origin in {"folder", "import"} and space_names.is_system(name):
             # A file that this program wrote, in a home whose database was lost or in an exported folder.
             return self._add_space(name, origin)
@@ -152,21 +153,42 @@ class WriteContext:
 
     def system_space(self, name: str) -> Space:
         """Return a space of the system, created if needed, without a check of permissions: no caller asked for it."""
-        for space in self.spaces.values():
-            if space.name == name:
-                return space
-        return self._add_space(name, "system")
+        return self.space_named(name) or self._add_space(name, "system")
+
+    def space_named(self, name: str) -> Space | None:
+        """Return the space of that name, readable or not, or None."""
+        return next((space for space in self.spaces.values() if space.name == name), None)
+
+    def space_of_file(self, path: str) -> Space:
+        """Return the space that a file of the home lies in; that of notices, and `personal`, are created if needed."""
+        space = file_paths.space_at(path, self.spaces.values())
+        if space is None:
+            space = self.require_writable_space(space_names.PERSONAL, origin="folder")
+        if path.startswith(f"{space.base}/{space_names.INVALIDATIONS}/"):
+            return self.require_writable_space(f"{space.name}/{space_names.INVALIDATIONS}", origin="folder")
+        return space
 
     def _create(self, name: str, origin: str) -> Space:
         permissions.require_create(self.tx, self.actor, self.spaces, name)
         return self._add_space(name, origin)
 
     def _add_space(self, name: str, origin: str) -> Space:
-        space = Space(new_id(), name, self.tx.now)
+        return self.add_space(name, self.choose_folder(name), origin=origin)
+
+    def choose_folder(self, name: str, *, with_its_notes: bool = False) -> str:
+        """Return the folder for a space of that name that does not exist yet."""
+        others = self.spaces.values()
+        return space_folders.choose_folder(self.tx, self.engines, others, name, with_its_notes=with_its_notes)
+
+    def add_space(self, name: str, folder: str, *, origin: str, space_id: str | None = None) -> Space:
+        """Create a space with this folder; the caller has checked that the actor may."""
+        space = Space(space_id or new_id(), name, self.tx.now, own_folder=spaces.own_folder(name, folder))
         spaces.add(self.tx, space)
         self.spaces[space.id] = space
         ctx = self.because(ForeignWrite.SYSTEM_SPACE) if origin == "system" else self
         ctx.log(space, "space.create", (), name=name, origin=origin)
+        if self.engines.folder.keeps_files:
+            self.enqueue_space_files([space])
         return space
 
     def parse_time(self, name: str, value: datetime | str | None) -> datetime | None:
@@ -222,7 +244,7 @@ class WriteContext:
     def record_move(self, memory: Memory, path: str) -> None:
         """Note that the file of a memory moves from its present path to another one."""
         if self.engines.folder.keeps_files:
-            file_journal.record_move(self.tx, memory.path, memory.id)
+            file_journal.record_move(self.tx, memory.path, memory.id, space=memory.space.id)
             file_journal.clear_former_path(self.tx, path)
 
     def enqueue_files(self, changed: Iterable[Memory], *, is_write_back: bool = False) -> None:
@@ -233,7 +255,10 @@ class WriteContext:
         if not self.engines.folder.keeps_files:
             return
         entries: list[tuple[str, int, str | None, str | None]] = []
+        in_spaces: dict[str, Space] = {}
         for memory in changed:
+            if memory.deleted is None:
+                in_spaces[memory.space.id] = memory.space
             data = None if memory.deleted else render_memory(memory, self.engines)
             path = None if memory.deleted else memory.path
             if path is not None:
@@ -242,7 +267,25 @@ class WriteContext:
             hash_ = None if data is None else file_journal.content_hash(data)
             entries.append((memory.id, memory.version, path, hash_))
         file_journal.enqueue(self.tx, entries, is_write_back=is_write_back)
+        absent = file_journal.without_file(self.tx, tuple(in_spaces))
+        self.enqueue_space_files([space for id_, space in in_spaces.items() if id_ in absent])
         self.require_disk_space()
+
+    def enqueue_space_files(self, changed: Iterable[Space]) -> None:
+        """Add journal entries that write the space files of spaces; those of the system have none."""
+        entries: list[tuple[str, int, str | None, str | None]] = []
+        for space in changed:
+            if not space_names.has_space_file(space.name):
+                continue
+            path, data = file_paths.space_file(space.folder), space_file.render(space)
+            try:
+                self.engines.folder.require_place(path)
+            except FileInTheWay:
+                # A space can be used without its file; the next scan tries again.
+                continue
+            self.pending.files_to_write[space.id] = data
+            entries.append((space.id, file_journal.SPACE_FILE_VERSION, path, file_journal.content_hash(data)))
+        file_journal.enqueue(self.tx, entries)
 
     def require_disk_space(self) -> None:
         """Raise DiskFull before anything is committed that the disk has no room to write out."""

@@ -93,19 +93,20 @@ def title_with_text(memory: Memory, text: str) -> str:
 def _path_for(ctx: WriteContext, space: Space, title: str, memory_id: str) -> str:
     """Return the default path of a new file; if it is taken, one with more digits of the id."""
     slug = titles.slug(title)
-    path = file_paths.memory_path(space.name, ctx.tx.now, slug, memory_id)
+    path = file_paths.memory_path(space.base, ctx.tx.now, slug, memory_id)
     if memories.at_path(ctx.tx, path):
-        path = file_paths.memory_path(space.name, ctx.tx.now, slug, memory_id, taken=True)
+        path = file_paths.memory_path(space.base, ctx.tx.now, slug, memory_id, taken=True)
     return path
 
 
 def path_of_restored(ctx: WriteContext, tombstone: Memory) -> str:
     """Return the path for the file of a deleted memory that comes back: its former one, or a free one beside it."""
-    name = file_paths.space_of(tombstone.path)
-    if name == tombstone.space.name:
+    lies_in = file_paths.space_at(tombstone.path, ctx.spaces.values())
+    if lies_in is not None and lies_in.id == tombstone.space.id:
         return free_path(ctx, tombstone.path)
     # Its space was renamed since.
-    return free_path(ctx, file_paths.moved_path(tombstone.path, name, tombstone.space.name))
+    former = tombstone.space._replace(own_folder=file_paths.name_by_folders(tombstone.path))
+    return free_path(ctx, file_paths.moved_path(tombstone.path, former, tombstone.space, ctx.spaces.values()))
 
 
 def free_path(ctx: WriteContext, path: str) -> str:

@@ -18,7 +18,7 @@ __all__ = ["cli", "cli_without_book"]
 
 def test_spaces_are_created_listed_and_renamed(cli):
     made = cli("space", "create", "team/backend", "--json").json
-    assert made.keys() == {"id", "name", "created", "depth"}
+    assert made.keys() == {"id", "name", "created", "depth", "folder"}
     renamed = cli("space", "rename", "team/backend", "team/server", "--json").json
     assert (renamed["id"], renamed["name"]) == (made["id"], "team/server")
     listed = cli("space", "list", "--json").json
@@ -148,7 +148,19 @@ def test_import_and_export_report_in_the_same_words(cli, tmp_path):
     vault.mkdir()
     (vault / "One.md").write_text("See [[Two]]. #idea\n")
     (vault / "Two.md").write_text("The second.\n")
-    keys = {"done", "unchanged", "updated", "links", "skipped", "ids", "sessions", "messages", "left_out", "masked"}
+    keys = {
+        "done",
+        "unchanged",
+        "updated",
+        "links",
+        "skipped",
+        "spaces",
+        "ids",
+        "sessions",
+        "messages",
+        "left_out",
+        "masked",
+    }
     dry = cli("import", str(vault), "--dry-run", "--json")
     assert (dry.code, dry.json.keys()) == (0, keys)
     assert cli.ids() == []

@@ -11,6 +11,7 @@ import pytest
 
 from tests.interfaces.cli.test_cli import INSTANT, MEMORY, RECEIPT, cli
 from tests.interfaces.cli.test_terminal import COLOUR, pipe, terminal
+from tests.support.hand_edits import space_folder
 
 __all__ = ["cli", "terminal"]
 
@@ -286,8 +287,7 @@ def test_a_circle_made_by_hand_has_an_end(cli, source, home):
     text = (home / cli("show", copy, "--json").json["path"]).read_text()
     one, other = "0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c2e", "0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c2f"
     for space, own, from_ in (("b", one, other), ("c", other, one)):
-        (home / space).mkdir()
-        (home / space / "circle.md").write_text(text.replace(source, from_).replace(copy, own))
+        (space_folder(home, space) / "circle.md").write_text(text.replace(source, from_).replace(copy, own))
     result = cli("lineage", one, "--json")
     assert result.code == 0
     assert [step["id"] for step in result.json["ancestors"]] == [other]

@@ -18,7 +18,7 @@ import tarfile
 import unicodedata
 import zipfile
 import zlib
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from io import BytesIO
@@ -27,6 +27,7 @@ from typing import IO, Final, Literal, Protocol, cast
 from commonbook.errors import BadFile, Conflict, TooLarge
 from commonbook.model.memory import MAX_FRONT_BYTES, MAX_TEXT_BYTES
 from commonbook.model.reports import Finding
+from commonbook.model.spaces import is_space_file
 from commonbook.ports.files import SourceFile
 
 MAX_FILE_BYTES: Final = MAX_TEXT_BYTES + MAX_FRONT_BYTES + 1024
@@ -68,25 +69,29 @@ def too_large(path: str) -> Finding:
 # --- reading
 
 
-def files(place: str, *, only: Collection[str] | None = None) -> Iterator[SourceFile | Finding]:
-    """Yield the Markdown files of an archive in the order of its members."""
+def files(
+    place: str, *, only: Collection[str] | None = None, wanted: Callable[[str], bool] = is_markdown
+) -> Iterator[SourceFile | Finding]:
+    """Yield the Markdown files of an archive, or others that are `wanted`, in the order of its members."""
     members = _zip_members if kind_of(place) == "zip" else _tar_members
     try:
-        yield from members(place, only)
+        yield from members(place, only, wanted)
     except _DAMAGE_ERRORS as error:
         raise BadFile(
             f"{place} is damaged, or not an archive: {error}", fix="create it again, or unpack it and import the folder"
         ) from error
 
 
-def _zip_members(place: str, only: Collection[str] | None) -> Iterator[SourceFile | Finding]:
+def _zip_members(
+    place: str, only: Collection[str] | None, wanted: Callable[[str], bool]
+) -> Iterator[SourceFile | Finding]:
     with zipfile.ZipFile(place) as archive:
         # A replaced member is in the archive twice: the last one counts.
         members = {info.filename: info for info in archive.infolist() if not info.is_dir()}
         if sum(info.file_size for info in members.values() if is_markdown(info.filename)) > MAX_ARCHIVE_BYTES:
             raise _archive_too_large(place)
         for name, info in members.items():
-            path = _check_member(name, regular=modes.S_IFMT(info.external_attr >> 16) in {0, modes.S_IFREG})
+            path = _check_member(name, wanted, regular=modes.S_IFMT(info.external_attr >> 16) in {0, modes.S_IFREG})
             if path is None or (isinstance(path, str) and only is not None and path not in only):
                 continue
             if isinstance(path, Finding):
@@ -112,7 +117,9 @@ def _read_zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str)
     return SourceFile(path, int(changed.timestamp()) * 1_000_000_000, data)
 
 
-def _tar_members(place: str, only: Collection[str] | None) -> Iterator[SourceFile | Finding]:
+def _tar_members(
+    place: str, only: Collection[str] | None, wanted: Callable[[str], bool]
+) -> Iterator[SourceFile | Finding]:
     with ExitStack() as opened:
         raw: IO[bytes] = opened.enter_context(open(place, "rb"))
         if kind_of(place) == "gz":
@@ -120,7 +127,7 @@ def _tar_members(place: str, only: Collection[str] | None) -> Iterator[SourceFil
         stream = _BoundedStream(raw, place)
         archive = opened.enter_context(tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r:"))
         for member in archive:
-            path = None if member.isdir() else _check_member(member.name, regular=member.isreg())
+            path = None if member.isdir() else _check_member(member.name, wanted, regular=member.isreg())
             if path is None or (isinstance(path, str) and only is not None and path not in only):
                 continue
             if isinstance(path, Finding):
@@ -160,7 +167,7 @@ class _BoundedStream:
         return self._raw.tell()
 
 
-def _check_member(name: str, *, regular: bool) -> str | Finding | None:
+def _check_member(name: str, wanted: Callable[[str], bool], *, regular: bool) -> str | Finding | None:
     """Return the path of a member to import, a finding for a refused one, or None for one that is skipped."""
     path = unicodedata.normalize("NFC", name.replace("\\", "/")).removeprefix("./")
     shown = _CONTROL_CHARACTERS.sub("\ufffd", path)
@@ -169,7 +176,8 @@ def _check_member(name: str, *, regular: bool) -> str | Finding | None:
         return finding(shown, "the name leads out of the archive's own folder", "create the archive again")
     if not regular:
         return finding(shown, "it is a link or a device, not a file", "put the file itself into the archive")
-    if not is_markdown(path) or any(not part or part[0] == "." for part in parts):
+    seen = parts[:-1] if is_space_file(path) else parts
+    if not wanted(path) or any(not part or part[0] == "." for part in seen):
         return None
     return path
 

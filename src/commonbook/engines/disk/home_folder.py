@@ -69,12 +69,16 @@ class HomeFolder:
         return True
 
     def walk(self) -> dict[str, tuple[int, int]]:
-        """Return size and time of every Markdown file, except hidden and ignored files and links."""
+        """Return size and time of every Markdown and space file, except other hidden and ignored files and links."""
         return self._tree.walk()
 
     def canonical_path(self, path: str) -> str:
         """Return the path as a walk would spell it."""
         return self._tree.canonical_path(path)
+
+    def spelling(self, folder: str) -> str:
+        """Return the path of a folder as it is spelled on the disk, if one is there that differs by case alone."""
+        return self._tree.spelling(folder)
 
     def is_ours(self, path: str) -> bool:
         """Return whether a walk would include a file at this path."""

@@ -10,7 +10,7 @@ import errno
 import json
 import os
 import unicodedata
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from hashlib import sha256
@@ -18,10 +18,18 @@ from pathlib import PurePosixPath
 from typing import Final, Literal
 
 from commonbook.engines.disk import archives
-from commonbook.engines.disk.archives import MARKER, MARKER_TEXT, MAX_FILE_BYTES, finding, is_markdown, too_large
+from commonbook.engines.disk.archives import (
+    MARKER,
+    MARKER_TEXT,
+    MAX_FILE_BYTES,
+    finding,
+    is_markdown,
+    too_large,
+)
 from commonbook.engines.disk.ignore_file import IgnorePatterns
 from commonbook.errors import BadInput, CommonbookError, Conflict, DiskFull, NotFound
 from commonbook.model.reports import Finding
+from commonbook.model.spaces import SPACE_FILE, is_space_file
 from commonbook.ports.files import ExportTarget, SourceFile
 
 _IGNORE_FILE: Final = ".commonbookignore"
@@ -64,6 +72,18 @@ class ExternalFolder:
         else:
             yield _read(real, os.path.basename(real))
 
+    def space_files(self, place: str) -> Iterator[SourceFile]:
+        """Yield the files of a folder or an archive that make their folders spaces."""
+        real = self.source(place)
+        found: Iterator[SourceFile | Finding] = iter(())
+        if os.path.isdir(real):
+            places: dict[str, str] = {}
+            list(self._walk(real, places, is_space_file))
+            found = (_read(place, path) for path, place in sorted(places.items()))
+        elif archives.kind_of(real):
+            found = archives.files(real, wanted=is_space_file)
+        yield from (file for file in found if isinstance(file, SourceFile))
+
     @contextmanager
     def target(self, place: str) -> Iterator[ExportTarget]:
         """Open a folder, or an archive if the name ends like one, for an export."""
@@ -87,7 +107,7 @@ class ExternalFolder:
 
     def _read_folder(self, top: str, only: Collection[str] | None) -> Iterator[SourceFile | Finding]:
         places: dict[str, str] = {}
-        yield from self._walk(top, places)
+        yield from self._walk(top, places, is_markdown)
         exported = _read_marker(os.path.join(top, MARKER))
         for path in sorted(places):
             if only is None or path in only:
@@ -95,8 +115,8 @@ class ExternalFolder:
                 known = frozenset(exported.get(path, ()))
                 yield file._replace(exported=known) if isinstance(file, SourceFile) else file
 
-    def _walk(self, top: str, places: dict[str, str]) -> Iterator[Finding]:
-        """Add the Markdown files to `places`, except hidden and ignored files, links, and the home if it lies below."""
+    def _walk(self, top: str, places: dict[str, str], wanted: Callable[[str], bool]) -> Iterator[Finding]:
+        """Add the wanted files to `places`, except ignored ones, those in hidden folders or in the home, and links."""
         ignored = _read_ignore_file(top)
         folders = [(top, "")]
         while folders:
@@ -110,12 +130,12 @@ class ExternalFolder:
                 continue
             for entry in entries:
                 path = unicodedata.normalize("NFC", prefix + entry.name)
-                if entry.name[0] == ".":
+                if entry.name[0] == "." and entry.name != SPACE_FILE:
                     continue
                 if entry.is_dir(follow_symlinks=False):
                     if not ignored.folder(path) and entry.path != self._home:
                         folders.append((entry.path, prefix + entry.name + "/"))
-                elif is_markdown(path) and entry.is_file(follow_symlinks=False) and not ignored.file(path):
+                elif wanted(path) and entry.is_file(follow_symlinks=False) and not ignored.file(path):
                     if path != _printable(path):
                         yield finding(_printable(path), "the name of the file is not valid UTF-8", "rename it")
                     else:

@@ -7,6 +7,7 @@ import unicodedata
 from typing import Final
 
 from commonbook.engines.disk.ignore_file import IgnorePatterns
+from commonbook.model.spaces import SPACE_FILE
 
 _IGNORE_FILE: Final = ".commonbookignore"
 _NOT_UTF8: Final = "its name is not UTF-8"
@@ -22,7 +23,7 @@ class MarkdownTree:
         self._unreadable: dict[str, str] = {}
 
     def walk(self) -> dict[str, tuple[int, int]]:
-        """Return size and time of every Markdown file, except hidden and ignored files and links."""
+        """Return size and time of every Markdown and space file, except other hidden and ignored files and links."""
         files: dict[str, tuple[int, int]] = {}
         ignored = self._read_ignore_file()
         self._unreadable.clear()
@@ -44,7 +45,7 @@ class MarkdownTree:
         return files
 
     def _list_folder(self, folder: str, prefix: str, files: dict[str, tuple[int, int]]) -> list[str]:
-        """Add the Markdown files of one folder to `files`; return the names of its subfolders."""
+        """Add the Markdown files and the space file of one folder to `files`; return the names of its subfolders."""
         subfolders = []
         # Relative to a descriptor the kernel resolves one name for each file, not a whole path.
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -52,12 +53,12 @@ class MarkdownTree:
             with os.scandir(descriptor) as entries:
                 for entry in entries:
                     name = entry.name
-                    if name[0] == ".":
+                    if name[0] == "." and name != SPACE_FILE:
                         continue
                     if not name.isascii() and not _is_utf8(name):
                         self._unreadable[prefix + os.fsencode(name).decode("utf-8", "backslashreplace")] = _NOT_UTF8
                         continue
-                    if name.endswith(".md") and entry.is_file(follow_symlinks=False):
+                    if name.endswith((".md", SPACE_FILE)) and entry.is_file(follow_symlinks=False):
                         try:
                             status = entry.stat(follow_symlinks=False)
                         except FileNotFoundError:
@@ -98,6 +99,22 @@ class MarkdownTree:
         """Return the path as a walk would spell it."""
         return path if path.isascii() else self._compose(path)
 
+    def spelling(self, folder: str) -> str:
+        """Return the path of a folder as it is spelled on the disk, if one is there that differs by case alone."""
+        spelled = ""
+        for part in folder.split("/"):
+            names = self._subfolders(spelled)
+            similar = [name for name in names if name.lower() == part.lower()]
+            spelled += (part if part in names else min(similar, default=part)) + "/"
+        return spelled[:-1]
+
+    def _subfolders(self, prefix: str) -> list[str]:
+        try:
+            with os.scandir(self.at(prefix[:-1]) if prefix else self._home) as entries:
+                return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
+        except OSError:
+            return []
+
     def at(self, path: str) -> str:
         """Return the absolute path, spelled as on the disk."""
         return os.path.join(self._home, self._disk_spelling.get(path, path))
@@ -105,7 +122,8 @@ class MarkdownTree:
     def is_ours(self, path: str) -> bool:
         """Return whether a walk would include a file at this path."""
         parts = path.split("/")
-        if not path.endswith(".md") or any(not part or part[0] == "." for part in parts):
+        seen = parts[:-1] if parts[-1] == SPACE_FILE else parts
+        if not path.endswith((".md", SPACE_FILE)) or any(not part or part[0] == "." for part in seen):
             return False
         parents = ["/".join(parts[:depth]) for depth in range(1, len(parts))]
         ignored = self._read_ignore_file()

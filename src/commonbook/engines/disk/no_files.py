@@ -41,6 +41,10 @@ class NoFiles:
         """Return the path unchanged."""
         return path
 
+    def spelling(self, folder: str) -> str:
+        """Return the path unchanged."""
+        return folder
+
     def unreadable_paths(self) -> dict[str, str]:
         """Return nothing: every path is readable."""
         return {}

@@ -8,6 +8,8 @@ from threading import Event
 
 from watchfiles import Change, watch
 
+from commonbook.model.spaces import SPACE_FILE
+
 
 class HomeWatcher:
     """The Watcher port on the package watchfiles."""
@@ -33,8 +35,8 @@ class HomeWatcher:
             yield {os.path.relpath(path, self._home).replace(os.sep, "/") for _, path in batch}
 
     def _is_relevant(self, change: Change, path: str) -> bool:
-        """Exclude hidden paths, and folders of which only the entries changed."""
-        relative = os.path.relpath(path, self._home)
-        if any(part.startswith(".") for part in relative.split(os.sep)):
+        """Exclude hidden paths other than space files, and folders of which only the entries changed."""
+        parts = os.path.relpath(path, self._home).split(os.sep)
+        if any(part.startswith(".") for part in (parts[:-1] if parts[-1] == SPACE_FILE else parts)):
             return False
         return not (change is Change.modified and os.path.isdir(path))

@@ -258,6 +258,12 @@ CREATE INDEX log_entry_by_deletion ON log_entry (subjects) WHERE action IN ('del
 
 -- files: the saves that brought older words back, until somebody has looked
 CREATE TABLE file_reverted (memory TEXT NOT NULL PRIMARY KEY, revision INTEGER NOT NULL);
+
+-- spaces: the folder of the files of a space, if it is not the default one
+ALTER TABLE space ADD COLUMN folder TEXT;
+
+-- files: the space that a memory was in when its file left a path
+ALTER TABLE file_left ADD COLUMN space TEXT;
 """
 
 MIGRATIONS: Final = tuple(

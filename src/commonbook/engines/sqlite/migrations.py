@@ -264,6 +264,12 @@ CREATE INDEX log_entry_by_deletion ON log_entry (subjects) WHERE action IN ('del
 
 -- files: the saves that brought older words back, until somebody has looked
 CREATE TABLE file_reverted (memory TEXT NOT NULL PRIMARY KEY, revision INTEGER NOT NULL) WITHOUT ROWID;
+
+-- spaces: the folder of the files of a space, if it is not the default one
+ALTER TABLE space ADD COLUMN folder TEXT;
+
+-- files: the space that a memory was in when its file left a path
+ALTER TABLE file_left ADD COLUMN space TEXT;
 """
 
 MIGRATIONS: Final = (VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5)

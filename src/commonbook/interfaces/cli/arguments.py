@@ -246,6 +246,7 @@ def _init(to: Parser) -> None:
 def _import(to: Parser) -> None:
     to.add_argument("folder", metavar="FOLDER", help="such as an Obsidian vault")
     _no_mask(to)
+    to.add_argument("--folders-as-spaces", action="store_true", help="each folder with the name of a space is one")
     to.add_argument("--dry-run", action="store_true", help="only show what would be done")
 
 

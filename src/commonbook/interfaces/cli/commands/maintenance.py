@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 def _import(call: Call) -> int:
     args = call.args
     report = call.book.import_folder(
-        args.folder, space=args.space, dry_run=args.dry_run, mask=args.mask, progress=call.progress
+        args.folder,
+        space=args.space,
+        folders_as_spaces=args.folders_as_spaces,
+        dry_run=args.dry_run,
+        mask=args.mask,
+        progress=call.progress,
     )
     verb = "Would import" if args.dry_run else "Imported"
     code = call.print_answer(

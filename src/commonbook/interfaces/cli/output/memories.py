@@ -182,7 +182,8 @@ def show_history(out: Output, revisions: Sequence[Revision], diffs: Sequence[str
 def show_spaces(out: Output, spaces: Sequence[Space]) -> None:
     """Show the spaces."""
     if spaces:
-        out.table(("space", "created", "id"), [(space.name, out.moment(space.created), space.id) for space in spaces])
+        rows = [(space.name, space.folder or ".", out.moment(space.created), space.id) for space in spaces]
+        out.table(("space", "folder", "created", "id"), rows)
     else:
         out.note("no spaces yet: the first memory makes one")
 
@@ -267,6 +268,8 @@ def show_transfer_report(out: Output, verb: str, report: TransferReport) -> None
     )
     if report.masked:
         out.note(_masked_note(report.masked))
+    if report.spaces:
+        out.line(f"new spaces: {', '.join(report.spaces)}")
     show_findings(out, report.skipped, fine="nothing was skipped")
     if report.left_out:
         out.note(f"note: an export has no place for {', '.join(report.left_out)}; `commonbook migrate` moves all")

@@ -1,0 +1,208 @@
+"""Applies space files: `.space.toml` makes its folder a space, in a clone of the folder and after a lost database.
+
+The database decides which folder is which space, and a space file only adds what the database does not know. It never
+moves a memory that the database knows into another space, never renames a space and never changes who may read one:
+anybody who can write to the folder, or whose commits are pulled into it, could write such a file. A file that asks for
+more has a trouble, which `doctor` names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from commonbook.errors import BadFile
+from commonbook.markdown import space_file
+from commonbook.markdown.memory_conversion import parse_file
+from commonbook.model.spaces import FILESYSTEM_ACTOR, Space
+from commonbook.tables import file_journal, spaces
+from commonbook.text import file_paths, space_names
+from commonbook.write import space_folders
+from commonbook.write.transaction import write
+
+if TYPE_CHECKING:
+    from commonbook.markdown.space_file import SpaceFile
+    from commonbook.ports.engines import Engines
+    from commonbook.write.context import WriteContext
+
+_OLDER_PATH: Final = re.compile(r"(.+)/[0-9]{4}-[0-9]{2}/[^/]*--([0-9a-f]{8,12})(?:-[0-9]+)?\.md")
+
+
+def write_new(engines: Engines, ids: Sequence[str]) -> None:
+    """Write the space files of these spaces, which an earlier program made."""
+    write(engines, FILESYSTEM_ACTOR, lambda ctx: ctx.enqueue_space_files(ctx.spaces[id_] for id_ in ids))
+
+
+def apply_files(engines: Engines, paths: Sequence[str], present: Collection[str]) -> None:
+    """Apply space files that are new or changed, those of the upper folders first; `present` are all paths there."""
+    ordered = sorted(paths, key=lambda path: (path.count("/"), path))
+    write(engines, FILESYSTEM_ACTOR, partial(_apply_all, paths=ordered, present=present))
+
+
+def _apply_all(ctx: WriteContext, paths: Sequence[str], present: Collection[str]) -> None:
+    for path in paths:
+        _apply(ctx, path, present)
+
+
+def _apply(ctx: WriteContext, path: str, present: Collection[str]) -> None:
+    stat, data = ctx.engines.folder.stat(path), ctx.engines.folder.read(path)
+    if stat is None or data is None:
+        return
+    hash_, folder = file_journal.content_hash(data), path.rpartition("/")[0]
+    try:
+        trouble = _trouble(ctx, folder, space_file.parse(data), present)
+    except BadFile as error:
+        trouble = error.message
+    space = _at(ctx, folder)
+    file_journal.set_synced(
+        ctx.tx,
+        path,
+        stat,
+        hash_,
+        memory=space.id if space else None,
+        version=file_journal.SPACE_FILE_VERSION,
+        trouble=trouble,
+    )
+
+
+def _at(ctx: WriteContext, folder: str) -> Space | None:
+    """Return the space whose folder this is."""
+    return next((space for space in ctx.spaces.values() if space.folder == folder), None)
+
+
+def _trouble(ctx: WriteContext, folder: str, claim: SpaceFile, present: Collection[str]) -> str | None:
+    """Do what a space file asks for, as far as that is safe; return what is wrong with it, or None."""
+    here, named = _at(ctx, folder), ctx.spaces.get(claim.id)
+    if here is not None:
+        if named is not None and named.id != here.id:
+            return f"has the id of the space {named.name}, but this is the folder of {here.name}"
+        return _trouble_with_name(claim, here)
+    if named is not None:
+        return _trouble_with_move(ctx, named, folder, claim, present)
+    if other := ctx.space_named(claim.name):
+        return f"names the space {claim.name}, whose folder is {other.base}"
+    trouble = _trouble_with_folder(ctx, folder, claim.name)
+    if trouble is None:
+        ctx.add_space(claim.name, folder, origin="folder", space_id=claim.id)
+    return trouble
+
+
+def _trouble_with_name(claim: SpaceFile, space: Space) -> str | None:
+    return None if claim.name == space.name else f"names {claim.name}, but the space here is called {space.name}"
+
+
+def _trouble_with_folder(ctx: WriteContext, folder: str, name: str) -> str | None:
+    """Return why a folder cannot become the space of that name, or None."""
+    if (folder == "") != (name == space_names.PERSONAL):
+        return "is of no use: the folder of the space personal is the home itself, and of no other space"
+    if folder and (trouble := space_folders.why_no_space(folder)):
+        return trouble
+    others = space_folders.others_below(ctx.tx, ctx.spaces.values(), folder) if folder else []
+    if others:
+        return f"would take memories from the space {others[0].name}, which only `commonbook space create` may do"
+    return None
+
+
+# --- a folder without space files
+
+
+def recover(engines: Engines, present: Collection[str]) -> None:
+    """Make the spaces of a home whose database is lost, and which an earlier program wrote without space files.
+
+    A folder was a space if it has a file that bears the marks of such a program: its path, id and counters.
+    """
+    by_folder: dict[str, list[tuple[str, str]]] = {}
+    for path in sorted(present):
+        written = _OLDER_PATH.fullmatch(path)
+        if written and file_paths.name_by_folders(path) == written[1] and space_names.has_space_file(written[1]):
+            by_folder.setdefault(written[1], []).append((path, written[2]))
+    names = [name for name, files in by_folder.items() if any(_is_older(engines, *file) for file in files)]
+    if names:
+        write(engines, FILESYSTEM_ACTOR, lambda ctx: [ctx.require_writable_space(name) for name in names])
+
+
+def _is_older(engines: Engines, path: str, tail: str) -> bool:
+    """Tell whether an earlier program wrote this file, whose name ends with the tail of an id."""
+    data = engines.folder.read(path)
+    try:
+        document = parse_file(data, engines) if data is not None else None
+    except BadFile:
+        return False
+    if document is None or document.id is None or not document.has_counters:
+        return False
+    return document.id.replace("-", "").endswith(tail)
+
+
+# --- a folder that a person moved or copied
+
+
+def _trouble_with_move(
+    ctx: WriteContext, space: Space, folder: str, claim: SpaceFile, present: Collection[str]
+) -> str | None:
+    """Take over the new place of a space's folder, unless it was copied; the name of the space stays as it is."""
+    if not space_names.has_space_file(space.name) or _is_in_place(ctx, space, present):
+        return f"is a copy: the folder of the space {space.name} is {space.base}"
+    trouble = _trouble_with_folder(ctx, folder, space.name)
+    if trouble is None:
+        _move(ctx, space, folder, present)
+    return trouble or _trouble_with_name(claim, space)
+
+
+def _is_in_place(ctx: WriteContext, space: Space, present: Collection[str]) -> bool:
+    """Tell whether the folder of a space still has its space file or a file of the space."""
+    if file_paths.space_file(space.folder) in present:
+        return True
+    below = (path for path in present if file_paths.is_below(path, space.folder))
+    return any(_lies_in(ctx, path, space) for path in below)
+
+
+def _lies_in(ctx: WriteContext, path: str, space: Space) -> bool:
+    around = file_paths.space_at(path, ctx.spaces.values())
+    return around is not None and around.id == space.id
+
+
+def _move(ctx: WriteContext, space: Space, folder: str, present: Collection[str]) -> None:
+    """Give a space its new folder, and those spaces that were moved along with it."""
+    old = space.folder
+    moved = [other for other in ctx.spaces.values() if other.folder.startswith(old + "/")]
+    for other in (space, *(other for other in moved if not _is_in_place(ctx, other, present))):
+        file_journal.drop_synced(ctx.tx, file_paths.space_file(other.folder), other.id)
+        ctx.spaces[other.id] = spaces.set_folder(ctx.tx, other, folder + other.folder.removeprefix(old))
+        ctx.log(other, "space.folder", (), folder=ctx.spaces[other.id].folder)
+
+
+# --- missing space files
+
+
+def handle_missing(engines: Engines, paths: Sequence[str], present: Collection[str]) -> None:
+    """Write space files again that are missing beside the files of their spaces, and note the others as absent."""
+    write(engines, FILESYSTEM_ACTOR, partial(_handle_missing, paths=paths, present=present))
+
+
+def _handle_missing(ctx: WriteContext, paths: Sequence[str], present: Collection[str]) -> None:
+    for path in paths:
+        synced = file_journal.synced_file(ctx.tx, path)
+        if synced is None or ctx.engines.folder.exists(path):
+            continue
+        space = ctx.spaces.get(synced.memory or "")
+        if space is None or file_paths.space_file(space.folder) != path:
+            file_journal.drop_synced(ctx.tx, path, synced.memory)
+        elif _is_in_place(ctx, space, present):
+            ctx.enqueue_space_files([space])
+        else:
+            file_journal.set_trouble(ctx.tx, path, file_journal.ABSENT)
+
+
+# --- findings
+
+
+def folders_by_case(paths: Iterable[str], all_spaces: Iterable[Space]) -> list[tuple[str, Space]]:
+    """Return the folders of files that differ from the folder of a space by case alone, each with that space."""
+    by_case = {
+        space.folder.lower(): space for space in all_spaces if space.folder and space_names.has_folder(space.name)
+    }
+    folders = sorted({folder for path in paths for folder in file_paths.folders_above(path)})
+    similar = ((folder, by_case.get(folder.lower())) for folder in folders)
+    return [(folder, space) for folder, space in similar if space is not None and space.folder != folder]

@@ -1,0 +1,156 @@
+"""Decides into which space each file of an import goes.
+
+A folder of notes goes into one space. An export of this program has a space file in the folder of each space, and its
+files go into those spaces: the one with that id, else the one of that name, else a new one; or below a space that is
+given. On request, each folder whose name could be that of a space counts as one, as in exports without space files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, NamedTuple
+
+from commonbook.access import permissions
+from commonbook.errors import BadFile, BadInput
+from commonbook.markdown import space_file
+from commonbook.markdown.space_file import SpaceFile
+from commonbook.model.reports import Finding
+from commonbook.tables import spaces as space_rows
+from commonbook.text import file_paths, space_names, titles
+from commonbook.write import space_folders
+
+if TYPE_CHECKING:
+    from commonbook.model.memory import Memory
+    from commonbook.model.spaces import Space, SpaceScope
+    from commonbook.ports.database import Reading
+    from commonbook.ports.engines import Engines
+    from commonbook.write.context import WriteContext
+
+
+class Place(NamedTuple):
+    """The space that a file is imported into, and its path in the folder of that space.
+
+    `id` is that of the space in the book that the file comes from, and `folder` the folder of the space there.
+    """
+
+    space: str
+    rest: str
+    id: str | None = None
+    folder: str | None = None
+
+
+class SourceSpaces(NamedTuple):
+    """The spaces of a source of an import: one for all files, or those that its folders are."""
+
+    space: str | None
+    by_folder: Mapping[str, SpaceFile]
+    folders_as_spaces: bool = False
+
+    def place(self, path: str) -> Place:
+        """Return the place of a file of the source."""
+        if self.folders_as_spaces:
+            name = file_paths.name_by_folders(path)
+            is_inside = path.startswith(name + "/") and name != space_names.PERSONAL
+            return Place(name, path.removeprefix(name + "/") if is_inside else path)
+        for folder in file_paths.folders_above(path):
+            if folder in self.by_folder:
+                return self._below(_in_space(self.by_folder[folder], folder, path))
+        return Place(self.space or space_names.PERSONAL, path)
+
+    def _below(self, place: Place) -> Place:
+        """Return the place below the space that is given, if one is: the spaces of the source are then new ones."""
+        if self.space is None:
+            return place
+        top = self.by_folder[""].name if "" in self.by_folder else space_names.PERSONAL
+        if top != space_names.PERSONAL and space_names.is_within(place.space, top):
+            # The source is the folder of a space, which becomes the given one.
+            return Place(self.space + place.space.removeprefix(top), place.rest)
+        return Place(f"{self.space}/{place.space}", place.rest.removeprefix(f"{space_names.PERSONAL}/"))
+
+
+def _in_space(space: SpaceFile, folder: str, path: str) -> Place:
+    """Return the place of a file in the folder of a space; notices of a space are in a space of their own."""
+    rest = path.removeprefix(folder + "/") if folder else path
+    notices = f"{space_names.INVALIDATIONS}/"
+    notices = f"{space_names.PERSONAL}/{notices}" if space.name == space_names.PERSONAL else notices
+    if rest.startswith(notices):
+        return Place(f"{space.name}/{space_names.INVALIDATIONS}", rest.removeprefix(notices))
+    return Place(space.name, rest, space.id, folder)
+
+
+def require_target(space: str | None, *, folders_as_spaces: bool) -> SourceSpaces:
+    """Return the spaces of a source as far as the caller decides them; BadInput if they cannot be."""
+    if space is not None:
+        space_names.require_space_name(space)
+    if space is not None and folders_as_spaces:
+        raise BadInput("the files cannot go into one space and into those of their folders", fix="choose one of both")
+    return SourceSpaces(space, {}, folders_as_spaces)
+
+
+def all_spaces(tx: Reading) -> SpaceScope:
+    """Return all spaces of the book by id."""
+    return space_rows.get_all(tx)
+
+
+def read_space_files(engines: Engines, source: str) -> tuple[dict[str, SpaceFile], list[Finding]]:
+    """Return the space files of a source by their folders, and a finding for each that does not parse."""
+    by_folder: dict[str, SpaceFile] = {}
+    malformed: list[Finding] = []
+    for file in engines.external_files.space_files(source):
+        try:
+            by_folder[file.path.rpartition("/")[0]] = space_file.parse(file.data)
+        except BadFile as error:
+            malformed.append(Finding(what="not imported", where=file.path, why=f"it {error.message}", fix=error.fix))
+    return by_folder, malformed
+
+
+def new_names(spaces: SpaceScope, places: Iterable[Place]) -> tuple[str, ...]:
+    """Return the names of the spaces that an import into these places makes."""
+    names = (place.space for place in places if find_space(spaces, place) is None)
+    return tuple(dict.fromkeys(name for name in names if not space_names.is_system(name)))
+
+
+def find_space(spaces: SpaceScope, place: Place) -> Space | None:
+    """Return the space of this book that a place means, or None if the import makes it."""
+    by_id = spaces.get(place.id) if place.id else None
+    if by_id is not None and space_names.has_space_file(by_id.name):
+        return by_id
+    return next((space for space in spaces.values() if space.name == place.space), None)
+
+
+def require_space(ctx: WriteContext, place: Place) -> Space:
+    """Return the space that a file is imported into, made as in the book that it comes from if there is none."""
+    space = find_space(ctx.spaces, place)
+    if space is not None or place.id is None:
+        return ctx.require_writable_space(space.name if space else place.space, origin="import")
+    permissions.require_create(ctx.tx, ctx.actor, ctx.spaces, place.space)
+    space_id = None if place.id in ctx.spaces else place.id
+    return ctx.add_space(place.space, _folder(ctx, place), origin="import", space_id=space_id)
+
+
+def _folder(ctx: WriteContext, place: Place) -> str:
+    """Return the folder of a new space: as in the source if that can be one here, else one by its name."""
+    others, folder = ctx.spaces.values(), place.folder
+    if folder and not space_folders.why_no_space(folder) and space_folders.is_free(ctx.tx, others, folder):
+        return folder
+    return ctx.choose_folder(place.space)
+
+
+def home_path(ctx: WriteContext, space: Space, rest: str) -> str | None:
+    """Return the path of an imported file in the home; None if the folders of its path are another space."""
+    for folder in dict.fromkeys((space.folder, space.base)):
+        path = f"{folder}/{rest}" if folder else rest
+        lies_in = file_paths.space_at(path, ctx.spaces.values())
+        if lies_in is not None and lies_in.id == space.id:
+            return path
+    return None
+
+
+def plain_path(memory: Memory) -> str:
+    """Return the path that a memory would have if it had been written here."""
+    return file_paths.memory_path(memory.space.base, memory.created, titles.slug(memory.title), memory.id)
+
+
+def likely_path(place: Place) -> str:
+    """Return the path that a file will probably have in the home, to tell whether the home can have it."""
+    return place.rest if place.space == space_names.PERSONAL else f"{place.space}/{place.rest}"
