@@ -229,6 +229,7 @@ HARMLESS = {
     "actor",
     "close",
     "default_space",
+    "space_for_writing",
     "find_id",
     "grants",
     "home",

@@ -317,6 +317,7 @@ def test_a_book_has_just_these_verbs():
         "share",
         "share_many",
         "share_with",
+        "space_for_writing",
         "spaces",
         "status",
         "supersede",

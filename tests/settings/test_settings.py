@@ -18,6 +18,7 @@ from commonbook.settings import git_repository
 from commonbook.settings.default_space import default_space
 from commonbook.settings.settings import Settings
 from commonbook.text import space_names
+from tests.support.repositories import repository
 
 
 @pytest.fixture
@@ -34,15 +35,6 @@ def load(user: Path, cwd: Path | None = None, **variables: str) -> Settings:
 
 def space_at(user: Path, cwd: Path, **variables: str) -> str:
     return default_space(load(user, cwd, **variables))
-
-
-def repository(folder: Path, origin: str | None = None) -> Path:
-    git = folder / ".git"
-    git.mkdir(parents=True)
-    (git / "HEAD").write_text("ref: refs/heads/main\n")
-    remote = f'[remote "origin"]\n\turl = {origin}\n\tfetch = +refs/heads/*:refs/remotes/origin/*\n' if origin else ""
-    (git / "config").write_text(f'[core]\n\tbare = false\n[remote "fork"]\n\turl = git@host:me/fork.git\n{remote}')
-    return folder
 
 
 def configure(home: Path, text: str) -> None:

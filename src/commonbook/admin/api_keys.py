@@ -13,9 +13,9 @@ from datetime import datetime
 from commonbook.access import permissions
 from commonbook.access.authentication import KEY_PREFIX, key_hash, principal_name
 from commonbook.admin.grants import format_optional_time, require_future, require_role
-from commonbook.errors import NotAllowed, NotFound
+from commonbook.errors import BadInput, NotAllowed, NotFound
 from commonbook.model.ids import new_id
-from commonbook.model.spaces import Actor, ApiKey, NewKey
+from commonbook.model.spaces import READER, Actor, ApiKey, NewKey
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
 from commonbook.tables import api_keys
@@ -33,11 +33,12 @@ def create_key(
     label: str = "",
     limits: Iterable[tuple[str, str]] | None = None,
     expires: datetime | str | None = None,
+    space: str | None = None,
 ) -> NewKey:
     """Create a key for a principal, and return it with its secret, which is not stored.
 
     The owner may create keys for all principals, others for themselves. `limits` are pairs of a space and a role: the
-    key opens nothing else, even if the principal may do more.
+    key opens nothing else, even if the principal may do more. `space` is the default space of writes with the key.
     """
     principal = principal_name(principal)
     label = validation.validate_title(label) if label else ""
@@ -46,6 +47,8 @@ def create_key(
         if limits is None
         else [(space_names.require_space_name(name), require_role(role)) for name, role in limits]
     )
+    if space is not None:
+        _require_within_limits(space_names.require_space_name(space), allowed)
     secret = KEY_PREFIX + base64.urlsafe_b64encode(os.urandom(32)).decode().rstrip("=")
 
     def operation(ctx: WriteContext) -> NewKey:
@@ -58,6 +61,7 @@ def create_key(
             created_by=actor.principal,
             limits=None if allowed is None else tuple((readable_space(ctx, name).id, role) for name, role in allowed),
             expires=require_future(engines, ctx.tx.now, expires),
+            default_space=None if space is None else readable_space(ctx, space).id,
         )
         api_keys.add(ctx.tx, key, key_hash(engines, secret))
         logged_limits = None if allowed is None else [list(limit) for limit in allowed]
@@ -69,10 +73,19 @@ def create_key(
             principal=principal,
             limits=logged_limits,
             expires=format_optional_time(key.expires),
+            **({} if space is None else {"default_space": space}),
         )
         return NewKey(key, secret)
 
     return write(engines, actor, operation)
+
+
+def _require_within_limits(space: str, limits: Iterable[tuple[str, str]] | None) -> None:
+    """Raise BadInput if the limits of a key forbid it to write to its default space."""
+    if limits is not None and not any(space_names.is_within(space, name) and role != READER for name, role in limits):
+        raise BadInput(
+            f"the limits of the key do not let it write to {space}", fix=f"add the limit ({space}, writer) to it"
+        )
 
 
 def list_keys(engines: Engines, actor: Actor) -> tuple[ApiKey, ...]:

@@ -64,13 +64,17 @@ class AdminVerbs(BookBase):
         label: str = "",
         limits: Iterable[tuple[str, Role]] | None = None,
         expires: datetime | str | None = None,
+        space: str | None = None,
     ) -> NewKey:
         """Create an API key for a principal: the owner for anybody, others for themselves.
 
         The secret is in the result and stored nowhere. `limits` are pairs of a space and a role: the key opens these
-        spaces only, with at most these roles. Without `limits` it has all permissions of the principal.
+        spaces only, with at most these roles. Without `limits` it has all permissions of the principal. `space` is the
+        default space of the key: without one, each write with it has to name a space.
         """
-        return api_keys.create_key(self._engines, self._actor, principal, label=label, limits=limits, expires=expires)
+        return api_keys.create_key(
+            self._engines, self._actor, principal, label=label, limits=limits, expires=expires, space=space
+        )
 
     @retry_read
     def keys(self) -> tuple[ApiKey, ...]:

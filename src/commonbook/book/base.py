@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING
 
 from commonbook.access import permissions
 from commonbook.model.reports import OutboxStatus
+from commonbook.model.spaces import PERSONAL
 from commonbook.runtime.lazy_modules import LazyModule, loading
 
 if TYPE_CHECKING:
+    from commonbook.admin import default_space as default_spaces
     from commonbook.model.spaces import Actor
     from commonbook.ports.engines import Engines, RecallService, TransferService
     from commonbook.recall import prefetch
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from commonbook.settings import default_space as settings_default_space
     from commonbook.settings.settings import Settings
 else:
+    default_spaces = LazyModule("commonbook.admin.default_space")
     prefetch = LazyModule("commonbook.recall.prefetch")
     settings_default_space = LazyModule("commonbook.settings.default_space")
 
@@ -67,8 +70,24 @@ class BookBase:
 
     @property
     def default_space(self) -> str:
-        """The space of calls that name none: as configured, as the project says, or `personal`."""
-        return settings_default_space.default_space(self._settings)
+        """The space of calls that name none: as configured, as the project or the API key says, or `personal`."""
+        plain = self._space_without_records()
+        return plain or default_spaces.space_to_read(self._engines, self._settings, self._actor)
+
+    def space_for_writing(self) -> str:
+        """Return the space of a write that names none, and record it as that of this git repository, if it is one.
+
+        NotAllowed if the caller is not the owner and its API key has no default space.
+        """
+        plain = self._space_without_records()
+        return plain or default_spaces.space_to_write(self._engines, self._settings, self._actor)
+
+    def _space_without_records(self) -> str | None:
+        """Return the default space of the owner outside of git repositories, for which the book is not asked."""
+        if not permissions.is_owner(self._actor):
+            return None
+        named, repository = settings_default_space.chosen_space(self._settings)
+        return named or (None if repository else PERSONAL)
 
     def _similarity(self, before: Sequence[str], after: Sequence[str]) -> float:
         """Compare two windows of texts; recall is loaded only when there is something to compare."""

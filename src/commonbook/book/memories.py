@@ -101,7 +101,7 @@ class MemoryVerbs(BookBase):
 
     def remember_many(self, drafts: Sequence[Draft]) -> list[Receipt]:
         """Store many memories in one transaction, all or none; return their receipts in the same order."""
-        space = "" if all(draft.space for draft in drafts) else self.default_space
+        space = "" if all(draft.space for draft in drafts) else self.space_for_writing()
         with_spaces = [draft if draft.space else draft._replace(space=space) for draft in drafts]
         return memories_remember.remember(self._engines, self._actor, with_spaces)
 

@@ -56,7 +56,7 @@ class ReasoningVerbs(BookBase):
         """
         draft = Draft(
             text=text,
-            space=space or self.default_space,
+            space=space or self.space_for_writing(),
             title=title,
             tags=validation.validate_list(tags, "tags"),
             importance=importance,

@@ -186,7 +186,7 @@ class SessionVerbs(BookBase):
         self, space: str | None, parent: str | None, tags: Iterable[str]
     ) -> find_or_create.NewSessionOptions:
         return find_or_create.NewSessionOptions(
-            space=space or self.default_space,
+            space=space or self.space_for_writing(),
             parent=None if parent is None else validation.validate_session_id(parent),
             tags=validation.validate_tags(validation.validate_list(tags, "tags")),
         )

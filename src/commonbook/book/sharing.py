@@ -37,7 +37,9 @@ class SharingVerbs(BookBase):
 
     def pull(self, memory_id: str, to: str | None = None, *, refresh: Refresh = "live") -> ShareReceipt:
         """Copy a memory that you may read into a space of yours (by default the default space); see `share`."""
-        return sharing_share.share(self._engines, self._actor, memory_id, to or self.default_space, refresh=refresh)
+        return sharing_share.share(
+            self._engines, self._actor, memory_id, to or self.space_for_writing(), refresh=refresh
+        )
 
     def share_many(self, ids: Sequence[str], to: str, *, refresh: Refresh = "live") -> tuple[ShareReceipt, ...]:
         """Share several memories into a space, each in a transaction of its own; a failed one has an `error`."""

@@ -412,6 +412,7 @@ def key_json(key: ApiKey, names: Mapping[str, str]) -> dict[str, Any]:
         "principal": key.principal,
         "label": key.label,
         "limits": limits,
+        "default_space": names.get(key.default_space or ""),
         "created": format_time(key.created),
         "created_by": key.created_by,
         "expires": time_or_none(key.expires),

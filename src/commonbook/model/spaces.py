@@ -98,7 +98,10 @@ class Grant(NamedTuple):
 
 
 class ApiKey(NamedTuple):
-    """An API key without its secret. Limits are (space id, role): other spaces and higher roles are excluded."""
+    """An API key without its secret. Limits are (space id, role): other spaces and higher roles are excluded.
+
+    `default_space` is the id of the space for writes that name none.
+    """
 
     id: str
     principal: str
@@ -108,6 +111,7 @@ class ApiKey(NamedTuple):
     limits: tuple[tuple[str, Role], ...] | None = None
     expires: datetime | None = None
     revoked: datetime | None = None
+    default_space: str | None = None
 
 
 class NewKey(NamedTuple):

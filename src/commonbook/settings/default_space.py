@@ -1,69 +1,134 @@
-"""The default space: from an argument, the environment, a project file or the git repository."""
+"""The default space as far as settings decide it: an argument, the environment, a project file or the git repository.
+
+A project file that lies in a git repository may have come with it: until a person has trusted it, it can switch capture
+off and nothing else.
+"""
 
 from __future__ import annotations
 
 import os
-from typing import Final
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from commonbook.errors import BadInput, BadSpaceName
-from commonbook.settings.git_repository import folder_and_parents, is_legal_name, repository_name
-from commonbook.settings.settings import PERSONAL, PROJECT_KEYS, Settings, read_toml
+from commonbook.errors import BadInput, BadSpaceName, NotFound
+from commonbook.runtime.lazy_modules import LazyModule
+from commonbook.settings.git_repository import Repository, folder_and_parents, is_legal_name, repository_at
+from commonbook.settings.settings import PERSONAL, PROJECT_KEYS, Settings, parse_toml, read_config_file
+
+if TYPE_CHECKING:
+    from commonbook.settings import trust as trusting
+else:
+    # Most projects have no file.
+    trusting = LazyModule("commonbook.settings.trust")
+
+PROJECTS: Final = "projects"
+"""The space above those of git repositories."""
 
 _PROJECT_FILE: Final = ".commonbook.toml"
 _MAX_PARTS: Final = 7
 
 
+class ProjectFile(NamedTuple):
+    """A `.commonbook.toml`: the space that it names, whether it switches capture off, and whether it is trusted."""
+
+    path: str
+    space: str | None
+    captures: bool
+    trusted: bool
+
+
 def default_space(settings: Settings) -> str:
     """Return the name of the space that is used when a verb names none.
 
-    It comes from the argument or COMMONBOOK_SPACE, else from the nearest `.commonbook.toml`, else from the git
-    repository, else it is `personal`. Inside the home no git repository counts: a home under git is not a project.
+    It comes from the argument or COMMONBOOK_SPACE, else from the nearest trusted `.commonbook.toml`, else from the git
+    repository, else it is `personal`. A book that knows of several repositories of one name decides between them.
     """
-    if settings.space:
-        return settings.space
-    if project_space := _project_space(settings.cwd):
-        return project_space
-    if not settings.cwd or _inside(settings.cwd, settings.home):
-        return PERSONAL
-    repository = repository_name(settings.cwd)
-    return f"projects/{repository}" if repository else PERSONAL
+    named, repository = chosen_space(settings)
+    return named or (f"{PROJECTS}/{repository.name}" if repository else PERSONAL)
+
+
+def chosen_space(settings: Settings) -> tuple[str | None, Repository | None]:
+    """Return the space that is chosen by name, else the git repository that decides, else nothing.
+
+    Inside the home no git repository counts: a home under git is not a project.
+    """
+    named = settings.space or next((file.space for file in _project_files(settings) if file.trusted), None)
+    if named or not settings.cwd or _inside(settings.cwd, settings.home):
+        return named, None
+    return None, repository_at(settings.cwd)
 
 
 def capture_allowed(settings: Settings) -> bool:
-    """Tell whether agents may record their sessions here: yes, unless the nearest `.commonbook.toml` says `off`."""
-    for folder in folder_and_parents(settings.cwd):
-        path = os.path.join(folder, _PROJECT_FILE)
-        values = read_toml(path, PROJECT_KEYS)
-        if values is not None:
-            _check_project(path, values)
-            return values.get("capture", "on") == "on"
+    """Tell whether agents may record their sessions here: yes, unless a `.commonbook.toml` says `off`.
+
+    The nearest trusted file decides. One that is nearer and not trusted can only say `off`.
+    """
+    for file in _project_files(settings):
+        if file.trusted or not file.captures:
+            return file.captures
     return True
 
 
-def _project_space(cwd: str) -> str | None:
-    """Return the space that the nearest `.commonbook.toml` names, if it names one."""
-    for folder in folder_and_parents(cwd):
-        path = os.path.join(folder, _PROJECT_FILE)
-        values = read_toml(path, PROJECT_KEYS)
-        if values is not None:
-            return _check_project(path, values)
-    return None
-
-
-def _check_project(path: str, values: dict[str, object]) -> str | None:
-    """Check the values of a project file, and return the space that it names, or None."""
-    if values.get("capture", "on") not in ("on", "off"):
-        raise BadInput(f"capture in {path} is neither on nor off", fix='write capture = "on" or capture = "off"')
-    space = values.get("space")
-    if space is None:
+def untrusted_file(settings: Settings) -> ProjectFile | None:
+    """Return the project file that would name the default space if it were trusted, or None."""
+    if settings.space:
         return None
+    nearest = next((file for file in _project_files(settings) if file.trusted or file.space), None)
+    return nearest if nearest is not None and not nearest.trusted else None
+
+
+def trust(settings: Settings, file: str | None = None, *, trusted: bool = True) -> ProjectFile:
+    """Trust a project file, by default the nearest one, as it is now, or no longer; return what it says."""
+    path = _project_path(settings, file)
+    data = read_config_file(path)
+    if data is None:
+        raise NotFound(f"there is no {path}", fix=f"name a {_PROJECT_FILE}, or go into its project")
+    _parse(path, data)
+    if trusted:
+        trusting.trust(settings.home, path, data)
+    else:
+        trusting.distrust(settings.home, path)
+    return _read(settings, path, data)
+
+
+def _project_path(settings: Settings, file: str | None) -> str:
+    if file is None:
+        nearest = next(_project_files(settings), None)
+        return nearest.path if nearest else os.path.join(settings.cwd, _PROJECT_FILE)
+    path = os.path.join(settings.cwd, os.path.expanduser(file))
+    return os.path.join(path, _PROJECT_FILE) if os.path.isdir(path) else path
+
+
+def _project_files(settings: Settings) -> Iterator[ProjectFile]:
+    """Yield the project files of the working directory and the folders above it, the nearest first."""
+    for folder in folder_and_parents(settings.cwd):
+        path = os.path.join(folder, _PROJECT_FILE)
+        data = read_config_file(path)
+        if data is not None:
+            yield _read(settings, path, data)
+
+
+def _read(settings: Settings, path: str, data: bytes) -> ProjectFile:
+    space, captures = _parse(path, data)
+    own = repository_at(os.path.dirname(path)) is None
+    return ProjectFile(path, space, captures, own or trusting.is_trusted(settings.home, path, data))
+
+
+def _parse(path: str, data: bytes) -> tuple[str | None, bool]:
+    """Return the space that a project file names, or None, and whether it lets agents record their sessions."""
+    values = parse_toml(path, data, PROJECT_KEYS)
+    capture, space = values.get("capture", "on"), values.get("space")
+    if capture not in ("on", "off"):
+        raise BadInput(f"capture in {path} is neither on nor off", fix='write capture = "on" or capture = "off"')
+    if space is None:
+        return None, capture == "on"
     parts = space.split("/") if isinstance(space, str) else []
     if not isinstance(space, str) or len(parts) > _MAX_PARTS or not all(is_legal_name(part) for part in parts):
         raise BadSpaceName(
             f"space in {path} is not the name of a space: {space!r}",
             fix='write it like space = "team/backend": lower-case letters, digits, dots, dashes and underscores',
         )
-    return space
+    return space, capture == "on"
 
 
 def _inside(path: str, folder: str) -> bool:

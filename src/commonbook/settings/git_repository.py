@@ -8,24 +8,53 @@ import time
 import zlib
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 # Patterns are strings, compiled on first use and cached by `re`: most runs use none.
 # One part of a space's name, by the rule of `space_paths`: no month, no two dots, not the name of a Markdown file.
 _LEGAL_PART: Final = r"(?!\d{4}-\d{2}\Z)(?!.*\.\.)(?!.*\.md\Z)[a-z0-9][a-z0-9._-]{0,63}"
 _ORIGIN_SECTION: Final = r'\[\s*remote\s+"origin"\s*\]\s*(?:[#;].*)?'
 _URL_LINE: Final = r'url\s*=\s*(?:"([^"]*)"|([^#;]*))'
+_URL: Final = r"[a-z][a-z0-9+.-]*://(?:[^/]*@)?(?P<host>\[[^\]]*\]|[^/:]*)(?::[0-9]*)?/(?P<path>.*)"
+_HOST_AND_PATH: Final = r"(?:[^/@]+@)?(?P<host>[^/:]{2,}):(?P<path>.*)"
 _MAX_PART_CHARS: Final = 64
 _SETTLED_SECONDS: Final = 2.0
 
 
-def repository_name(cwd: str) -> str | None:
-    """Return the name of the repository around a folder as part of a space name, or None outside of a repository."""
+class Repository(NamedTuple):
+    """A git repository: its name as part of the name of a space, and what distinguishes it from others of that name.
+
+    `owner` is the part of the origin's address, or of the path, before the name. `identities` are the address of the
+    origin, if there is one, and the place of the repository, which its worktrees share.
+    """
+
+    name: str
+    owner: str
+    identities: tuple[str, ...]
+
+    @property
+    def longer_names(self) -> tuple[str, str]:
+        """Two more names, for a repository whose name another one has: with its owner, and with a checksum."""
+        with_owner = as_space_name(f"{self.owner}-{self.name}")
+        checksum = format(zlib.crc32(self.identities[0].encode(errors="surrogateescape")), "08x")
+        return with_owner, f"{with_owner[: _MAX_PART_CHARS - 9].rstrip('.-')}-{checksum}"
+
+
+def repository_at(cwd: str) -> Repository | None:
+    """Return the repository around a folder, or None outside of a repository."""
     for folder in folder_and_parents(cwd):
         git = _git_folder(os.path.join(folder, ".git"))
         if git is not None:
             shared = _shared_git_folder(git)
-            return as_space_name(_origin_name(shared) or _folder_name(folder, git=git, shared=shared))
+            place = f"place:{shared}"
+            origin = _parse_origin(_read(os.path.join(shared, "config")))
+            if origin is None:
+                name = _folder_name(folder, git=git, shared=shared)
+                top = os.path.dirname(shared) if os.path.basename(shared).startswith(".") else shared
+                return Repository(as_space_name(name), os.path.basename(os.path.dirname(top)), (place,))
+            path = re.split(r"[/:]+", origin)
+            address = origin if _is_remote(origin) else os.path.normpath(os.path.join(os.path.dirname(shared), origin))
+            return Repository(as_space_name(path[-1]), path[-2] if path[1:] else "", (f"origin:{address}", place))
     return None
 
 
@@ -62,13 +91,12 @@ def _folder_name(folder: str, *, git: str, shared: str) -> str:
     return os.path.basename(os.path.dirname(shared)) if name.startswith(".") else name.removesuffix(".git")
 
 
-def _origin_name(git: str) -> str | None:
-    """Return the last part of the origin's URL, in any form that git allows, or None."""
-    return _parse_origin(_read(os.path.join(git, "config")))
-
-
 @lru_cache(maxsize=16)
 def _parse_origin(config: str) -> str | None:
+    """Return the address of the origin as host and path, in whatever form it is written, or None if there is none.
+
+    It has neither user, password nor port, so that all clones of a repository agree and no secret is in it.
+    """
     in_origin = False
     for line in config.splitlines():
         stripped = line.strip()
@@ -76,9 +104,17 @@ def _parse_origin(config: str) -> str | None:
             in_origin = re.fullmatch(_ORIGIN_SECTION, stripped, re.IGNORECASE) is not None
         elif in_origin and (url := re.match(_URL_LINE, stripped, re.IGNORECASE)):
             address = (url[1] or url[2] or "").strip().replace("\\", "/").rstrip("/")
-            address = address.removesuffix("/.git").removesuffix(".git")
-            return re.split(r"[/:]", address.rstrip("/"))[-1] or None
+            address = address.removesuffix("/.git").removesuffix(".git").rstrip("/")
+            if remote := re.match(_URL, address) or re.match(_HOST_AND_PATH, address):
+                host, path = remote["host"].lower(), remote["path"].strip("/")
+                address = f"{host}/{path}" if host else f"/{path}"
+            return address if re.split(r"[/:]", address)[-1] else None
     return None
+
+
+def _is_remote(address: str) -> bool:
+    """Tell an address with a host from a path of this machine, which may be relative to the repository."""
+    return not address.startswith(("/", "."))
 
 
 def is_legal_name(name: str) -> bool:

@@ -312,15 +312,25 @@ def _is_duration(seconds: float) -> bool:
 
 def read_toml(path: str, known: tuple[str, ...]) -> dict[str, object] | None:
     """Return the values of a TOML file, or None if there is no such file; BadInput for a key that is not known."""
+    data = read_config_file(path)
+    return None if data is None else parse_toml(path, data, known)
+
+
+def read_config_file(path: str) -> bytes | None:
+    """Return the content of a file of configuration, or None if there is no such file."""
     try:
         with open(path, "rb") as file:
-            data = file.read()
+            return file.read()
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise BadInput(
             f"{path} cannot be read: {error.strerror}", fix="make it a readable file, or remove it"
         ) from error
+
+
+def parse_toml(path: str, data: bytes, known: tuple[str, ...]) -> dict[str, object]:
+    """Return the values in the content of a TOML file; BadInput for a key that is not known."""
     import tomllib  # Imported late: most runs have no file to parse.
 
     try:

@@ -25,6 +25,7 @@ class _KeyRow(NamedTuple):
     created_by: str
     expires: str | None
     revoked: str | None
+    default_space: str | None
 
 
 _COLUMNS: Final = ", ".join(_KeyRow._fields)
@@ -34,7 +35,7 @@ def add(tx: Transaction, key: ApiKey, hash_: str) -> None:
     """Store a key with the hash of its secret."""
     tx.run(
         f"INSERT INTO api_key ({_COLUMNS}, hash)"
-        " VALUES (:id, :principal, :label, :limits, :created, :created_by, :expires, NULL, :hash)",
+        " VALUES (:id, :principal, :label, :limits, :created, :created_by, :expires, NULL, :default_space, :hash)",
         id=key.id,
         principal=key.principal,
         label=key.label,
@@ -42,6 +43,7 @@ def add(tx: Transaction, key: ApiKey, hash_: str) -> None:
         created=format_time(key.created),
         created_by=key.created_by,
         expires=format_time(key.expires) if key.expires else None,
+        default_space=key.default_space,
         hash=hash_,
     )
 
@@ -90,4 +92,5 @@ def _key(row: _KeyRow) -> ApiKey:
         created_by=row.created_by,
         expires=parse_time(row.expires) if row.expires else None,
         revoked=parse_time(row.revoked) if row.revoked else None,
+        default_space=row.default_space,
     )

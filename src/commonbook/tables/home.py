@@ -3,12 +3,12 @@
 The facts `moved_to` and `moving_from` mark a book that was migrated away, or is being migrated to this place;
 `moved_keys` is the folder that has its keys there. The fact `hashes` says that rows and files have content hashes, the
 fact `mentions` that the tags and links in texts have rows: those of an earlier program get them when the book is
-opened.
+opened. A fact `project <space>` names the git repository to which a space belongs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from commonbook.errors import Moved
@@ -21,6 +21,7 @@ else:
     # Few books were moved.
     shlex = LazyModule("shlex")
 
+_PROJECT: Final = "project "
 HASHES_IN_ROWS: Final = "rows"
 HASHES_IN_FILES: Final = "files"
 """Values of the fact `hashes`: how far the hashes of a book are filled in."""
@@ -42,6 +43,30 @@ def replace(tx: Transaction, **values: str) -> None:
             name=name,
             value=value,
         )
+
+
+def project_spaces(tx: Reading) -> dict[str, str]:
+    """Return the spaces of git repositories by name, each with the identity of the repository that has it."""
+    rows = tx.rows("SELECT name, value FROM home WHERE name LIKE :prefix", prefix=f"{_PROJECT}%")
+    return {name.removeprefix(_PROJECT): value for name, value in rows}
+
+
+def claim_project_space(tx: Transaction, space: str, identity: str, *, instead_of: str | None = None) -> None:
+    """Record the repository that has a space, unless another one has it; `instead_of` is its earlier identity."""
+    if instead_of is None:
+        record(tx, **{_PROJECT + space: identity})
+    else:
+        tx.run(
+            "UPDATE home SET value = :identity WHERE name = :name AND value = :before",
+            name=_PROJECT + space,
+            identity=identity,
+            before=instead_of,
+        )
+
+
+def project_facts(facts: Mapping[str, str]) -> dict[str, str]:
+    """Return those of the facts that say which repository a space belongs to."""
+    return {name: value for name, value in facts.items() if name.startswith(_PROJECT)}
 
 
 def delete_fact(tx: Transaction, name: str) -> None:

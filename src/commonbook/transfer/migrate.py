@@ -74,7 +74,7 @@ TABLES: Final = (
     _table("log_head", "space", "seq hash signature key_id"),
     _table("kept_vector", "embedder hash", "vector"),
     _table("space_grant", "space principal", "role expires granted_by granted_at"),
-    _table("api_key", "id", "principal label limits created created_by expires revoked hash"),
+    _table("api_key", "id", "principal label limits created created_by expires revoked hash default_space"),
     _table("copy", "space root", "memory source mode"),
     _table("rule", "space id", "source maker kinds tags importance approval refresh created"),
     _table("rule_taken", "space rule root"),
@@ -167,6 +167,7 @@ def _prepare(engines: Engines, target: Engines, *, to: str) -> None:
 def _claim(tx: Transaction, old: Mapping[str, str], *, to: str) -> None:
     _require_unused(tx, old, to=to)
     home.replace(tx, id=old["id"], created=old["created"], zone=old["zone"], moving_from=old["id"])
+    home.replace(tx, **home.project_facts(old))
 
 
 # --- copying while others write

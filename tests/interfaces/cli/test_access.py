@@ -12,7 +12,7 @@ from tests.interfaces.cli.test_terminal import pipe, terminal
 __all__ = ["cli", "terminal"]
 
 GRANT = {"principal", "space", "role", "granted_by", "granted_at", "expires"}
-KEY = {"id", "principal", "label", "limits", "created", "created_by", "expires", "revoked"}
+KEY = {"id", "principal", "label", "limits", "default_space", "created", "created_by", "expires", "revoked"}
 
 
 @pytest.fixture
@@ -117,6 +117,18 @@ def test_a_key_in_the_environment_opens_what_it_was_made_for(team, monkeypatch):
     monkeypatch.setenv("COMMONBOOK_KEY", secret)
     result = team("list", "--json")
     assert (result.code, result.out, secret in result.err) == (4, "", False)
+
+
+def test_a_key_has_the_default_space_that_it_was_made_with(team, monkeypatch):
+    team("grant", "add", "user:bob", "team", "writer")
+    _, secret = made(team, "user:bob", "--space", "team")
+    _, other = made(team, "user:bob")
+    assert {one["default_space"] for one in team("key", "list", "--json").json["keys"]} == {"team", None}
+    monkeypatch.setenv("COMMONBOOK_KEY", secret)
+    assert team("remember", "bob's line", "--json").json["space"] == "team"
+    monkeypatch.setenv("COMMONBOOK_KEY", other)
+    refused = team("remember", "bob's line", "--json")
+    assert (refused.code, refused.error["fix"]) == (4, "name one of those that it may write to: team")
 
 
 @pytest.mark.parametrize(("secret", "code"), [("cbk_nonsense", 4), ("two words", 2), ("", 0)])

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.interfaces.cli.test_cli import cli, cli_without_book
+from tests.support.repositories import repository
 from tests.support.transfers import opened
 
 __all__ = ["cli", "cli_without_book"]
@@ -33,6 +34,25 @@ def test_space_which_names_the_space_of_the_surroundings_and_makes_no_home(cli_w
     assert cli_without_book("space", "which").out == "team/backend\n"
     assert cli_without_book("--space", "x", "space", "which").out == "x\n"
     assert not home.exists()
+
+
+def test_a_project_file_of_a_repository_is_trusted_by_a_command(cli, tmp_path, monkeypatch):
+    clone = repository(tmp_path / "clone", "https://host.example/eve/birds.git")
+    (clone / ".commonbook.toml").write_text('space = "team/birds"')
+    monkeypatch.chdir(clone)
+    untrusted = cli("space", "which", "--json").json
+    assert untrusted == {
+        "space": "projects/birds",
+        "untrusted": {"path": str(clone / ".commonbook.toml"), "space": "team/birds"},
+    }
+    assert "not trusted" in cli("space", "which").err
+    trusted = cli("trust", "--json").json
+    assert trusted == {**untrusted["untrusted"], "capture": "on", "trusted": True}
+    assert (cli("space", "which").out, cli("space", "which").err) == ("team/birds\n", "")
+    assert cli.remember("the heron nests")["space"] == "team/birds"
+    assert not cli("trust", "--no-longer", "--json").json["trusted"]
+    assert cli("space", "which").out == "projects/birds\n"
+    assert cli("trust", str(tmp_path)).code == 3
 
 
 def test_status_has_counts_sizes_versions_what_is_pending_and_what_is_wrong(cli, chosen):

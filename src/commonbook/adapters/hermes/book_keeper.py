@@ -51,14 +51,17 @@ class BookKeeper:
         open_spill: Callable[[Transport], Client],
         *,
         space: str,
+        find_space: Callable[[Book], str] | None = None,
         write_seconds: float,
         warn: Warn,
     ) -> None:
         """Start to open the book; `open_spill` opens the spill file when it is needed.
 
-        All sessions are in the one space.
+        All sessions are in the one space. `find_space` finds it once the book is open, which knows whether another
+        repository has this name; until then, it is `space`.
         """
-        self._space = space
+        self._space = self._likely_space = space
+        self._find_space = find_space
         self._open_book, self._open_spill = open_book, open_spill
         self._write_seconds, self._warn = write_seconds, warn
         self._book: Book | None = None
@@ -122,7 +125,7 @@ class BookKeeper:
         if self._spill is not None:
             with suppress(CommonbookError):
                 for item in self._spill.pending():
-                    if (item.context.space, item.session) == (self._space, session):
+                    if (self._space_of(item.context), item.session) == (self._space, session):
                         yield item
 
     # --- sessions
@@ -252,8 +255,15 @@ class BookKeeper:
     def _opened_book(self) -> Book:
         """Return the book, and open it first if needed. Only the writer thread may call this."""
         if self._book is None:
-            self._book = self._open_book()
+            book = self._open_book()
+            if self._find_space is not None:
+                self._space = self._find_space(book)
+            self._book = book
         return self._book
+
+    def _space_of(self, context: SessionContext) -> str:
+        """Return the space of messages in the spill file, which may have been stored before the book was open."""
+        return self._space if context.space in {None, "", self._likely_space} else context.space
 
     def _require_open(self) -> Book:
         if self._book is None:
@@ -286,7 +296,7 @@ class BookKeeper:
             self._writer.put(self._opened_book)
             raise Unreachable("the book is not open")
         with self._append_lock:
-            _append(self._book, context.space or self._space, session, messages, context)
+            _append(self._book, self._space_of(context), session, messages, context)
 
 
 class _BookTransport:

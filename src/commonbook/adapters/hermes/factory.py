@@ -62,6 +62,7 @@ def make_keeper(config: Options, hermes_home: str, transport: Transport | None, 
         lambda: _book(settings),
         lambda to_book: _client(spill, to_book, space=space),
         space=space,
+        find_space=lambda book: book.space_for_writing(),
         write_seconds=config.write_seconds,
         warn=warn,
     )

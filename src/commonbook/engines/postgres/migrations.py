@@ -264,6 +264,9 @@ ALTER TABLE space ADD COLUMN folder TEXT;
 
 -- files: the space that a memory was in when its file left a path
 ALTER TABLE file_left ADD COLUMN space TEXT;
+
+-- keys: the space of writes that name none
+ALTER TABLE api_key ADD COLUMN default_space TEXT;
 """
 
 MIGRATIONS: Final = tuple(

@@ -1,4 +1,4 @@
-"""Command line arguments of grants and API keys."""
+"""Command line arguments of grants, API keys, and trust in project files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def grant_arguments(to: argparse.ArgumentParser, actions: Callable[[Any], Any], 
 def key_arguments(to: argparse.ArgumentParser, actions: Callable[[Any], Any], add: Add) -> None:
     """Add the arguments of `key`."""
     of_key = actions(to)
-    create = _principal(add(of_key, "create", "create an API key; its secret is shown once"))
+    create = _principal(
+        add(of_key, "create", "create an API key; its secret is shown once; --space is where it writes by default")
+    )
     create.add_argument("--label", default="", metavar="TEXT", help="a note on its purpose")
     create.add_argument(
         "--limit", action="append", metavar="SPACE=ROLE", help="limit the key to this space and role (repeatable)"
@@ -41,6 +43,12 @@ def key_arguments(to: argparse.ArgumentParser, actions: Callable[[Any], Any], ad
     add(of_key, "list", "list the keys, without their secrets")
     revoke = add(of_key, "revoke", "revoke an API key")
     revoke.add_argument("key", metavar="KEY", help="the id of the key, or its first or last digits")
+
+
+def trust_arguments(to: argparse.ArgumentParser) -> None:
+    """Add the arguments of `trust`."""
+    to.add_argument("file", metavar="FILE", nargs="?", help="a `.commonbook.toml` or its folder; default: the nearest")
+    to.add_argument("--no-longer", action="store_true", help="do not trust it any more")
 
 
 def _principal(command: argparse.ArgumentParser) -> argparse.ArgumentParser:

@@ -473,6 +473,10 @@ _COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
         lambda to: access_arguments.grant_arguments(to, **_ADDERS),
     ),
     "key": ("create, list and revoke API keys", lambda to: access_arguments.key_arguments(to, **_ADDERS)),
+    "trust": (
+        "let the `.commonbook.toml` of a git repository name the default space",
+        lambda to: access_arguments.trust_arguments(to),
+    ),
     "init": ("make a folder of notes a home, after showing what that changes; default: --home", _init),
     "import": ("import a folder of Markdown files", _import),
     "export": ("write a space, or all of them, as a folder or an archive", _export),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from commonbook.book.book import Book
+    from commonbook.settings.settings import Settings
 
 
 _Commands: TypeAlias = Mapping[str, Command]
@@ -22,7 +24,7 @@ def run(args: Namespace) -> int:
     name = f"{args.command} {args.action}" if "action" in args else args.command
     command = _COMMANDS[name]()[name]
     call = Call(args)
-    if name in _WITHOUT_BOOK:
+    if name in _WITHOUT_BOOK or (name in _WITHOUT_NEW_BOOK and not _has_book(call.settings)):
         return command(call)
     create = _is_first_write(name, args) and may_be_made(call.settings)
     with call.progress, open_book(call.settings, create=create, progress=call.progress) as book:
@@ -34,6 +36,10 @@ def run(args: Namespace) -> int:
 def _is_first_write(name: str, args: Namespace) -> bool:
     """Tell whether a command can be the first write of a book; any other has nothing to do before that."""
     return name in _FIRST_WRITES and not getattr(args, "dry_run", False)
+
+
+def _has_book(settings: Settings) -> bool:
+    return settings.database is not None or os.path.exists(os.path.join(settings.home, ".commonbook", "state.db"))
 
 
 def _for_actor(book: Book, call: Call) -> Book:
@@ -123,14 +129,21 @@ _COMMANDS: Final[Mapping[str, Callable[[], _Commands]]] = {
     **dict.fromkeys(("reflect", "supersede", "reinstate", "dependents", "inbox", "triage"), _reasoning),
     **dict.fromkeys(("grant add", "grant list", "grant revoke", "key create", "key list", "key revoke"), _access),
     **dict.fromkeys(("space list", "space create", "space rename", "space which", "space depth"), _spaces),
+    "trust": _spaces,
     "worker": _worker,
     **dict.fromkeys(("import", "export", "migrate", "rebuild", "reindex", "doctor", "status"), _maintenance),
     **dict.fromkeys(("audit verify", "audit list", "audit keys"), _maintenance),
     "init": _init,
     "completion": _completion,
 }
-_WITHOUT_BOOK: Final = frozenset({"space which", "completion", "audit keys", "migrate", "init"})
+_WITHOUT_BOOK: Final = frozenset({"completion", "audit keys", "migrate", "init"})
+_WITHOUT_NEW_BOOK: Final = frozenset({"space which"})
+"""Commands that use the book if there is one, and make none."""
+
 _FIRST_WRITES: Final = frozenset(
-    {"remember", "session append", "import", "space create", "grant add", "key create", "rules add", "limit set"}
-)
+    {
+        "remember", "session append", "import", "space create", "grant add", "key create", "rules add", "limit set",
+        "trust",
+    }
+)  # fmt: skip
 """The commands that make the default home, or the tables of a named database; see `may_be_made`."""

@@ -68,7 +68,9 @@ def _show_grants(out: Output, grants: Sequence[Grant]) -> None:
 def _create_key(call: Call) -> int:
     args = call.args
     limits = None if args.limit is None else [_parse_limit(limit) for limit in args.limit]
-    created = call.book.create_key(args.principal, label=args.label, limits=limits, expires=args.expires)
+    created = call.book.create_key(
+        args.principal, label=args.label, limits=limits, expires=args.expires, space=args.space
+    )
     return call.print_answer(
         {**json_values.key_json(created.key, _space_names(call)), "secret": created.secret},
         lambda out: _show_new_key(out, created.key, created.secret),
@@ -123,7 +125,7 @@ def _show_keys(out: Output, keys: Sequence[ApiKey], names: Mapping[str, str]) ->
     if not keys:
         out.note("no keys")
         return
-    headers = ("id", "principal", "label", "limits", "created", "expires", "revoked")
+    headers = ("id", "principal", "label", "space", "limits", "created", "expires", "revoked")
     out.table(
         headers,
         [
@@ -131,6 +133,7 @@ def _show_keys(out: Output, keys: Sequence[ApiKey], names: Mapping[str, str]) ->
                 out.name(key.id),
                 key.principal,
                 key.label,
+                names.get(key.default_space or "", ""),
                 _limits(key, names),
                 out.moment(key.created),
                 _expiry(out, key.expires),

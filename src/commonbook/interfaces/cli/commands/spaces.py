@@ -1,4 +1,4 @@
-"""The commands on spaces: list, create, rename, which and depth."""
+"""The commands on spaces: list, create, rename, which and depth, and trust in the project file that names one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from commonbook.errors import BadInput, NotFound
 from commonbook.interfaces import json_values
 from commonbook.interfaces.cli.output import memories
-from commonbook.settings.default_space import default_space
+from commonbook.settings.default_space import default_space, trust, untrusted_file
 
 if TYPE_CHECKING:
     from commonbook.interfaces.cli.call import Call, Command
@@ -31,8 +31,24 @@ def _rename(call: Call) -> int:
 
 
 def _which(call: Call) -> int:
-    name = default_space(call.settings)
-    return call.print_answer({"space": name}, lambda out: out.line(name))
+    """Print the default space; a project file that is not trusted is named on standard error."""
+    book, file = getattr(call, "book", None), untrusted_file(call.settings)
+    name = default_space(call.settings) if book is None else book.default_space
+    untrusted = {} if file is None else {"untrusted": {"path": file.path, "space": file.space}}
+    code = call.print_answer({"space": name, **untrusted}, lambda out: out.line(name))
+    if file is not None and not call.args.json:
+        call.out.note(f"{file.path} names {file.space}, but is not trusted: see `commonbook trust`")
+    return code
+
+
+def _trust(call: Call) -> int:
+    file = trust(call.settings, call.args.file, trusted=not call.args.no_longer)
+    shown = {"path": file.path, "space": file.space, "capture": "on" if file.captures else "off"}
+    says = f"space {file.space or 'of the repository'}, capture {shown['capture']}"
+    sentence = f"{file.path} is {'trusted as it is now' if file.trusted else 'not trusted'}: {says}"
+    return call.print_answer(
+        {**shown, "trusted": file.trusted}, lambda out: out.report(sentence, [(file.path, str(file.trusted).lower())])
+    )
 
 
 def _depth(call: Call) -> int:
@@ -77,5 +93,6 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "space create": _create,
     "space rename": _rename,
     "space which": _which,
+    "trust": _trust,
     "space depth": _depth,
 }
