@@ -37,6 +37,15 @@ def test_a_book_is_opened_with_the_same_arguments():
     assert inspect.signature(aio.open).parameters == inspect.signature(commonbook.open).parameters
 
 
+def test_only_the_default_home_is_made_without_being_asked(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path / "user"))
+    asyncio.run(_opened(None))
+    assert (tmp_path / "user" / "commonbook").is_dir()
+    with pytest.raises(commonbook.NoHome):
+        asyncio.run(_opened(tmp_path / "elsewhere"))
+    assert not (tmp_path / "elsewhere").exists()
+
+
 def test_there_is_no_other_verb():
     assert [name for name in dir(aio.Book) if not name.startswith("_")] == VERBS
 
@@ -162,7 +171,7 @@ def test_a_book_that_cannot_be_opened_raises_its_error(tmp_path):
         asyncio.run(_opened(tmp_path / "file"))
 
 
-async def _opened(home: Path) -> None:
+async def _opened(home: Path | None) -> None:
     async with aio.open(home):
         pass
 
