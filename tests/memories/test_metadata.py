@@ -216,3 +216,15 @@ def test_the_command_line_sets_shows_and_filters_it(cli):
     line = b'{"text": "otter three", "metadata": {"ticket": "A-3"}}\n'
     assert cli("remember", "--batch", "-", stdin=line).code == 0
     assert len(cli.ids("--meta", "ticket=A-3")) == 1
+
+
+def test_secrets_in_it_are_masked_unless_told_otherwise(book: Book):
+    secrets: dict[str, Scalar] = {"password": "hunter2x9", "note": "sk-proj-" + "a1B2" * 12, "ticket": "A-12", "n": 3}
+    receipt = book.remember("the otter", metadata=secrets)
+    assert receipt.masked == 2
+    for kept in (book.get(receipt.id).metadata, book.get(book.edit(receipt.id, metadata=secrets).id).metadata):
+        assert (kept["ticket"], kept["n"]) == ("A-12", 3)
+        assert "hunter2x9" not in str(kept)
+        assert "a1B2a1B2" not in str(kept)
+    plain = book.remember("the seal", metadata=secrets, mask=False)
+    assert book.get(plain.id).metadata == secrets

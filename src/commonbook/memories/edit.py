@@ -6,7 +6,7 @@ first, so that no write overwrites it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from commonbook.errors import BadInput, Conflict, NotAllowed, NotFound, VersionConflict
 from commonbook.files import hand_edits, scan
@@ -73,6 +73,9 @@ def _mask(changes: Changes) -> tuple[Changes, int]:
     if isinstance(changes.title, str):
         title, count = masking.mask_title(validation.validate_title(changes.title) if changes.title else "")
         changes, total = changes._replace(title=title), total + count
+    if isinstance(changes.metadata, Mapping):
+        fields, count = masking.mask_metadata(validation.validate_metadata(changes.metadata))
+        changes, total = changes._replace(metadata=fields), total + count
     return changes, total
 
 

@@ -72,7 +72,9 @@ def _mask(sent: Draft) -> _MaskedDraft:
         title = titles.derive_title(text)
     else:
         title, in_title = masking.mask_title(title)
-    return _MaskedDraft(sent, sent._replace(text=text, title=title), in_text + in_title)
+    fields, in_fields = masking.mask_metadata(sent.metadata)
+    stored = sent._replace(text=text, title=title, metadata=fields)
+    return _MaskedDraft(sent, stored, in_text + in_title + in_fields)
 
 
 def _superseded(draft: Draft) -> list[str]:

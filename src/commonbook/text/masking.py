@@ -11,11 +11,11 @@ time: none can fail in more than one way.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Final, NamedTuple, TypeAlias
 
-from commonbook.model.memory import MAX_TITLE
+from commonbook.model.memory import MAX_METADATA_CHARS, MAX_TITLE, Metadata, Scalar
 from commonbook.text.card_numbers import card_number_spans
 from commonbook.text.recall_fence import unfence
 from commonbook.text.spoken_secrets import spoken_spans
@@ -44,6 +44,19 @@ def mask_name(name: str) -> Masked:
     masked = mask_title(name)
     spaced = masked if masked.count else mask_title(name.replace("-", " ").replace("_", " "))
     return spaced if spaced.count else masked
+
+
+def mask_metadata(fields: Mapping[str, Scalar]) -> tuple[Metadata, int]:
+    """Return metadata without secrets, and the number of secrets; a name such as `password` tells of its value."""
+    masked, total = dict(fields), 0
+    for name, value in fields.items():
+        if isinstance(value, str):
+            text, count = mask(f"{name}={value}")
+            if not text.startswith(f"{name}="):
+                text, count = mask(value)
+            masked[name] = text.removeprefix(f"{name}=")[:MAX_METADATA_CHARS]
+            total += count
+    return Metadata(masked), total
 
 
 def mask(text: str) -> Masked:
