@@ -91,7 +91,8 @@ def test_no_command_but_a_confirmed_init_changes_a_folder_of_notes(cli, vault, t
         assert result.code == (0 if "--dry-run" in args else 2)
     else:
         assert (result.code, result.out, result.error["type"]) == (1, "", "no_home")
-        assert f"commonbook init {vault}" in result.error["fix"]
+        way = "commonbook --home FOLDER migrate TO" if args[0] == "migrate" else f"commonbook init {vault}"
+        assert way in result.error["fix"]
     assert untouched(vault)
     assert {path.name for path in tmp_path.iterdir()} == {"other", "vault", "work"}
 

@@ -12,10 +12,15 @@ from commonbook.errors import BadInput, CommonbookError, TooLarge
 from commonbook.interfaces.cli.input import text as input_text
 from commonbook.interfaces.cli.output.plain import is_terminal
 from commonbook.model.session import MAX_MESSAGE_BYTES, MAX_MESSAGES, NewMessage
-from commonbook.text import chat_messages
+from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
     from argparse import Namespace
+
+    from commonbook.text import chat_messages
+else:
+    # Only JSON lines have other shapes.
+    chat_messages = LazyModule("commonbook.text.chat_messages")
 
 
 _OPTIONS: Final = ("role", "author", "time", "client_id")
