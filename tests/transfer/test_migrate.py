@@ -103,7 +103,7 @@ def test_a_home_moves_to_postgresql_with_everything_in_it(full: Path, empty: str
     assert contents(empty, keys) == before
     assert report.tables["memory"] > 1_200
     assert report.files == 0
-    assert {what for what, _, _ in steps} >= {"copying", "comparing"}
+    assert {what for what, _, _ in steps} >= {"copying", "comparing", "indexing"}
     with open_book(settings(empty, keys)) as book:
         again = book.remember("Alice owns the billing service", space="team/backend", tags=["people"], key="k1")
         assert not again.new, "a key that was used before the move is known"
