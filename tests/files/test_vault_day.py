@@ -208,6 +208,9 @@ def test_a_day_in_a_vault_under_git(git: Repository, tmp_path: Path):
     assert clone.status == ""
     with commonbook.open(clone.home) as there, commonbook.open(home) as here:
         assert {id_: each[:4] for id_, each in state(there).items()} == {id_: each[:4] for id_, each in saved.items()}
+        assert {one.name: one.id for one in there.spaces() if one.name in ("team", "everybody")} == {
+            one.name: one.id for one in here.spaces() if one.name in ("team", "everybody")
+        }
         there.edit(by_title["Note 18"].id, title="Renamed there")
         here.edit(by_title["Note 24"].id, tags=["here"])
     clone.commit("there")
