@@ -457,9 +457,9 @@ class Promises(RuleBasedStateMachine):
         words = [self._word() for _ in range(count)]
         space = where or DEFAULT_SPACE
         who, name = self._likely(who, space), self._name(name, space)
-        receipt = self._try(
-            lambda: self.world.append(who, name, words, where), may=self.model.may(who, space, "writer"), must=True
-        )
+        # Only the owner has a default space here: others have no key that names one.
+        may = self.model.may(who, space, "writer") and (where is not None or who == OWNER)
+        receipt = self._try(lambda: self.world.append(who, name, words, where), may=may, must=True)
         if receipt is not None:
             self.model.sessions.setdefault((space, name), []).extend(Message(word) for word in words)
 
@@ -488,7 +488,7 @@ class Promises(RuleBasedStateMachine):
         self._begin("switch", who)
         space = where or DEFAULT_SPACE
         old, new = (self._name(name, space) for name in names)
-        may = self.model.may(who, space, "writer")
+        may = self.model.may(who, space, "writer") and (where is not None or who == OWNER)
         if self._try(lambda: self.world.switch(who, old, new, reason, where), may=may) is not None:
             for name in (old, new):
                 self.model.sessions.setdefault((space, name), [])
