@@ -38,8 +38,15 @@ def titled(book: Book, title: str) -> Memory:
     return found
 
 
-def related(book: Book, memory: Memory) -> set[str]:
-    return {book.get(link.target).title for link in memory.links if link.relation == "related_to"}
+def mentioned(book: Book, memory: Memory) -> set[str]:
+    """Return the titles of the memories that a text links to."""
+    return {book.get(target).title for target in mentioned_ids(book, memory)}
+
+
+def mentioned_ids(book: Book, memory: Memory) -> list[str]:
+    links = [link for link in book.links(memory.id) if link.source == memory.id]
+    assert {link.relation for link in links} <= {"mentions"}
+    return [link.target for link in links]
 
 
 def dump(book: Book) -> dict[str, list[Row]]:

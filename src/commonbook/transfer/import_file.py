@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import posixpath
-import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple, Self
 
 from commonbook.errors import BadFile, FileInTheWay
 from commonbook.files import hand_edits
+from commonbook.markdown import obsidian
 from commonbook.markdown.front_matter import Document
 from commonbook.markdown.memory_conversion import (
     memory_from_document,
@@ -23,9 +23,8 @@ from commonbook.markdown.memory_conversion import (
     require_understood,
     says_the_same,
 )
-from commonbook.markdown.obsidian import hashtags, wiki_links
 from commonbook.model.ids import new_id
-from commonbook.model.memory import MAX_FRONT_BYTES, MAX_TAGS, Link, Memory
+from commonbook.model.memory import MAX_FRONT_BYTES, Memory
 from commonbook.ports.engines import Engines
 from commonbook.ports.files import SourceFile
 from commonbook.tables import file_journal, idempotency, memories
@@ -37,36 +36,24 @@ from commonbook.write import store_version
 from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import free_path, new_memory, path_of_restored
 
-_RELATED: Final = "related_to"
-# Every link is a line of front matter, whose size is limited; further links stay in the text alone.
-_MAX_LINKS: Final = 500
 _LINK_BYTES: Final = 64
 _OWN_BYTES: Final = 4096
 _MAX_NAME_BYTES: Final = 200
 _MAX_PATH_BYTES: Final = 800
-_FRONT_MATTER: Final = re.compile(rb"(?:\xef\xbb\xbf)?---[ \t]*\r?\n.*?^(?:---|\.\.\.)", re.DOTALL | re.MULTILINE)
-
-
-class LinkTarget(NamedTuple):
-    """The memory that a link leads to, with its content hash."""
-
-    memory: str
-    content_hash: str
 
 
 class Note(NamedTuple):
     """A summary of a file from the first pass.
 
-    `key` is its idempotency key, `content` a keyed hash of its content, and `room` the number of links for which its
-    front matter has room.
+    `key` is its idempotency key, `content` a keyed hash of its content. `links` are the names of the notes that its
+    text and its front matter link to.
     """
 
     path: str
     key: str
     content: str
     names: tuple[str, ...]
-    wiki_links: tuple[str, ...]
-    room: int
+    links: tuple[str, ...]
 
 
 class ImportedFile(NamedTuple):
@@ -92,24 +79,16 @@ class ImportRecord(NamedTuple):
     content: str
     memory: str
     version: int
-    links: tuple[str, ...]
 
     @classmethod
     def read(cls, key: str, space: str, content: str, answer: str) -> Self:
         """Parse an answer that `store` wrote."""
         values = json.loads(answer)
-        return cls(
-            key=key,
-            space=space,
-            content=content,
-            memory=values["memory"],
-            version=values["version"],
-            links=tuple(values["links"]),
-        )
+        return cls(key=key, space=space, content=content, memory=values["memory"], version=values["version"])
 
     def store(self, ctx: WriteContext, *, first: bool = False) -> None:
         """Store the record, as the first answer to its key or in place of an earlier one."""
-        values = {"memory": self.memory, "version": self.version, "links": self.links}
+        values = {"memory": self.memory, "version": self.version}
         store = idempotency.claim if first else idempotency.replace
         store(
             ctx.tx,
@@ -124,18 +103,16 @@ class ImportRecord(NamedTuple):
 class ImportPlan(NamedTuple):
     """The decision about a file.
 
-    `outcome` is `done` (a new memory), `updated`, `unchanged`, or the reason why the file is skipped. `proposed` is the
-    memory as the file has it, `present` the memory as it is now.
+    `outcome` is `done` (a new memory), `updated`, `unchanged`, or the reason why the file is skipped. `memory` is the
+    id of the memory, `proposed` the memory as the file has it, `present` the memory as it is now.
     """
 
     imported: ImportedFile
     outcome: str
-    target: LinkTarget
+    memory: str
     proposed: Memory | None = None
     present: Memory | None = None
     record: ImportRecord | None = None
-    linked: frozenset[str] = frozenset()
-    new_links: int = 0
 
     @property
     def path(self) -> str:
@@ -152,15 +129,14 @@ def parse(data: bytes, engines: Engines) -> Document:
 
 
 def note_of(file: SourceFile, document: Document, *, key: str, content: str) -> Note:
-    """Return the summary of a file that links need; from a file that we wrote, no wiki links are guessed."""
-    names = (document.title, _field(file.data, "permalink"))
+    """Return the summary of a file, which tells between which files there are links."""
+    names = (document.title, *obsidian.aliases_in(document.layout))
     return Note(
         path=file.path,
         key=key,
         content=content,
         names=tuple(name for name in names if name),
-        wiki_links=() if _is_ours(document) else wiki_links(document.text),
-        room=min(_MAX_LINKS, _free_bytes(document) // _LINK_BYTES),
+        links=obsidian.links_in(document.text, document.layout),
     )
 
 
@@ -170,7 +146,7 @@ def has_room(document: Document) -> bool:
 
 
 def _free_bytes(document: Document) -> int:
-    tags = sum(len(tag.encode()) + 4 for tag in _tags(document))
+    tags = sum(len(tag.encode()) + 4 for tag in document.tags)
     return MAX_FRONT_BYTES - _OWN_BYTES - len(document.layout.encode()) - _LINK_BYTES * len(document.links) - tags
 
 
@@ -189,25 +165,9 @@ def _is_ours(document: Document) -> bool:
     return document.id is not None and document.created is not None and document.author is not None
 
 
-def _field(data: bytes, name: str) -> str:
-    """Return the value of a field of the front matter that is not one of ours, if it is one plain line, else ''."""
-    front = _FRONT_MATTER.match(data[:MAX_FRONT_BYTES])
-    match = re.search(rf"^{name}:[ \t]*(.+?)[ \t]*\r?$".encode(), front[0], re.MULTILINE) if front else None
-    return match[1].decode("utf-8", "replace").strip("\"'") if match else ""
-
-
 def _title(document: Document, path: str) -> str:
     """Return the title in the front matter, else the name of the file, which is the title in an Obsidian vault."""
     return document.title or titles.title_of_note(path, document.id or "", document.text)
-
-
-def _tags(document: Document) -> tuple[str, ...]:
-    if _is_ours(document):
-        return document.tags
-    tags: dict[str, str] = {}
-    for tag in (*document.tags, *hashtags(document.text)):
-        tags.setdefault(tag.casefold(), tag)
-    return tuple(tags.values())[:MAX_TAGS]
 
 
 def _times(ctx: WriteContext, imported: ImportedFile) -> tuple[datetime, datetime]:
@@ -254,9 +214,9 @@ def _updated_memory(memory: Memory, imported: ImportedFile) -> Memory:
 
 
 def _completed_document(imported: ImportedFile) -> Document:
-    """Return the document of a file, with the title from its name and the hashtags of its text."""
+    """Return the document of a file, with the title from its name."""
     document = imported.document
-    return document._replace(title=_title(document, imported.note.path), tags=_tags(document), has_front=True)
+    return document._replace(title=_title(document, imported.note.path), has_front=True)
 
 
 # --- planning and applying
@@ -277,19 +237,16 @@ def plan_import(
     if present is None:
         free = memory_id if memory_id and not memories.exists(ctx.tx, memory_id) else new_id()
         proposed = _create_memory(ctx, imported, free)
-        target = LinkTarget(free, proposed.content_hash)
-        return ImportPlan(imported=imported, outcome="done", target=target, proposed=proposed)
+        return ImportPlan(imported=imported, outcome="done", memory=free, proposed=proposed)
     if present.deleted is None:
         try:
             present = hand_edits.with_file_changes(ctx, ctx.require_writable(present.id), scanned=scanned)
         except FileInTheWay:
-            return ImportPlan(
-                imported=imported, outcome="in the way", target=LinkTarget(present.id, present.content_hash)
-            )
+            return ImportPlan(imported=imported, outcome="in the way", memory=present.id)
     try:
         require_understood(imported.document, present)
     except BadFile:
-        return ImportPlan(imported=imported, outcome="mistyped", target=LinkTarget(present.id, present.content_hash))
+        return ImportPlan(imported=imported, outcome="mistyped", memory=present.id)
     outcome = _compare(ctx, imported, record, present)
     proposed = _updated_memory(present, imported)._replace(deleted=None)
     if present.deleted:
@@ -298,7 +255,7 @@ def plan_import(
     return ImportPlan(
         imported=imported,
         outcome=outcome,
-        target=LinkTarget(present.id, (proposed if outcome == "updated" else present).content_hash),
+        memory=present.id,
         proposed=proposed,
         present=present,
         record=record,
@@ -325,54 +282,47 @@ def _compare(ctx: WriteContext, imported: ImportedFile, record: ImportRecord | N
 
 
 def apply_plans(
-    ctx: WriteContext,
-    plans: Sequence[ImportPlan],
-    targets_of: Callable[[Note], list[LinkTarget]],
-    sessions: import_sessions.SessionImport,
+    ctx: WriteContext, plans: Sequence[ImportPlan], sessions: import_sessions.SessionImport
 ) -> list[ImportPlan]:
-    """Apply plans, with the links whose targets are here already; return them with their results."""
+    """Apply plans; return them with their results."""
     added: list[Memory] = []
-    applied = [_apply(ctx, plan, targets_of, added) for plan in plans]
+    applied = [_apply(ctx, plan, added) for plan in plans]
     for memory in added:
         import_sessions.begin_session(ctx, memory, sessions)
     ctx.enqueue_files(added)
     return applied
 
 
-def _apply(
-    ctx: WriteContext, plan: ImportPlan, targets_of: Callable[[Note], list[LinkTarget]], added: list[Memory]
-) -> ImportPlan:
+def _apply(ctx: WriteContext, plan: ImportPlan, added: list[Memory]) -> ImportPlan:
     if plan.outcome == "done":
-        return _add(ctx, plan, targets_of(plan.imported.note), added)
+        return _add(ctx, plan, added)
     if plan.outcome == "updated":
-        return _update(ctx, plan, targets_of(plan.imported.note))
+        return _update(ctx, plan)
     if plan.outcome == "older":
         return plan._replace(outcome="unchanged")
     if plan.outcome == "unchanged" and plan.present is not None:
-        known = plan.record.links if plan.record else ()
-        version = plan.record.version if plan.record else plan.present.version
-        return plan._replace(linked=_record_import(ctx, plan, plan.present, version, known))
+        _record_import(ctx, plan, plan.present, plan.record.version if plan.record else plan.present.version)
     return plan
 
 
-def _add(ctx: WriteContext, plan: ImportPlan, targets: Sequence[LinkTarget], added: list[Memory]) -> ImportPlan:
+def _add(ctx: WriteContext, plan: ImportPlan, added: list[Memory]) -> ImportPlan:
     if plan.proposed is None:
         return plan
-    memory = _with_links(plan.proposed, targets)
+    memory = plan.proposed
     memory = memory._replace(path=free_path(ctx, _usable_path(ctx, memory)))
     # Only what the actor may read: else a link could tell something about a memory that it may not.
     memory = store_version.add_from_file(ctx, memory, readable=ctx.readable)
     file_journal.clear_former_path(ctx.tx, memory.path)
     ctx.log_memory(memory, "import", source=ctx.engines.keys.keyed_hash("path", plan.path))
     added.append(memory)
-    linked = _record_import(ctx, plan, memory, memory.version, [target.memory for target in targets])
-    return plan._replace(linked=linked, new_links=len(linked))
+    _record_import(ctx, plan, memory, memory.version)
+    return plan
 
 
-def _update(ctx: WriteContext, plan: ImportPlan, targets: Sequence[LinkTarget]) -> ImportPlan:
+def _update(ctx: WriteContext, plan: ImportPlan) -> ImportPlan:
     if plan.proposed is None or plan.present is None:
         return plan
-    old, new_state = plan.present, _with_links(plan.proposed, targets)
+    old, new_state = plan.present, plan.proposed
     changed = hand_edits.changed_fields(old, new_state)
     # A file of ours may be of another book, or of a state of this one that was lost: no version of it may match.
     is_same = plan.imported.document.id == old.id
@@ -383,27 +333,19 @@ def _update(ctx: WriteContext, plan: ImportPlan, targets: Sequence[LinkTarget]) 
         new = hand_edits.restore(ctx, old, restored, changed, how="import", version=version)
     elif changed:
         new = store_version.store_version(ctx, old, new_state, changed, how="import", version=version)
-    linked = _record_import(ctx, plan, new, new.version, [target.memory for target in targets])
-    before = {link.target for link in old.links if link.relation == _RELATED}
-    return plan._replace(
-        outcome="unchanged" if new == old else "updated", linked=linked, new_links=len(linked - before)
-    )
+    _record_import(ctx, plan, new, new.version)
+    return plan._replace(outcome="unchanged" if new == old else "updated")
 
 
-def _record_import(
-    ctx: WriteContext, plan: ImportPlan, memory: Memory, version: int, linked: Sequence[str]
-) -> frozenset[str]:
+def _record_import(ctx: WriteContext, plan: ImportPlan, memory: Memory, version: int) -> None:
     """Store the record of an import under the key of the file's path, and give up the key of a former path."""
     note, earlier = plan.imported.note, plan.record
     space = earlier.space if earlier else memory.space.id
-    record = ImportRecord(
-        key=note.key, space=space, content=note.content, memory=memory.id, version=version, links=tuple(linked)
-    )
+    record = ImportRecord(key=note.key, space=space, content=note.content, memory=memory.id, version=version)
     if record != earlier:
         record.store(ctx, first=earlier is None or earlier.key != note.key)
     if earlier and earlier.key != note.key and earlier.key.rpartition(":")[0] == note.key.rpartition(":")[0]:
         idempotency.replace(ctx.tx, space=space, principal=ctx.actor.principal, key=earlier.key, content="", answer="")
-    return frozenset(linked)
 
 
 def _usable_path(ctx: WriteContext, memory: Memory) -> str:
@@ -424,31 +366,3 @@ def _can_be_written(engines: Engines, path: str) -> bool:
     except FileInTheWay:
         return False
     return True
-
-
-def _with_links(memory: Memory, targets: Sequence[LinkTarget]) -> Memory:
-    by_key = {(link.relation, link.target): link for link in memory.links}
-    for target in targets:
-        link = Link(memory.id, _RELATED, target.memory, target.content_hash)
-        by_key.setdefault((link.relation, link.target), link)
-    return memory._replace(links=tuple(by_key[key] for key in sorted(by_key)))
-
-
-def add_links(ctx: WriteContext, record: ImportRecord, targets: Sequence[LinkTarget], *, scanned: bool) -> int:
-    """Add links to memories that were imported after this one; return how many."""
-    memory = memories.find(ctx.tx, ctx.writable, record.memory)
-    if memory is None or memory.deleted is not None:
-        return 0
-    try:
-        memory = hand_edits.with_file_changes(ctx, memory, scanned=scanned)
-    except FileInTheWay:
-        return 0
-    known = memories.get_many(ctx.tx, ctx.readable, [target.memory for target in targets])
-    live = [target for target in targets if target.memory in known and known[target.memory].deleted is None]
-    linked = _with_links(memory, live)
-    new = store_version.store_version(ctx, memory, linked, ["links"], how="import") if linked != memory else memory
-    # A memory that was changed here since the import must still count as changed.
-    version = new.version if record.version == memory.version else record.version
-    targets_done = tuple(dict.fromkeys((*record.links, *(target.memory for target in live))))
-    record._replace(version=version, links=targets_done).store(ctx)
-    return len(linked.links) - len(memory.links)

@@ -1,9 +1,9 @@
 """The import of a folder or an archive of Markdown: each file becomes a memory, and a repeated import changes nothing.
 
 Every imported file has an idempotency key. The transaction that stores its memory stores an answer under the key: the
-memory, its version, and the wiki links that were made. From these records the next run knows which files are done,
-which were changed in the folder since, and which memories were changed here. Files are imported in batches, one
-transaction each; links to files of later batches are added at the end.
+memory and its version. From these records the next run knows which files are done, which were changed in the folder
+since, and which memories were changed here. Files are imported in batches, one transaction each. Links and tags in
+texts stay there alone: the book derives them from the texts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from commonbook.ports.files import SourceFile
 from commonbook.runtime.batches import in_batches
 from commonbook.tables import file_journal, idempotency, memories
 from commonbook.transfer import import_file, import_sessions, import_spaces
-from commonbook.transfer.import_file import ImportedFile, ImportPlan, ImportRecord, LinkTarget, Note
+from commonbook.transfer.import_file import ImportedFile, ImportPlan, ImportRecord, Note
 from commonbook.transfer.import_reading import ReadFile, imported_file, not_imported, read_file
 from commonbook.transfer.import_sessions import ImportedSession, SessionImport, SessionOutcome
 from commonbook.transfer.import_spaces import Place, SourceSpaces
@@ -71,8 +71,7 @@ class _Import:
     notes: dict[str, Note] = field(default_factory=dict)
     records: dict[str, ImportRecord] = field(default_factory=dict)
     names: VaultNotes = field(default_factory=lambda: VaultNotes(()))
-    targets: dict[str, LinkTarget] = field(default_factory=dict)
-    linked: dict[str, frozenset[str]] = field(default_factory=dict)
+    claimed: set[str] = field(default_factory=set)
     counts: Counter[str] = field(default_factory=Counter)
     skipped: list[Finding] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
@@ -116,7 +115,6 @@ def import_folder(
     for batch in _batches(run, waiting):
         _import_batch(run, batch)
         progress("importing", run.counts["seen"], len(run.notes))
-    _add_late_links(run, progress)
     _import_sessions(run)
     return TransferReport(
         done=run.counts["done"],
@@ -232,13 +230,12 @@ def _skip_done(run: _Import, tx: Reading) -> frozenset[str]:
             memory = by_id.get(known[path].memory)
             live = memory is not None and memory.deleted is None
             if memory is not None and live:
-                run.targets[path] = LinkTarget(memory.id, memory.content_hash)
+                run.claimed.add(memory.id)
             if not _is_same(run.notes[path], known[path]):
                 continue
             run.counts["seen"] += 1
             if live:
                 run.counts["unchanged"] += 1
-                run.linked[path] = frozenset(known[path].links)
             else:
                 run.skipped.append(not_imported(path, *_WHY_SKIPPED["deleted"]))
     return frozenset(path for path, note in run.notes.items() if path not in known or not _is_same(note, known[path]))
@@ -280,12 +277,11 @@ def _import_batch(run: _Import, batch: Sequence[ImportedFile]) -> None:
             run.skipped.append(not_imported(plan.path, *_WHY_SKIPPED[plan.outcome]))
             continue
         run.counts[plan.outcome] += 1
-        run.counts["links"] += plan.new_links
-        run.targets[plan.path] = plan.target
-        run.linked[plan.path] = plan.linked
+        run.claimed.add(plan.memory)
         if plan.outcome != "unchanged":
-            run.changed.append(plan.target.memory)
             run.counts["masked"] += plan.imported.masked
+            run.changed.append(plan.memory)
+            run.counts["links"] += _count_links(run, plan.imported.note)
 
 
 def _plan_and_apply(
@@ -293,14 +289,13 @@ def _plan_and_apply(
 ) -> list[ImportPlan]:
     records = _current_records(run, ctx, [imported.note for imported in batch])
     ctx.lock(_memory_ids(batch, records))
-    claimed = {record.memory for record in run.records.values()} | {target.memory for target in run.targets.values()}
+    claimed = {record.memory for record in run.records.values()} | run.claimed
     plans: list[ImportPlan] = []
     for imported in batch:
         plan = import_file.plan_import(ctx, imported, records.get(imported.note.key), claimed, scanned=scanned)
-        claimed.add(plan.target.memory)
+        claimed.add(plan.memory)
         plans.append(plan)
-    known = {**run.targets, **{plan.path: plan.target for plan in plans if plan.outcome not in _WHY_SKIPPED}}
-    return import_file.apply_plans(ctx, plans, lambda note: _targets(run, note, known), run.sessions)
+    return import_file.apply_plans(ctx, plans, run.sessions)
 
 
 def _memory_ids(batch: Sequence[ImportedFile], records: Mapping[str, ImportRecord]) -> Iterator[str]:
@@ -320,44 +315,10 @@ def _current_records(run: _Import, ctx: WriteContext, notes: Sequence[Note]) -> 
     return {**{key: run.records[key] for key in keys if key in run.records}, **present}
 
 
-def _targets(run: _Import, note: Note, known: Mapping[str, LinkTarget]) -> list[LinkTarget]:
-    """Return the memories that the wiki links of a file lead to, as far as they are imported already."""
-    paths = [run.names.find(name, origin=note.path) for name in note.wiki_links]
-    others = dict.fromkeys(path for path in paths if path is not None and path != note.path)
-    return [known[path] for path in others if path in known][: note.room]
-
-
-# --- links to files of later batches
-
-
-def _add_late_links(run: _Import, progress: Progress) -> None:
-    """Add the links whose targets were imported after the file that has them."""
-    waiting: dict[str, list[LinkTarget]] = {}
-    for path in run.linked:
-        wanted = _targets(run, run.notes[path], run.targets)
-        missing = [target for target in wanted if target.memory not in run.linked[path]]
-        if missing:
-            waiting[path] = missing
-    if run.dry_run:
-        run.counts["links"] += sum(len(missing) for missing in waiting.values())
-        return
-    for at, batch in enumerate(in_batches(list(waiting), _BATCH)):
-        part = {path: waiting[path] for path in batch}
-        added = _write(run, partial(_add_links, run, waiting=part))
-        run.counts["links"] += sum(added.values())
-        run.changed += [run.targets[path].memory for path in batch if added[path]]
-        progress("linking", min((at + 1) * _BATCH, len(waiting)), len(waiting))
-
-
-def _add_links(
-    run: _Import, ctx: WriteContext, *, waiting: Mapping[str, list[LinkTarget]], scanned: bool
-) -> dict[str, int]:
-    records = _current_records(run, ctx, [run.notes[path] for path in waiting])
-    ctx.lock(record.memory for record in records.values())
-    return {
-        path: import_file.add_links(ctx, records[run.notes[path].key], targets, scanned=scanned)
-        for path, targets in waiting.items()
-    }
+def _count_links(run: _Import, note: Note) -> int:
+    """Count the other files of the folder that a file links to."""
+    paths = {run.names.find(name, origin=note.path) for name in note.links}
+    return len(paths - {None, note.path})
 
 
 # --- sessions
