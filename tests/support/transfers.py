@@ -84,6 +84,5 @@ def vault(tmp_path: Path) -> Path:
             "work/todo.md": "Water the [[garden]].\n\n```\n#not-a-tag [[Home]]\n```\n",
             ".obsidian/app.md": "not a note",
             ".trash/Old.md": "thrown away",
-            "picture.png": b"\x89PNG",
         },
     )

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from commonbook.access import permissions
 from commonbook.book.recall import RecallVerbs
-from commonbook.errors import CommonbookError
+from commonbook.errors import BadInput, CommonbookError
 from commonbook.model.reports import (
     Finding,
     LogEntry,
@@ -28,10 +28,12 @@ if TYPE_CHECKING:
     from commonbook.files import scan
     from commonbook.maintenance import audit, health
     from commonbook.maintenance import rebuild as rebuilding
+    from commonbook.model import path_filter
 else:
     # A verb loads the module that it needs, so that a command loads no more than its own subject.
     audit = LazyModule("commonbook.maintenance.audit")
     health = LazyModule("commonbook.maintenance.health")
+    path_filter = LazyModule("commonbook.model.path_filter")
     rebuilding = LazyModule("commonbook.maintenance.rebuild")
     scan = LazyModule("commonbook.files.scan")
 
@@ -79,6 +81,8 @@ class MaintenanceVerbs(RecallVerbs):
         *,
         space: str | None = None,
         folders_as_spaces: bool = False,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
         dry_run: bool = False,
         mask: bool = True,
         progress: Progress = no_progress,
@@ -87,29 +91,42 @@ class MaintenanceVerbs(RecallVerbs):
 
         All of it goes into one space: `space`, or `personal`. An export goes into the spaces that it was made from;
         with `folders_as_spaces`, each folder with the name of a space is one. Importing the same again changes nothing.
-        With `dry_run`, only report. Secrets are masked in what is stored, unless `mask` is false.
+        Attachments of the notes, such as pictures, are copied with them. `include` and `exclude` are patterns of files
+        and folders, such as `*.pdf` or `Work/*`. With `dry_run`, only report. Secrets are masked in what is stored,
+        unless `mask` is false.
         """
+        files = _path_filter(include, exclude)
         return self._transfer_service.import_folder(
             self._engines,
             self._actor,
             folder,
             space=space,
             folders_as_spaces=folders_as_spaces,
+            files=files,
             dry_run=dry_run,
             mask=mask,
             progress=progress,
         )
 
     def export(
-        self, target: str, *, space: str | None = None, okf: bool = False, progress: Progress = no_progress
+        self,
+        target: str,
+        *,
+        space: str | None = None,
+        okf: bool = False,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        progress: Progress = no_progress,
     ) -> TransferReport:
         """Export a space, or all of them, to a folder of Markdown or an archive (`.zip`, `.tar.gz`).
 
         Sessions have files too, with the messages that are in no episode. The report names what is left out. With
-        `okf` the export is a bundle in the Open Knowledge Format v0.2, which other programs read.
+        `okf` the export is a bundle in the Open Knowledge Format v0.2, which other programs read. Attachments in the
+        folders of the home are copied. `include` and `exclude` are patterns of files and folders, as for an import.
         """
+        files = _path_filter(include, exclude)
         return self._transfer_service.export(
-            self._engines, self._actor, target, space=space, as_okf=okf, progress=progress
+            self._engines, self._actor, target, space=space, files=files, as_okf=okf, progress=progress
         )
 
     def rebuild(self, *, progress: Progress = no_progress) -> SyncReport:
@@ -159,3 +176,9 @@ class MaintenanceVerbs(RecallVerbs):
     def log(self, *, space: str, after: int = 0, limit: int = 100) -> tuple[LogEntry, ...]:
         """Return the entries of the log of a space after a number, in order."""
         return audit.list_entries(self._engines, self._actor, space, after=after, limit=limit)
+
+
+def _path_filter(include: Sequence[str], exclude: Sequence[str]) -> path_filter.PathFilter:
+    if isinstance(include, str) or isinstance(exclude, str):
+        raise BadInput("`include` and `exclude` are lists of patterns", fix='give a list, such as ["*.pdf"]')
+    return path_filter.PathFilter(tuple(include), tuple(exclude))

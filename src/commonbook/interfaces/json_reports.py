@@ -82,7 +82,7 @@ def log_json(space_name: str, entries: Iterable[LogEntry]) -> dict[str, Any]:
 
 def transfer_report_json(report: TransferReport) -> dict[str, Any]:
     """Return what an import or export did."""
-    lists = {"ids": list(report.ids), "left_out": list(report.left_out), "spaces": list(report.spaces)}
+    lists = {name: list(getattr(report, name)) for name in ("ids", "left_out", "attachments", "spaces")}
     return {**report._asdict(), "skipped": findings_json(report.skipped), **lists}
 
 

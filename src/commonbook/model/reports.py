@@ -135,7 +135,8 @@ class TransferReport(NamedTuple):
 
     `sessions` are those that an export has files for, or that an import made. `messages` are the messages that an
     export wrote outside of episodes, or that an import stored in these sessions. `left_out` names what is in the
-    database and in no file of an export, such as `3 grants`.
+    database and in no file of an export, such as `3 grants`. `attachments` are the paths of the
+    files beside notes that were copied.
     """
 
     done: int = 0
@@ -151,6 +152,7 @@ class TransferReport(NamedTuple):
     """The number of secrets that an import masked."""
     spaces: tuple[str, ...] = ()
     """The names of the spaces that an import makes."""
+    attachments: tuple[str, ...] = ()
 
 
 class Status(NamedTuple):

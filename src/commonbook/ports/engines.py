@@ -7,6 +7,7 @@ from datetime import tzinfo
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from commonbook.model.path_filter import PathFilter
     from commonbook.model.recall import RecallRequest, RecallResult
     from commonbook.model.reports import Finding, Progress, TransferReport
     from commonbook.model.spaces import Actor
@@ -26,6 +27,7 @@ class TransferService(Protocol):
         *,
         space: str | None,
         folders_as_spaces: bool,
+        files: PathFilter,
         dry_run: bool,
         mask: bool,
         progress: Progress,
@@ -34,7 +36,15 @@ class TransferService(Protocol):
         ...
 
     def export(
-        self, engines: Engines, actor: Actor, target: str, *, space: str | None, as_okf: bool, progress: Progress
+        self,
+        engines: Engines,
+        actor: Actor,
+        target: str,
+        *,
+        space: str | None,
+        files: PathFilter,
+        as_okf: bool,
+        progress: Progress,
     ) -> TransferReport:
         """Write memories as a folder or an archive, which is a bundle in the Open Knowledge Format with `as_okf`."""
         ...

@@ -7,7 +7,7 @@ there before as a displaced content with a name. `displaced_files`, `read_displa
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager
 from datetime import datetime
 from threading import Event
@@ -118,6 +118,15 @@ class Folder(Protocol):
         """Rename a file unless something is at the new path; tell whether it was renamed."""
         ...
 
+    def add_file(
+        self, path: str, data: bytes, *, mtime_ns: int, dry_run: bool = False
+    ) -> Literal["new", "same", "taken"]:
+        """Add a file that is no memory, unless something is at the path; tell how it compares with what is there.
+
+        Only under the lock. Raises FileInTheWay if the path cannot be written without leaving the home.
+        """
+        ...
+
     def sync_later(self, path: str) -> None:
         """Make the present state of a path durable at the next flush, even if another process changed it."""
         ...
@@ -183,7 +192,7 @@ class Watcher(Protocol):
 
 
 class SourceFile(NamedTuple):
-    """A Markdown file outside the home: its path in its folder or archive, its modification time, and its content.
+    """A file outside the home: its path in its folder or archive, its modification time, and its content.
 
     `exported` are the hashes of the contents that an export has written to this path.
     """
@@ -215,6 +224,19 @@ class ExternalFiles(Protocol):
 
     def space_files(self, place: str) -> Iterator[SourceFile]:
         """Yield the files that make their folders spaces."""
+        ...
+
+    def attachments(
+        self, place: str | None, *, wanted: Callable[[str], bool], with_data: bool
+    ) -> Iterator[SourceFile | Finding]:
+        """Yield the wanted files that are not Markdown; None stands for the home, if there is one.
+
+        Without data they are only named.
+        """
+        ...
+
+    def template_folders(self, place: str) -> list[str]:
+        """Return the folders that the settings of an Obsidian vault name as those of its templates."""
         ...
 
     def target(self, place: str) -> AbstractContextManager[ExportTarget]:

@@ -15,6 +15,7 @@ from commonbook.errors import NotFound
 from commonbook.markdown import okf, space_file
 from commonbook.markdown.memory_conversion import render_memory
 from commonbook.model.memory import Memory
+from commonbook.model.path_filter import PathFilter
 from commonbook.model.reports import Finding, Progress, TransferReport
 from commonbook.model.spaces import Actor, Space, SpaceScope
 from commonbook.ports.database import Reading
@@ -22,7 +23,7 @@ from commonbook.ports.engines import Engines
 from commonbook.ports.files import ExportTarget
 from commonbook.tables import memories
 from commonbook.text import file_paths, space_names
-from commonbook.transfer import export_okf, export_sessions
+from commonbook.transfer import attachments, export_okf, export_sessions
 from commonbook.transfer.left_out import left_out
 
 _BATCH: Final = 200
@@ -33,7 +34,14 @@ _Written: TypeAlias = tuple[str | None, str, str]
 
 
 def export(
-    engines: Engines, actor: Actor, target: str, *, space: str | None, as_okf: bool, progress: Progress
+    engines: Engines,
+    actor: Actor,
+    target: str,
+    *,
+    space: str | None,
+    files: PathFilter,
+    as_okf: bool,
+    progress: Progress,
 ) -> TransferReport:
     """Write the live memories and the sessions of a space (with a final '/', also of all spaces below it), or of all.
 
@@ -48,7 +56,7 @@ def export(
         chosen = scope.select(tx, actor, space)
         if space is not None and not chosen:
             raise NotFound(f"there is no space {space!r}", fix="`commonbook space list` shows the spaces")
-        paths = _paths(tx, chosen)
+        paths = [(path, memory_id) for path, memory_id in _paths(tx, chosen) if files.takes(path)]
         with engines.external_files.target(target) as out:
             written = (
                 _write_okf(engines, tx, chosen, paths, out) if as_okf else _write_files(engines, tx, chosen, paths, out)
@@ -61,8 +69,10 @@ def export(
                 if memory_id is not None:
                     outcomes[outcome] += 1
                 progress("exporting", outcomes.total(), len(paths))
-            sessions = () if as_okf else tuple(export_sessions.write(tx, chosen, out))
+            sessions = () if as_okf else tuple(export_sessions.write(tx, chosen, out, takes=files.takes))
             foreign += _put_space_files(out, _exported_spaces(chosen, paths, sessions))
+            attached = attachments.export_attachments(engines, attachments.in_spaces(tx, chosen, files), out)
+        foreign += attached.findings
         foreign += [_foreign_finding(file.path) for file in sessions if file.outcome == "foreign"]
         foreign += export_sessions.left_out(tx, chosen) if as_okf else ()
         edited = sum(file.edited for file in sessions)
@@ -77,6 +87,7 @@ def export(
         sessions=sum(file.part == 1 for file in written_sessions),
         messages=sum(file.words for file in written_sessions),
         left_out=not_exported,
+        attachments=attached.copied,
     )
 
 

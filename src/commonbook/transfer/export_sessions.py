@@ -6,7 +6,7 @@ longer has them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -40,12 +40,19 @@ class WrittenSession(NamedTuple):
     edited: int
 
 
-def write(tx: Reading, chosen: SpaceScope, out: ExportTarget) -> Iterator[WrittenSession]:
-    """Write the sessions of these spaces, by space and name, so that equal states of a book give equal archives."""
+def write(
+    tx: Reading, chosen: SpaceScope, out: ExportTarget, *, takes: Callable[[str], bool]
+) -> Iterator[WrittenSession]:
+    """Write the sessions of these spaces, by space and name, so that equal states of a book give equal archives.
+
+    Files with paths that the export does not take are left out.
+    """
     for space in sorted(chosen.values(), key=lambda space: space.name):
         for session in sorted(_sessions(tx, space), key=lambda session: session.id):
             for part, edited in _parts(tx, session):
                 path = session_files.path_of(space.base, session.id, part.part)
+                if not takes(path):
+                    continue
                 outcome = out.put(path, session_files.render(part), changed=_changed(part))
                 yield WrittenSession(path, outcome, part.part, len(part.words), edited)
 

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
 from commonbook.access import permissions
-from commonbook.files import scan
-from commonbook.files.scan import Result_co
 from commonbook.markdown.obsidian import VaultNotes
+from commonbook.model.path_filter import PathFilter
 from commonbook.model.reports import Finding, Progress, TransferReport
 from commonbook.model.spaces import Actor, SpaceScope
 from commonbook.ports.database import Reading
@@ -26,13 +24,14 @@ from commonbook.ports.engines import Engines
 from commonbook.ports.files import SourceFile
 from commonbook.runtime.batches import in_batches
 from commonbook.tables import file_journal, idempotency, memories
-from commonbook.transfer import import_file, import_sessions, import_spaces
+from commonbook.transfer import attachments, import_file, import_sessions, import_spaces
+from commonbook.transfer.attachments import TemplateFolders
+from commonbook.transfer.dry_run import write_unless_dry
 from commonbook.transfer.import_file import ImportedFile, ImportPlan, ImportRecord, Note
 from commonbook.transfer.import_reading import ReadFile, imported_file, not_imported, read_file
 from commonbook.transfer.import_sessions import ImportedSession, SessionImport, SessionOutcome
 from commonbook.transfer.import_spaces import Place, SourceSpaces
 from commonbook.write.context import WriteContext
-from commonbook.write.transaction import write
 
 _BATCH: Final = 200
 _BATCH_BYTES: Final = 32 * 1024 * 1024
@@ -67,7 +66,10 @@ class _Import:
     dry_run: bool
     mask: bool
     prefix: str
+    files: PathFilter
+    templates: TemplateFolders
     known_spaces: SpaceScope = field(default_factory=dict)
+    left_out_keys: set[str] = field(default_factory=set)
     notes: dict[str, Note] = field(default_factory=dict)
     records: dict[str, ImportRecord] = field(default_factory=dict)
     names: VaultNotes = field(default_factory=lambda: VaultNotes(()))
@@ -85,6 +87,7 @@ def import_folder(
     *,
     space: str | None,
     folders_as_spaces: bool,
+    files: PathFilter,
     dry_run: bool,
     mask: bool,
     progress: Progress,
@@ -97,6 +100,7 @@ def import_folder(
     permissions.require_owner(actor, "read folders of this machine")
     source_spaces = import_spaces.require_target(space, folders_as_spaces=folders_as_spaces)
     prefix = _prefix(engines, space, engines.external_files.source(folder))
+    templates = TemplateFolders(engines.external_files.template_folders(folder))
     run = _Import(
         engines=engines,
         actor=actor,
@@ -105,6 +109,8 @@ def import_folder(
         dry_run=dry_run,
         mask=mask,
         prefix=prefix,
+        files=files,
+        templates=templates,
     )
     _read_spaces(run)
     _read_notes(run, progress)
@@ -116,6 +122,7 @@ def import_folder(
         _import_batch(run, batch)
         progress("importing", run.counts["seen"], len(run.notes))
     _import_sessions(run)
+    copied = _copy_attachments(run)
     return TransferReport(
         done=run.counts["done"],
         unchanged=run.counts["unchanged"],
@@ -127,6 +134,7 @@ def import_folder(
         messages=run.counts["messages"],
         masked=run.counts["masked"],
         spaces=new_spaces,
+        attachments=copied,
     )
 
 
@@ -174,6 +182,8 @@ def _read(run: _Import, file: SourceFile | Finding) -> ReadFile | Finding:
 def _read_notes(run: _Import, progress: Progress) -> None:
     """Read every file once, to know the targets of links and the files that cannot be imported."""
     for file in run.engines.external_files.files(run.folder):
+        if not _is_chosen(run, file.path if isinstance(file, SourceFile) else file.where):
+            continue
         if isinstance(file, SourceFile) and run.sessions.takes(file, _space_name(run, file.path), run.skipped):
             continue
         parsed = _read(run, file)
@@ -185,11 +195,21 @@ def _read_notes(run: _Import, progress: Progress) -> None:
     run.names = VaultNotes((note.path, note.names) for note in run.notes.values())
 
 
+def _is_chosen(run: _Import, path: str) -> bool:
+    """Tell whether a file is to be imported: it is neither a template nor left out by a pattern."""
+    if run.files.takes(path) and not run.templates.skips(path):
+        return True
+    run.left_out_keys.add(_key(run, path))
+    return False
+
+
+def _key(run: _Import, path: str) -> str:
+    return run.prefix + run.engines.keys.keyed_hash("path", path)
+
+
 def _note(run: _Import, read: ReadFile) -> Note:
-    keyed = run.engines.keys.keyed_hash
-    content = keyed("content", file_journal.content_hash(read.file.data))
-    key = run.prefix + keyed("path", read.file.path)
-    return import_file.note_of(read.file, read.document, key=key, content=content)
+    content = run.engines.keys.keyed_hash("content", file_journal.content_hash(read.file.data))
+    return import_file.note_of(read.file, read.document, key=_key(run, read.file.path), content=content)
 
 
 # --- records of earlier imports
@@ -198,7 +218,8 @@ def _note(run: _Import, read: ReadFile) -> Note:
 def _read_records(run: _Import, tx: Reading) -> None:
     """Find the records of these files from earlier imports into the same space, also of files that were moved since."""
     target_prefix = run.prefix[: len("import:") + 17]
-    present = {note.key for note in run.notes.values()}
+    # A file that is left out this time is still there: no other file is taken for it, moved.
+    present = {note.key for note in run.notes.values()} | run.left_out_keys
     moved: dict[tuple[str, str], list[ImportRecord]] = {}
     for space in permissions.writable(tx, run.actor, import_spaces.all_spaces(tx)):
         answers = idempotency.find_by_prefix(tx, space=space, principal=run.actor.principal, prefix=target_prefix)
@@ -270,7 +291,8 @@ def _batches(run: _Import, waiting: frozenset[str]) -> Iterator[list[ImportedFil
 
 
 def _import_batch(run: _Import, batch: Sequence[ImportedFile]) -> None:
-    plans = _write(run, lambda ctx, *, scanned: _plan_and_apply(run, ctx, batch, scanned=scanned))
+    operation = partial(_plan_and_apply, run, batch=batch)
+    plans = write_unless_dry(run.engines, run.actor, operation, dry_run=run.dry_run)
     for plan in plans:
         run.counts["seen"] += 1
         if plan.outcome in _WHY_SKIPPED:
@@ -285,7 +307,7 @@ def _import_batch(run: _Import, batch: Sequence[ImportedFile]) -> None:
 
 
 def _plan_and_apply(
-    run: _Import, ctx: WriteContext, batch: Sequence[ImportedFile], *, scanned: bool
+    run: _Import, ctx: WriteContext, *, batch: Sequence[ImportedFile], scanned: bool
 ) -> list[ImportPlan]:
     records = _current_records(run, ctx, [imported.note for imported in batch])
     ctx.lock(_memory_ids(batch, records))
@@ -327,7 +349,8 @@ def _count_links(run: _Import, note: Note) -> int:
 def _import_sessions(run: _Import) -> None:
     """Store the sessions that have files of their own, when all memories are here."""
     for group in run.sessions.groups(run.engines.external_files, run.folder, run.spaces.space):
-        outcomes = _write(run, partial(_store_sessions, run, group=group))
+        operation = partial(_store_sessions, run, group=group)
+        outcomes = write_unless_dry(run.engines, run.actor, operation, dry_run=run.dry_run)
         run.counts["sessions"] += sum(outcome.stored for outcome in outcomes)
         run.counts["messages"] += sum(outcome.messages for outcome in outcomes)
         run.skipped += [finding for outcome in outcomes for finding in outcome.findings]
@@ -344,27 +367,21 @@ def _store_sessions(
     return import_sessions.store(ctx, group, dry_run=run.dry_run)
 
 
-# --- writing
+# --- attachments
 
 
-class _Rollback(Exception):
-    """Raised to roll back the transaction of a dry run."""
-
-
-def _write(run: _Import, operation: scan.ScanAwareOperation[Result_co]) -> Result_co:
-    """Run an operation in a transaction, which a dry run rolls back; return its result."""
-    if run.dry_run:
-        return _run_dry(run, operation)
-    return scan.write_with_scan(run.engines, run.actor, operation)
-
-
-def _run_dry(run: _Import, operation: scan.ScanAwareOperation[Result_co]) -> Result_co:
-    results: list[Result_co] = []
-
-    def roll_back(ctx: WriteContext) -> None:
-        results.append(operation(ctx, scanned=True))
-        raise _Rollback
-
-    with suppress(_Rollback):
-        write(run.engines, run.actor, roll_back)
-    return results[-1]
+def _copy_attachments(run: _Import) -> tuple[str, ...]:
+    """Copy the attachments beside the notes; return the paths of those that were copied."""
+    wanted = attachments.selects(run.files)
+    with run.engines.db.reading() as tx:
+        known = import_spaces.all_spaces(tx)
+    result = attachments.import_attachments(
+        run.engines,
+        run.folder,
+        lambda path: wanted(path) and not run.templates.skips(path),
+        lambda path: import_spaces.attachment_path(known, run.spaces.place(path)),
+        dry_run=run.dry_run,
+    )
+    # A member of an archive that is refused by its name was named with the notes.
+    run.skipped += [*run.templates.findings(), *(one for one in result.findings if one not in run.skipped)]
+    return result.copied

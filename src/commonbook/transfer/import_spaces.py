@@ -138,9 +138,19 @@ def _folder(ctx: WriteContext, place: Place) -> str:
 
 def home_path(ctx: WriteContext, space: Space, rest: str) -> str | None:
     """Return the path of an imported file in the home; None if the folders of its path are another space."""
+    return _path_in(ctx.spaces, space, rest)
+
+
+def attachment_path(spaces: SpaceScope, place: Place) -> str:
+    """Return the path of an attachment in the home, in the folder of the space that its notes are in."""
+    space = find_space(spaces, place)
+    return (space and _path_in(spaces, space, place.rest)) or likely_path(place)
+
+
+def _path_in(spaces: SpaceScope, space: Space, rest: str) -> str | None:
     for folder in dict.fromkeys((space.folder, space.base)):
         path = f"{folder}/{rest}" if folder else rest
-        lies_in = file_paths.space_at(path, ctx.spaces.values())
+        lies_in = file_paths.space_at(path, spaces.values())
         if lies_in is not None and lies_in.id == space.id:
             return path
     return None

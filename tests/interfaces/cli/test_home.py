@@ -180,6 +180,7 @@ def test_import_and_export_report_in_the_same_words(cli, tmp_path):
         "messages",
         "left_out",
         "masked",
+        "attachments",
     }
     dry = cli("import", str(vault), "--dry-run", "--json")
     assert (dry.code, dry.json.keys()) == (0, keys)

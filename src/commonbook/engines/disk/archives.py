@@ -31,9 +31,12 @@ from commonbook.model.spaces import is_space_file
 from commonbook.ports.files import SourceFile
 
 MAX_FILE_BYTES: Final = MAX_TEXT_BYTES + MAX_FRONT_BYTES + 1024
+MAX_ATTACHMENT_BYTES: Final = 100 * 1024 * 1024
 MAX_ARCHIVE_BYTES: Final = 2 * 1024 * 1024 * 1024
 MARKER: Final = ".commonbook-export"
 MARKER_TEXT: Final = "An export of Commonbook; the next one to the same place replaces it."
+
+VAULT_SETTINGS: Final = ".obsidian/templates.json"
 
 _ENDINGS: Final = {".zip": "zip", ".tar": "tar", ".tar.gz": "gz", ".tgz": "gz"}
 _MARKDOWN: Final = (".md", ".markdown")
@@ -61,21 +64,31 @@ def finding(where: str, why: str, fix: str) -> Finding:
     return Finding(what="not imported", where=where, why=why, fix=fix)
 
 
-def too_large(path: str) -> Finding:
-    """Return the finding for a file that is too large for a memory."""
-    return finding(path, f"the file has more than {MAX_FILE_BYTES:,} bytes", "split it into several")
+def too_large(path: str, limit: int = MAX_FILE_BYTES) -> Finding:
+    """Return the finding for a file that is too large for a memory, or for an attachment."""
+    fix = "split it into several" if is_markdown(path) else "copy it by hand, beside the notes that name it"
+    return finding(path, f"the file has more than {limit:,} bytes", fix)
+
+
+def is_vault_setting(path: str) -> bool:
+    """Return whether a file names the folder of the templates of an Obsidian vault."""
+    return path == VAULT_SETTINGS or path.endswith("/" + VAULT_SETTINGS)
 
 
 # --- reading
 
 
 def files(
-    place: str, *, only: Collection[str] | None = None, wanted: Callable[[str], bool] = is_markdown
+    place: str,
+    *,
+    only: Collection[str] | None = None,
+    wanted: Callable[[str], bool] = is_markdown,
+    limit: int = MAX_FILE_BYTES,
 ) -> Iterator[SourceFile | Finding]:
     """Yield the Markdown files of an archive, or others that are `wanted`, in the order of its members."""
     members = _zip_members if kind_of(place) == "zip" else _tar_members
     try:
-        yield from members(place, only, wanted)
+        yield from members(place, only, wanted, limit)
     except _DAMAGE_ERRORS as error:
         raise BadFile(
             f"{place} is damaged, or not an archive: {error}", fix="create it again, or unpack it and import the folder"
@@ -83,12 +96,12 @@ def files(
 
 
 def _zip_members(
-    place: str, only: Collection[str] | None, wanted: Callable[[str], bool]
+    place: str, only: Collection[str] | None, wanted: Callable[[str], bool], limit: int
 ) -> Iterator[SourceFile | Finding]:
     with zipfile.ZipFile(place) as archive:
         # A replaced member is in the archive twice: the last one counts.
         members = {info.filename: info for info in archive.infolist() if not info.is_dir()}
-        if sum(info.file_size for info in members.values() if is_markdown(info.filename)) > MAX_ARCHIVE_BYTES:
+        if sum(info.file_size for info in members.values() if wanted(info.filename)) > MAX_ARCHIVE_BYTES:
             raise _archive_too_large(place)
         for name, info in members.items():
             path = _check_member(name, wanted, regular=modes.S_IFMT(info.external_attr >> 16) in {0, modes.S_IFREG})
@@ -96,20 +109,20 @@ def _zip_members(
                 continue
             if isinstance(path, Finding):
                 yield path
-            elif info.file_size > MAX_FILE_BYTES:
-                yield too_large(path)
+            elif info.file_size > limit:
+                yield too_large(path, limit)
             else:
-                yield _read_zip_member(archive, info, path)
+                yield _read_zip_member(archive, info, path, limit)
 
 
-def _read_zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str) -> SourceFile | Finding:
+def _read_zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str, limit: int) -> SourceFile | Finding:
     try:
         with archive.open(info) as member:
-            data = member.read(MAX_FILE_BYTES + 1)
+            data = member.read(limit + 1)
     except (RuntimeError, NotImplementedError, *_DAMAGE_ERRORS) as error:
         return finding(path, f"the member cannot be read: {error}", "create the archive again, without a password")
-    if len(data) > MAX_FILE_BYTES:
-        return too_large(path)
+    if len(data) > limit:
+        return too_large(path, limit)
     try:
         changed = datetime(*info.date_time, tzinfo=UTC)
     except ValueError:
@@ -118,13 +131,13 @@ def _read_zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str)
 
 
 def _tar_members(
-    place: str, only: Collection[str] | None, wanted: Callable[[str], bool]
+    place: str, only: Collection[str] | None, wanted: Callable[[str], bool], limit: int
 ) -> Iterator[SourceFile | Finding]:
     with ExitStack() as opened:
         raw: IO[bytes] = opened.enter_context(open(place, "rb"))
         if kind_of(place) == "gz":
             raw = cast("IO[bytes]", opened.enter_context(gzip.GzipFile(fileobj=raw)))
-        stream = _BoundedStream(raw, place)
+        stream = _BoundedStream(raw, place, 2 * max(limit, MAX_FILE_BYTES))
         archive = opened.enter_context(tarfile.open(fileobj=cast("IO[bytes]", stream), mode="r:"))
         for member in archive:
             path = None if member.isdir() else _check_member(member.name, wanted, regular=member.isreg())
@@ -133,11 +146,11 @@ def _tar_members(
             if isinstance(path, Finding):
                 yield path
                 continue
-            file = archive.extractfile(member) if member.size <= MAX_FILE_BYTES else None
+            file = archive.extractfile(member) if member.size <= limit else None
             if file is None:
-                yield too_large(path)
+                yield too_large(path, limit)
             else:
-                yield SourceFile(path, int(member.mtime * 1_000_000_000), file.read(MAX_FILE_BYTES + 1))
+                yield SourceFile(path, int(member.mtime * 1_000_000_000), file.read(limit + 1))
         if stream.at_end:
             raise tarfile.ReadError("its end is missing")
 
@@ -145,14 +158,15 @@ def _tar_members(
 class _BoundedStream:
     """A stream that limits the total number of bytes read and the size of a single read."""
 
-    def __init__(self, raw: IO[bytes], place: str) -> None:
+    def __init__(self, raw: IO[bytes], place: str, max_read: int) -> None:
         self._raw = raw
         self._place = place
+        self._max_read = max_read
         # A tar archive ends with empty blocks; one that reaches the end of the file without them was cut short.
         self.at_end = False
 
     def read(self, size: int = -1) -> bytes:
-        if not 0 <= size <= 2 * MAX_FILE_BYTES or self._raw.tell() + size > MAX_ARCHIVE_BYTES:
+        if not 0 <= size <= self._max_read or self._raw.tell() + size > MAX_ARCHIVE_BYTES:
             raise _archive_too_large(self._place)
         data = self._raw.read(size)
         self.at_end = not data
@@ -177,7 +191,8 @@ def _check_member(name: str, wanted: Callable[[str], bool], *, regular: bool) ->
     if not regular:
         return finding(shown, "it is a link or a device, not a file", "put the file itself into the archive")
     seen = parts[:-1] if is_space_file(path) else parts
-    if not wanted(path) or any(not part or part[0] == "." for part in seen):
+    hidden = any(not part or part[0] == "." for part in seen) and not is_vault_setting(path)
+    if hidden or not wanted(path):
         return None
     return path
 

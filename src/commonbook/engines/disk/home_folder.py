@@ -12,7 +12,7 @@ import os
 import stat as modes
 from collections.abc import Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from commonbook.engines.disk.durable_files import (
     MAX_SEQUENTIAL_FILES,
@@ -40,6 +40,7 @@ MACHINE_FILE: Final = "machine"
 _SECRETS: Final = tuple(f"{HIDDEN_FOLDER}/{name}" for name in ("keys", "state.db", "outbox.db"))
 _NOTICES_FOLDER: Final = "_invalidations"
 _UNFINISHED: Final = "."
+_ATTACHMENT: Final = "attachment"
 _MAX_ATTEMPTS: Final = 20
 # How long to wait for a program that is writing: a file in its place is scanned again, a displaced one is not.
 _PATIENCE_SECONDS: Final = 0.1
@@ -211,6 +212,27 @@ class HomeFolder:
             return False
         self._unsynced_folders |= {os.path.dirname(source), os.path.dirname(target)}
         return done
+
+    def add_file(
+        self, path: str, data: bytes, *, mtime_ns: int, dry_run: bool = False
+    ) -> Literal["new", "same", "taken"]:
+        """Add a file that is no memory, unless something is at the path; tell how it compares with what is there."""
+        self.require_place(path)
+        if self.exists(path):
+            return "same" if self.read(path) == data else "taken"
+        if dry_run:
+            return "new"
+        target = self._place_of(path)
+        with _translate_errors(path):
+            name, _ = self._write_new(path, data, _ATTACHMENT)
+            unfinished = os.path.join(self._out_folder, f"{_UNFINISHED}{name}")
+            os.utime(unfinished, ns=(mtime_ns, mtime_ns))
+            self._ensure_folder(os.path.dirname(target))
+            self._unsynced_folders.add(os.path.dirname(target))
+            if atomic_rename.rename_new(unfinished, target):
+                return "new"
+            os.unlink(unfinished)
+        return "taken"
 
     def _ensure_folder(self, folder: str) -> None:
         """Create the folder and its parents; none of them may be a link.

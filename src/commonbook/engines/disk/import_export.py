@@ -21,9 +21,12 @@ from commonbook.engines.disk import archives
 from commonbook.engines.disk.archives import (
     MARKER,
     MARKER_TEXT,
+    MAX_ATTACHMENT_BYTES,
     MAX_FILE_BYTES,
+    VAULT_SETTINGS,
     finding,
     is_markdown,
+    is_vault_setting,
     too_large,
 )
 from commonbook.engines.disk.ignore_file import IgnorePatterns
@@ -83,6 +86,36 @@ class ExternalFolder:
         elif archives.kind_of(real):
             found = archives.files(real, wanted=is_space_file)
         yield from (file for file in found if isinstance(file, SourceFile))
+
+    def attachments(
+        self, place: str | None, *, wanted: Callable[[str], bool], with_data: bool
+    ) -> Iterator[SourceFile | Finding]:
+        """Yield the wanted files that are not Markdown; None stands for the home, if there is one."""
+        real = self._home if place is None else self.source(place)
+
+        def is_wanted(path: str) -> bool:
+            is_setting = is_space_file(path) or is_vault_setting(path)
+            return not is_markdown(path) and not is_setting and wanted(path)
+
+        if real is not None and os.path.isdir(real):
+            places: dict[str, str] = {}
+            # A folder that cannot be read was named with the Markdown files.
+            list(self._walk(real, places, is_wanted))
+            for path in sorted(places):
+                yield _read(places[path], path, limit=MAX_ATTACHMENT_BYTES) if with_data else SourceFile(path, 0, b"")
+        elif real is not None and archives.kind_of(real):
+            yield from archives.files(real, wanted=is_wanted, limit=MAX_ATTACHMENT_BYTES)
+
+    def template_folders(self, place: str) -> list[str]:
+        """Return the folders of templates that the settings of the Obsidian vaults in a folder or archive name."""
+        real = self.source(place)
+        found: Iterator[SourceFile | Finding] = iter(())
+        if os.path.isdir(real):
+            found = iter([_read(os.path.join(real, VAULT_SETTINGS), VAULT_SETTINGS)])
+        elif archives.kind_of(real):
+            found = archives.files(real, wanted=is_vault_setting)
+        folders = [_template_folder(file) for file in found if isinstance(file, SourceFile)]
+        return [folder for folder in folders if folder]
 
     @contextmanager
     def target(self, place: str) -> Iterator[ExportTarget]:
@@ -154,16 +187,27 @@ def _printable(path: str) -> str:
     return path.encode("utf-8", "replace").decode()
 
 
-def _read(place: str, path: str) -> SourceFile | Finding:
+def _template_folder(settings: SourceFile) -> str:
+    """Return the folder of templates that the settings of a vault name, as a path in the source; "" if none."""
+    try:
+        values = json.loads(settings.data)
+    except ValueError:
+        return ""
+    folder = values.get("folder") if isinstance(values, dict) else None
+    folder = unicodedata.normalize("NFC", folder).strip("/") if isinstance(folder, str) else ""
+    return settings.path.removesuffix(VAULT_SETTINGS) + folder if folder else ""
+
+
+def _read(place: str, path: str, *, limit: int = MAX_FILE_BYTES) -> SourceFile | Finding:
     try:
         fd = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(fd, "rb") as file:
-            data = file.read(MAX_FILE_BYTES + 1)
+            data = file.read(limit + 1)
             mtime_ns = os.fstat(file.fileno()).st_mtime_ns
     except OSError as error:
         return finding(path, f"the file cannot be read: {error.strerror}", "fix its permissions, then import again")
-    if len(data) > MAX_FILE_BYTES:
-        return too_large(path)
+    if len(data) > limit:
+        return too_large(path, limit)
     return SourceFile(path, mtime_ns, data)
 
 

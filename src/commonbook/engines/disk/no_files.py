@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from threading import Event
+from typing import Literal
 
 from commonbook.ports.files import FileStat
 
@@ -77,6 +78,12 @@ class NoFiles:
         raise NotImplementedError
 
     def rename_if_free(self, old: str, new: str) -> bool:
+        """Never called: a book without files writes none."""
+        raise NotImplementedError
+
+    def add_file(
+        self, path: str, data: bytes, *, mtime_ns: int, dry_run: bool = False
+    ) -> Literal["new", "same", "taken"]:
         """Never called: a book without files writes none."""
         raise NotImplementedError
 

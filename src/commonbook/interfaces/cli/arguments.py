@@ -248,11 +248,19 @@ def _import(to: Parser) -> None:
     _no_mask(to)
     to.add_argument("--folders-as-spaces", action="store_true", help="each folder with the name of a space is one")
     to.add_argument("--dry-run", action="store_true", help="only show what would be done")
+    _path_filter(to)
+
+
+def _path_filter(to: Parser) -> None:
+    for name, what in (("include", "only files and folders"), ("exclude", "no files and folders")):
+        summary = f"{what} that match, such as '*.pdf' or 'Work/*' (repeatable)"
+        to.add_argument(f"--{name}", action="append", default=[], metavar="GLOB", help=summary)
 
 
 def _export(to: Parser) -> None:
     to.add_argument("target", metavar="TARGET", help="a folder, or an archive (.zip, .tar.gz)")
     to.add_argument("--okf", action="store_true", help="as a bundle in the Open Knowledge Format, for other programs")
+    _path_filter(to)
 
 
 def _migrate(to: Parser) -> None:

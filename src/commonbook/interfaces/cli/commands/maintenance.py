@@ -19,6 +19,8 @@ def _import(call: Call) -> int:
         args.folder,
         space=args.space,
         folders_as_spaces=args.folders_as_spaces,
+        include=args.include,
+        exclude=args.exclude,
         dry_run=args.dry_run,
         mask=args.mask,
         progress=call.progress,
@@ -32,7 +34,15 @@ def _import(call: Call) -> int:
 
 
 def _export(call: Call) -> int:
-    report = call.book.export(call.args.target, space=call.args.space, okf=call.args.okf, progress=call.progress)
+    args = call.args
+    report = call.book.export(
+        args.target,
+        space=args.space,
+        okf=args.okf,
+        include=args.include,
+        exclude=args.exclude,
+        progress=call.progress,
+    )
     return call.print_answer(
         json_reports.transfer_report_json(report), lambda out: memories.show_transfer_report(out, "Exported", report)
     )

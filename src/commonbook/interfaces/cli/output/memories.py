@@ -6,7 +6,7 @@ import difflib
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from commonbook.interfaces.cli.output.plain import Cell, Output, styled_freshness, words
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
         TransferReport,
     )
     from commonbook.model.spaces import Space
+
+_MAX_NAMED_ATTACHMENTS: Final = 10
 
 
 def show_receipt(out: Output, verb: str, receipt: Receipt) -> None:
@@ -266,6 +268,8 @@ def show_transfer_report(out: Output, verb: str, report: TransferReport) -> None
         f"{f', sessions {report.sessions} (messages {report.messages})' if report.sessions else ''}",
         "green",
     )
+    if report.attachments:
+        out.line(_attachments(report.attachments))
     if report.masked:
         out.note(_masked_note(report.masked))
     if report.spaces:
@@ -273,6 +277,12 @@ def show_transfer_report(out: Output, verb: str, report: TransferReport) -> None
     show_findings(out, report.skipped, fine="nothing was skipped")
     if report.left_out:
         out.note(f"note: an export has no place for {', '.join(report.left_out)}; `commonbook migrate` moves all")
+
+
+def _attachments(paths: Sequence[str]) -> str:
+    """Return a line about attachments, which names them if they are few."""
+    count = f"attachments {len(paths)}"
+    return f"{count}: {', '.join(paths)}" if len(paths) <= _MAX_NAMED_ATTACHMENTS else count
 
 
 def show_sync_report(out: Output, report: SyncReport) -> None:
