@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Literal
 
 from commonbook.errors import BadFile, FileInTheWay, TooLarge
-from commonbook.files import earlier_saves, episode_files
+from commonbook.files import earlier_saves, episode_files, odd_files
 from commonbook.files.proven_lines import apply_document
 from commonbook.files.save_order import SaveOrder, place_in_history
 from commonbook.markdown.front_matter import VERBATIM_FIELDS, Document
@@ -62,9 +62,9 @@ def apply_file(ctx: WriteContext, path: str) -> Outcome:
     if stat is None:
         return "no file"
     try:
-        data = ctx.engines.folder.read(path)
-    except OSError as error:
-        return _mark_malformed(ctx, path, stat, "", synced, f"cannot be read: {error.strerror}")
+        data = _read(ctx, path, stat)
+    except BadFile as error:
+        return _mark_malformed(ctx, path, stat, "", synced, str(error))
     if data is None:
         return "no file"
     hash_ = file_journal.content_hash(data)
@@ -72,6 +72,8 @@ def apply_file(ctx: WriteContext, path: str) -> Outcome:
     if synced is not None and synced.hash == hash_ and synced.trouble in {None, file_journal.MISSING}:
         file_journal.set_synced(ctx.tx, path, stat, hash_, memory=synced.memory, version=synced.version)
         _check_copy_after_trouble(ctx, synced)
+        return "unchanged"
+    if (synced is None or synced.memory is None) and _is_left_alone(ctx, path, stat, hash_, data):
         return "unchanged"
     try:
         document = parse_file(data, ctx.engines)
@@ -84,6 +86,26 @@ def apply_file(ctx: WriteContext, path: str) -> Outcome:
     if memory is None:
         return _add(ctx, path, stat, hash_, document, fresh_id=is_copied_file)
     return _update(ctx, memory, path, stat, hash_, document)
+
+
+def _read(ctx: WriteContext, path: str, stat: FileStat) -> bytes | None:
+    """Return the content of a file, None if it is gone; raises BadFile if it cannot be read."""
+    if stat.size > odd_files.MAX_FILE_BYTES:
+        raise BadFile(odd_files.TOO_LARGE)
+    try:
+        return ctx.engines.folder.read(path)
+    except OSError as error:
+        raise BadFile(f"cannot be read: {error.strerror}") from error
+
+
+def _is_left_alone(ctx: WriteContext, path: str, stat: FileStat, hash_: str, data: bytes) -> bool:
+    """Note a new file that becomes no memory: an empty note, or a second version that a sync program left."""
+    conflict = odd_files.conflict_reason(ctx.engines, path, data)
+    is_new_note = odd_files.is_blank(data) and memories.at_path(ctx.tx, path) is None
+    if conflict is None and not is_new_note:
+        return False
+    file_journal.set_synced(ctx.tx, path, stat, hash_, memory=None, version=0, trouble=conflict)
+    return True
 
 
 def _require_room(ctx: WriteContext, document: Document) -> None:

@@ -15,7 +15,7 @@ from commonbook.tables import copies, file_journal, jobs, memories, sessions, sp
 from commonbook.version import __version__
 
 if TYPE_CHECKING:
-    from commonbook.files import space_files
+    from commonbook.files import odd_files, space_files
     from commonbook.maintenance import audit
     from commonbook.model.spaces import Actor, SpaceScope
     from commonbook.ports.database import Reading
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 else:
     # Loaded only by `doctor`, so that `status` starts fast.
     audit = LazyModule("commonbook.maintenance.audit")
+    odd_files = LazyModule("commonbook.files.odd_files")
     space_files = LazyModule("commonbook.files.space_files")
 
-_FIX_FRONT_MATTER: Final = "correct the front matter (docs/FRONT-MATTER.md), or take the file out of the home"
 _FIX_SPACE_FILE: Final = (
     "remove or correct it; `commonbook space list` shows each space with its folder, and `space create` or"
     " `space rename` do what a file may not"
@@ -123,9 +123,14 @@ def _file_findings(tx: Reading) -> tuple[Finding, ...]:
         if file.trouble == file_journal.MISSING
         else _space_file_finding(file)
         if file.path.endswith(SPACE_FILE)
-        else Finding(what="malformed file", where=file.path, why=file.trouble or "", fix=_FIX_FRONT_MATTER)
+        else _trouble_finding(file.path, file.trouble or "")
         for file in file_journal.troubles(tx)
     )
+
+
+def _trouble_finding(path: str, trouble: str) -> Finding:
+    what = "conflict copy" if odd_files.is_conflict(trouble) else "malformed file"
+    return Finding(what=what, where=path, why=trouble, fix=odd_files.fix_of(path, trouble))
 
 
 def _reverted_findings(tx: Reading, allowed: SpaceScope) -> tuple[Finding, ...]:

@@ -28,7 +28,7 @@ from commonbook.transfer import attachments, import_file, import_sessions, impor
 from commonbook.transfer.attachments import TemplateFolders
 from commonbook.transfer.dry_run import write_unless_dry
 from commonbook.transfer.import_file import ImportedFile, ImportPlan, ImportRecord, Note
-from commonbook.transfer.import_reading import ReadFile, imported_file, not_imported, read_file
+from commonbook.transfer.import_reading import ReadFile, imported_file, not_imported, read_file, without_conflict_copies
 from commonbook.transfer.import_sessions import ImportedSession, SessionImport, SessionOutcome
 from commonbook.transfer.import_spaces import Place, SourceSpaces
 from commonbook.write.context import WriteContext
@@ -192,6 +192,8 @@ def _read_notes(run: _Import, progress: Progress) -> None:
             continue
         run.notes[parsed.file.path] = _note(run, parsed)
         progress("looking", len(run.notes), len(run.notes))
+    run.notes, conflicts = without_conflict_copies(run.notes)
+    run.skipped += conflicts
     run.names = VaultNotes((note.path, note.names) for note in run.notes.values())
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import posixpath
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from commonbook.errors import BadFile
+from commonbook.files import conflict_names
 from commonbook.markdown.front_matter import Document
 from commonbook.markdown.memory_conversion import parse_file
 from commonbook.model.reports import Finding
@@ -53,6 +55,21 @@ def imported_file(read: ReadFile, note: Note, place: Place, *, mask: bool) -> Im
     """Return a file as it will be imported, with `mask` without its secrets."""
     imported = ImportedFile(note=note, file=read.file, document=read.document, place=place, original=read.document)
     return _without_secrets(imported) if mask else imported
+
+
+def without_conflict_copies(notes: Mapping[str, Note]) -> tuple[dict[str, Note], list[Finding]]:
+    """Return the notes without the second versions that a sync program left beside them, and findings for those."""
+    originals = {path: conflict_names.marked_original(path) for path in notes}
+    copies = {path: original for path, original in originals.items() if original in notes}
+    findings = [
+        not_imported(
+            path,
+            f"it is a second version, made by a sync program, of {original}",
+            "settle which of the two counts, remove the other, then import again",
+        )
+        for path, original in copies.items()
+    ]
+    return {path: note for path, note in notes.items() if path not in copies}, findings
 
 
 # --- secrets

@@ -1,0 +1,79 @@
+"""Files that become no memory: empty new notes, the second versions that a sync leaves, and files that are too large.
+
+A sync program that finds two versions of a file keeps the second one beside it. That is no note of its own: it stays
+what it is until a person has settled which of the two counts.
+"""
+
+from __future__ import annotations
+
+import shlex
+from typing import TYPE_CHECKING, Final
+
+from commonbook.errors import BadFile
+from commonbook.files import conflict_names
+from commonbook.markdown.memory_conversion import parse_file
+from commonbook.model.memory import MAX_FRONT_BYTES, MAX_TEXT_BYTES
+
+if TYPE_CHECKING:
+    from commonbook.ports.engines import Engines
+
+MAX_FILE_BYTES: Final = MAX_TEXT_BYTES + MAX_FRONT_BYTES + 1024
+TOO_LARGE: Final = f"the file has more than {MAX_TEXT_BYTES:,} bytes of text"
+_CONFLICT: Final = "it is a second version, made by a sync program, of "
+_BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_FIXES: Final = (
+    ("not valid UTF-8", "save the file as UTF-8: `iconv -f latin1 -t utf-8` converts a file in Latin-1"),
+    ("NUL byte", "save the file as UTF-8 text, or take it out of the home if it is none"),
+    ("bytes of text", "split the file into several of at most 4 MiB, or take it out of the home"),
+    ("the text has more than", "split the file into several of at most 4 MiB, or take it out of the home"),
+    ("cannot be read", "give this user the right to read the file, or take it out of the home"),
+    ("the file is empty", "write the memory into it again, or delete the file"),
+)
+_FIX_FRONT_MATTER: Final = "correct the front matter (docs/FRONT-MATTER.md), or take the file out of the home"
+
+
+def is_blank(data: bytes) -> bool:
+    """Tell whether a file has nothing in it yet, as a note that was just made in Obsidian."""
+    return not data.removeprefix(_BYTE_ORDER_MARK).strip()
+
+
+def conflict_reason(engines: Engines, path: str, data: bytes) -> str | None:
+    """Return the trouble of a second version of a file that is there too; None for any other file."""
+    original = conflict_names.marked_original(path)
+    if original is not None and engines.folder.exists(original):
+        return _CONFLICT + original
+    original = conflict_names.numbered_original(path)
+    if original is not None and (id_ := _id_of(engines, data)) and id_ == _id_at(engines, original):
+        return _CONFLICT + original
+    return None
+
+
+def _id_at(engines: Engines, path: str) -> str | None:
+    try:
+        data = engines.folder.read(path)
+    except OSError:
+        return None
+    return None if data is None else _id_of(engines, data)
+
+
+def _id_of(engines: Engines, data: bytes) -> str | None:
+    try:
+        return parse_file(data, engines).id
+    except BadFile:
+        return None
+
+
+def is_conflict(trouble: str) -> bool:
+    """Tell whether a trouble is that of a second version."""
+    return trouble.startswith(_CONFLICT)
+
+
+def fix_of(path: str, trouble: str) -> str:
+    """Return how to correct a file with this trouble."""
+    if is_conflict(trouble):
+        copy, original = shlex.quote(path), shlex.quote(trouble.removeprefix(_CONFLICT))
+        return (
+            f"in the home: `diff {original} {copy}` compares them; copy what is missing into the first, then"
+            f" `rm {copy}`; or `mv {copy} {original}` to take the second as it is"
+        )
+    return next((fix for words, fix in _FIXES if words in trouble), _FIX_FRONT_MATTER)

@@ -1,0 +1,146 @@
+"""Files that become no memory: empty notes, second versions that a sync leaves, and files that cannot be read."""
+
+from __future__ import annotations
+
+import errno
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+
+import commonbook
+from commonbook.book.book import Book
+from commonbook.engines.disk.home_folder import HomeFolder
+from tests.support.transfers import write
+
+
+def titles(book: Book) -> list[str]:
+    return sorted(memory.title for memory in book.list(limit=100).items)
+
+
+# --- empty notes
+
+
+@pytest.mark.parametrize("empty", [b"", b"\n", b" \r\n\t\n", b"\xef\xbb\xbf\n"])
+def test_an_empty_new_note_is_no_memory_and_no_trouble_until_something_is_in_it(home: Path, book: Book, empty: bytes):
+    write(home, {"Untitled.md": empty})
+    report = book.sync()
+    assert (report.malformed, report.new, titles(book)) == (0, 0, [])
+    assert (book.doctor(), book.status().findings) == ((), ())
+    assert (home / "Untitled.md").read_bytes() == empty
+    write(home, {"Untitled.md": "Buy oil\n"})
+    assert book.sync().new == 1
+    assert [memory.text for memory in book.list().items] == ["Buy oil"]
+    assert book.doctor() == ()
+
+
+def test_an_empty_note_that_is_removed_again_leaves_nothing(home: Path, book: Book):
+    write(home, {"Untitled.md": ""})
+    book.sync()
+    (home / "Untitled.md").unlink()
+    assert book.sync().deleted == 0
+    assert book.doctor() == ()
+
+
+# --- second versions
+
+MARKED = [
+    "Plan.sync-conflict-20260101-120000-ABCDEFG.md",
+    "Plan (Alice's conflicted copy 2026-01-01).md",
+    "Plan (Alice’s conflicted copy 2026-01-01 2).md",
+    "Plan (conflicted copy 2026-01-01 120000).md",
+    "Plan (Conflicted copy phone 202601011200).md",
+    "Plan_conflict-20260101-120000.md",
+    "Plan.Conflict.md",
+]
+NUMBERED = ["Plan 2.md", "Plan (1).md", "Plan-LAPTOP-7.md"]
+
+
+@pytest.mark.parametrize("name", [*MARKED, *NUMBERED])
+@pytest.mark.parametrize("settled", ["mv", "rm"])
+def test_a_second_version_is_no_memory_and_doctor_says_how_to_settle_it(
+    home: Path, book: Book, name: str, settled: str
+):
+    write(home, {"Notes/Plan.md": "the first\n"})
+    book.sync()
+    (memory,) = book.list().items
+    first = (home / "Notes/Plan.md").read_text()
+    write(home, {f"Notes/{name}": first.replace("the first", "the second")})
+    book.sync()
+    assert [one.id for one in book.list().items] == [memory.id]
+    (finding,) = book.doctor()
+    assert (finding.what, finding.where) == ("conflict copy", f"Notes/{name}")
+    assert "Notes/Plan.md" in finding.why
+    copy, original = shlex.quote(f"Notes/{name}"), "Notes/Plan.md"
+    command = f"rm {copy}" if settled == "rm" else f"mv {copy} {original}"
+    assert f"`{command}`" in finding.fix
+    subprocess.run(["sh", "-c", command], cwd=home, check=True)
+    book.sync()
+    assert book.get(memory.id).text == ("the first" if settled == "rm" else "the second")
+    assert (len(book.list().items), book.doctor()) == (1, ())
+
+
+@pytest.mark.parametrize("name", [MARKED[1], NUMBERED[0]])
+def test_a_second_version_steals_no_id_after_a_lost_database(home: Path, name: str):
+    write(home, {"Plan.md": "the first\n"})
+    with commonbook.open(home, create=True) as book:
+        (memory,) = book.list().items
+    write(home, {name: (home / "Plan.md").read_text().replace("the first", "the second")})
+    for file in (home / ".commonbook").glob("state.db*"):
+        file.unlink()
+    with commonbook.open(home) as book:
+        assert [(one.id, one.path) for one in book.list().items] == [(memory.id, "Plan.md")]
+        assert [finding.what for finding in book.doctor()] == ["conflict copy"]
+
+
+def test_a_note_with_a_number_of_its_own_and_a_version_without_its_first_are_memories(home: Path, book: Book):
+    write(home, {"Plan.md": "the first\n", "Plan 2.md": "another plan\n", MARKED[0].replace("Plan", "Gone"): "left\n"})
+    assert book.sync().new == 3
+    assert book.doctor() == ()
+
+
+def test_an_import_leaves_second_versions_out_and_names_them(book: Book, tmp_path: Path):
+    vault = write(tmp_path / "vault", {"Plan.md": "the first\n", MARKED[0]: "the second\n"})
+    report = book.import_folder(str(vault))
+    assert (report.done, [finding.where for finding in report.skipped]) == (1, [MARKED[0]])
+    assert "Plan.md" in report.skipped[0].why
+
+
+# --- files that cannot be read
+
+
+@pytest.mark.parametrize(
+    ("content", "why", "fix"),
+    [
+        (b"x" * (5 * 1024 * 1024), "4,194,304 bytes", "split"),
+        (b"x" * (4 * 1024 * 1024 + 10), "4194304 bytes", "split"),
+        (b"caf\xe9\n", "not valid UTF-8", "iconv -f latin1 -t utf-8"),
+        (b"a\0b", "NUL", "UTF-8"),
+        (b"---\ntitle: [oops\n---\nx\n", "line", "front matter"),
+    ],
+)
+def test_each_file_that_cannot_be_taken_in_has_an_error_of_its_own(
+    home: Path, book: Book, content: bytes, why: str, fix: str
+):
+    write(home, {"odd.md": content})
+    assert book.sync().malformed == 1
+    (finding,) = book.doctor()
+    assert (finding.what, finding.where) == ("malformed file", "odd.md")
+    assert why in finding.why
+    assert fix in finding.fix
+    assert (home / "odd.md").read_bytes() == content
+
+
+def test_a_file_that_this_user_may_not_read_is_named_with_the_right_that_it_needs(
+    home: Path, book: Book, monkeypatch: pytest.MonkeyPatch
+):
+    def refuse(_folder: HomeFolder, _path: str) -> bytes | None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(HomeFolder, "read", refuse)
+    write(home, {"odd.md": "x\n"})
+    book.sync()
+    (finding,) = [one for one in book.doctor() if one.what == "malformed file"]
+    assert "cannot be read: Permission denied" in finding.why
+    assert "right to read" in finding.fix
