@@ -191,6 +191,55 @@ def test_sessions_are_imported_below_a_space(book: Book, other: Book, tmp_path: 
     assert (after.parent, after.parent_space) == ("before", "zoo/vault")
 
 
+def test_of_two_sessions_of_one_name_that_come_into_one_space_the_second_is_skipped(
+    book: Book, other: Book, tmp_path: Path
+):
+    fill(book)
+    book.export(str(tmp_path / "out"))
+    for file in (tmp_path / "out").rglob(".space.toml"):
+        # As a copy that leaves hidden files out.
+        file.unlink()
+    for _ in range(2):
+        (skipped,) = other.import_folder(str(tmp_path / "out"), space="zoo").skipped
+        assert skipped.where.startswith("team/_sessions/open--")
+        assert "the session exists here" in skipped.why
+        assert "the messages 1, 2 of open" in skipped.why
+    assert all_sessions(other).keys() == {("zoo", name) for _, name in all_sessions(book)}
+    assert [one.text for one in other.messages("open", space="zoo").items] == ["another of that name"]
+    after = all_sessions(other)["zoo", "after"]
+    assert (after.parent, after.parent_space) == ("before", "zoo")
+
+
+def test_sessions_and_their_parents_are_found_in_spaces_that_were_renamed(book: Book, other: Book, tmp_path: Path):
+    book.append("before", ["it begins"], space="vault")
+    book.switch("before", "after", space="vault", to_space="team")
+    book.append("after", ["it goes on"], space="team")
+    book.append("mine", ["the heron nests"], space="personal")
+    book.export(str(tmp_path / "out"))
+    report = other.import_folder(str(tmp_path / "out"))
+    assert (report.skipped, set(report.spaces)) == ((), {"personal", "team", "vault"})
+    exported = {space.name: space.id for space in book.spaces() if space.name in report.spaces}
+    assert {space.name: space.id for space in other.spaces()}.items() >= exported.items()
+    other.rename_space("vault", "safe")
+    other.rename_space("team", "crew")
+    book.switch("after", "later", space="team", to_space="vault")
+    book.append("later", ["it ends"], space="vault")
+    book.export(str(tmp_path / "again"))
+    assert other.import_folder(str(tmp_path / "again")).skipped == ()
+    later = all_sessions(other)["safe", "later"]
+    assert (later.parent, later.parent_space) == ("after", "crew")
+
+
+def test_parents_are_found_when_the_folder_of_a_space_becomes_another_space(book: Book, other: Book, tmp_path: Path):
+    book.append("before", ["it begins"], space="team/a")
+    book.switch("before", "after", space="team/a", to_space="team")
+    book.append("after", ["it goes on"], space="team")
+    book.export(str(tmp_path / "out"))
+    assert other.import_folder(str(tmp_path / "out" / "team"), space="crew").skipped == ()
+    after = all_sessions(other)["crew", "after"]
+    assert (after.parent, after.parent_space) == ("before", "crew/a")
+
+
 def test_a_space_alone_is_exported_with_the_words_that_its_episodes_lack(book: Book, other: Book, tmp_path: Path):
     fill(book)
     book.export(str(tmp_path / "out"), space="team")

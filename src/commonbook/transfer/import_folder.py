@@ -18,7 +18,7 @@ from commonbook.access import permissions
 from commonbook.markdown.obsidian import VaultNotes
 from commonbook.model.path_filter import PathFilter
 from commonbook.model.reports import Finding, Progress, TransferReport
-from commonbook.model.spaces import Actor, SpaceScope
+from commonbook.model.spaces import Actor
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
 from commonbook.ports.files import SourceFile
@@ -68,7 +68,6 @@ class _Import:
     prefix: str
     files: PathFilter
     templates: TemplateFolders
-    known_spaces: SpaceScope = field(default_factory=dict)
     left_out_keys: set[str] = field(default_factory=set)
     notes: dict[str, Note] = field(default_factory=dict)
     records: dict[str, ImportRecord] = field(default_factory=dict)
@@ -148,9 +147,7 @@ def _prefix(engines: Engines, space: str | None, source: str) -> str:
 
 
 def _read_spaces(run: _Import) -> None:
-    """Read the spaces that there are, and the space files of the source, unless these do not decide."""
-    with run.engines.db.reading() as tx:
-        run.known_spaces = import_spaces.all_spaces(tx)
+    """Read the space files of the source, unless its folders decide by their names."""
     if run.spaces.folders_as_spaces:
         return
     by_folder, malformed = import_spaces.read_space_files(run.engines, run.folder)
@@ -159,16 +156,9 @@ def _read_spaces(run: _Import) -> None:
 
 
 def _new_spaces(run: _Import, tx: Reading, waiting: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of the spaces that the import makes: those of waiting files that there are not yet."""
-    places = [_place(run, path) for path in sorted(waiting)]
+    """Return the names of the spaces that the import makes: those of files and sessions that are not here."""
+    places = [*(_place(run, path) for path in sorted(waiting)), *run.sessions.places()]
     return import_spaces.new_names(import_spaces.all_spaces(tx), places)
-
-
-def _space_name(run: _Import, path: str) -> str:
-    """Return the name of the space that a file goes into, as it is called here."""
-    place = _place(run, path)
-    space = import_spaces.find_space(run.known_spaces, place)
-    return space.name if space else place.space
 
 
 def _place(run: _Import, path: str) -> Place:
@@ -184,7 +174,7 @@ def _read_notes(run: _Import, progress: Progress) -> None:
     for file in run.engines.external_files.files(run.folder):
         if not _is_chosen(run, file.path if isinstance(file, SourceFile) else file.where):
             continue
-        if isinstance(file, SourceFile) and run.sessions.takes(file, _space_name(run, file.path), run.skipped):
+        if isinstance(file, SourceFile) and run.sessions.takes(file, _place(run, file.path), run.skipped):
             continue
         parsed = _read(run, file)
         if isinstance(parsed, Finding):
@@ -350,7 +340,7 @@ def _count_links(run: _Import, note: Note) -> int:
 
 def _import_sessions(run: _Import) -> None:
     """Store the sessions that have files of their own, when all memories are here."""
-    for group in run.sessions.groups(run.engines.external_files, run.folder, run.spaces.space):
+    for group in run.sessions.groups(run.engines.external_files, run.folder, run.spaces):
         operation = partial(_store_sessions, run, group=group)
         outcomes = write_unless_dry(run.engines, run.actor, operation, dry_run=run.dry_run)
         run.counts["sessions"] += sum(outcome.stored for outcome in outcomes)
@@ -362,10 +352,6 @@ def _store_sessions(
     run: _Import, ctx: WriteContext, *, group: Sequence[ImportedSession | Finding], scanned: bool
 ) -> list[SessionOutcome]:
     del scanned
-    for session in group:
-        if isinstance(session, ImportedSession) and (place := _place(run, session.path)).id:
-            # With the id that the space has in the book that it comes from.
-            import_spaces.require_space(ctx, place)
     return import_sessions.store(ctx, group, dry_run=run.dry_run)
 
 

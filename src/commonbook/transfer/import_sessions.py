@@ -20,6 +20,8 @@ from commonbook.model.session import Message, Session
 from commonbook.ports.files import ExternalFiles, SourceFile
 from commonbook.tables import jobs, memories, sessions
 from commonbook.text import masking, validation
+from commonbook.transfer import import_spaces
+from commonbook.transfer.import_spaces import Place, SourceSpaces
 
 if TYPE_CHECKING:
     from commonbook.markdown.transcript import TranscriptMessage
@@ -35,8 +37,8 @@ _MAX_GAP: Final = 1_000_000
 _MAX_NAMED: Final = 20
 """A finding names at most so many numbers of messages."""
 
-SessionName = tuple[str, str]
-"""The name of a session's space here, and the session's own id."""
+SessionName = tuple[Place, str, str]
+"""The place of a session, without its path there; the folder of its files; and the session's own id."""
 
 
 class _File(NamedTuple):
@@ -49,15 +51,16 @@ class _File(NamedTuple):
 class ImportedSession(NamedTuple):
     """A session as its files have it, checked; `words` are those in the files, by the ids of the messages.
 
-    `parent_space` is the name of the space of the parent here; None if it has no parent, or one in its own space.
+    `place` is the space that it goes into, and `parent_place` that of its parent: None if it has no parent, or one in
+    its own space.
     """
 
-    space: str
+    place: Place
     path: str
     about: SessionPart
     lines: tuple[MessageLine, ...]
     words: Mapping[str, TranscriptMessage]
-    parent_space: str | None
+    parent_place: Place | None
 
 
 class SessionOutcome(NamedTuple):
@@ -75,13 +78,11 @@ class SessionImport:
         """Begin with none."""
         self.begun: set[SessionKey] = set()
         self._files: dict[SessionName, list[_File]] = {}
+        self._places: dict[str, set[Place]] = {}
         self._with_parent_elsewhere: set[SessionName] = set()
 
-    def takes(self, file: SourceFile, space: str, skipped: list[Finding]) -> bool:
-        """Note the file of a session, and tell whether it is one; `skipped` gets a finding if it does not parse.
-
-        `space` is the space that the file is imported into.
-        """
+    def takes(self, file: SourceFile, place: Place, skipped: list[Finding]) -> bool:
+        """Note the file of a session, and tell whether it is one; `skipped` gets a finding if it does not parse."""
         if not session_files.is_session_file(file.data):
             return False
         try:
@@ -89,46 +90,60 @@ class SessionImport:
         except BadFile as error:
             skipped.append(_not_imported(file.path, error.message, error.fix))
             return True
-        name = (space, part.id)
+        # Sessions of one name that come from two spaces into one are told apart by the folders of their files.
+        name = (place._replace(rest=""), file.path.rpartition("/")[0], part.id)
         self._files.setdefault(name, []).append(_File(file.path, len(file.data)))
+        self._places.setdefault(part.id, set()).add(name[0])
         if part.parent_space is not None:
             self._with_parent_elsewhere.add(name)
         return True
 
-    def has_file(self, space: str, session_id: str) -> bool:
-        """Tell whether a session has a file of its own, which decides about its messages."""
-        return (space, session_id) in self._files
+    def places(self) -> list[Place]:
+        """Return the places of the sessions that have files."""
+        return [place for places in self._places.values() for place in places]
 
-    def groups(self, files: ExternalFiles, folder: str, below: str | None) -> Iterator[list[ImportedSession | Finding]]:
-        """Read the sessions in groups, one transaction each; `below` is the one space for all of them, if there is one.
+    def has_file(self, ctx: WriteContext, space: Space, session_id: str) -> bool:
+        """Tell whether a session has a file of its own, which decides about its messages."""
+        found = (import_spaces.find_space(ctx.spaces, place) for place in self._places.get(session_id, ()))
+        return any(one is not None and one.id == space.id for one in found)
+
+    def groups(
+        self, files: ExternalFiles, folder: str, source: SourceSpaces
+    ) -> Iterator[list[ImportedSession | Finding]]:
+        """Read the sessions in groups, one transaction each; `source` has the spaces that they come from.
 
         A session whose parent is in another space comes last, so that the space of its parent is there.
         """
         group: list[SessionName] = []
         size = 0
-        for name in sorted(self._files, key=lambda name: (name in self._with_parent_elsewhere, name)):
+        for name in sorted(self._files, key=lambda name: (name in self._with_parent_elsewhere, _order(name))):
             group.append(name)
             size += sum(file.size for file in self._files[name])
             if len(group) == _GROUP or size > _GROUP_BYTES:
-                yield self._read(group, files, folder, below)
+                yield self._read(group, files, folder, source)
                 group, size = [], 0
         if group:
-            yield self._read(group, files, folder, below)
+            yield self._read(group, files, folder, source)
 
     def _read(
-        self, group: Sequence[SessionName], files: ExternalFiles, folder: str, below: str | None
+        self, group: Sequence[SessionName], files: ExternalFiles, folder: str, source: SourceSpaces
     ) -> list[ImportedSession | Finding]:
         paths = {file.path for name in group for file in self._files[name]}
         data = {file.path: file.data for file in files.files(folder, only=paths) if isinstance(file, SourceFile)}
-        return [_parsed(name, sorted(self._files[name]), data, below) for name in group]
+        return [_parsed(name[0], sorted(self._files[name]), data, source) for name in group]
+
+
+def _order(name: SessionName) -> tuple[str, str, str]:
+    place, folder, session_id = name
+    return place.space, folder, session_id
 
 
 def _parsed(
-    name: SessionName, files: Sequence[_File], data: Mapping[str, bytes], below: str | None
+    place: Place, files: Sequence[_File], data: Mapping[str, bytes], source: SourceSpaces
 ) -> ImportedSession | Finding:
     try:
         parts = sorted((session_files.parse(data.get(file.path, b"")) for file in files), key=lambda part: part.part)
-        return _checked(name[0], files[0].path, parts, below)
+        return _checked(place, files[0].path, parts, source)
     except CommonbookError as error:
         return _not_imported(files[0].path, error.message, error.fix)
 
@@ -136,7 +151,7 @@ def _parsed(
 # --- checks without the book
 
 
-def _checked(space: str, path: str, parts: Sequence[SessionPart], below: str | None) -> ImportedSession:
+def _checked(place: Place, path: str, parts: Sequence[SessionPart], source: SourceSpaces) -> ImportedSession:
     """Return the session of these parts, or raise an error if a book could not have written them."""
     about = parts[0]
     lines = tuple(line for part in parts for line in part.lines)
@@ -158,9 +173,9 @@ def _checked(space: str, path: str, parts: Sequence[SessionPart], below: str | N
     for line in lines:
         if line.client_id is not None:
             validation.validate_key(line.client_id)
-    parent_space = f"{below}/{about.parent_space}" if below and about.parent_space else about.parent_space
+    parent_place = source.place_named(about.parent_space) if about.parent_space else None
     checked = about._replace(tags=validation.validate_tags(about.tags))
-    return ImportedSession(space, path, checked, lines, words, parent_space)
+    return ImportedSession(place, path, checked, lines, words, parent_place)
 
 
 def _require_order(lines: Sequence[MessageLine]) -> None:
@@ -186,7 +201,7 @@ def store(ctx: WriteContext, group: Collection[ImportedSession | Finding], *, dr
 
 
 def _store_session(ctx: WriteContext, imported: ImportedSession, *, dry_run: bool) -> SessionOutcome:
-    space = next((space for space in ctx.spaces.values() if space.name == imported.space), None)
+    space = import_spaces.find_space(ctx.spaces, imported.place)
     existing = episode_files.find_locked(ctx, space, imported.about.id) if space else None
     known = sessions.get_many(ctx.tx, ctx.spaces, [line.id for line in imported.lines])
     own = {
@@ -213,7 +228,7 @@ def _skipped(imported: ImportedSession, why: str, missing: Sequence[int]) -> Ses
 
 def _create(ctx: WriteContext, imported: ImportedSession, *, dry_run: bool) -> SessionOutcome:
     about = imported.about
-    space = ctx.require_writable_space(imported.space, origin="import")
+    space = import_spaces.require_space(ctx, imported.place)
     episodes = _episodes(ctx, imported, space)
     words = {**_words_of(episodes.values()), **imported.words}
     messages = [_message(about.id, line, words[line.id], episodes) for line in imported.lines if line.id in words]
@@ -289,13 +304,14 @@ def _message(
 
 def _parent(ctx: WriteContext, imported: ImportedSession, space: Space) -> tuple[SessionKey | None, list[Finding]]:
     """Return the key of the parent, which may be one that is not here; none, with a finding, if it cannot be kept."""
-    about, name = imported.about, imported.parent_space or space.name
+    about, place = imported.about, imported.parent_place
     if about.parent is None:
         return None, []
-    parent_space = next((one for one in ctx.spaces.values() if one.name == name), None)
+    parent_space = import_spaces.find_space(ctx.spaces, place) if place else space
     key = (parent_space.id, about.parent) if parent_space else None
     if key is not None and not sessions.descends_from(ctx.tx, key, (space.id, about.id)):
         return key, []
+    name = place.space if place else space.name
     why = f"the parent {about.parent} of {about.id} is in the space {name}, which is not here, or goes on from it"
     return None, [_not_imported(imported.path, why, "import the space of the parent together with this one")]
 
@@ -349,7 +365,7 @@ def begin_session(ctx: WriteContext, memory: Memory, run: SessionImport) -> None
     Only a session that the same import has made gets more: nobody appends to a log by an import. A session that has a
     file of its own is stored later.
     """
-    if memory.kind != "episode" or not memory.session or run.has_file(memory.space.name, memory.session):
+    if memory.kind != "episode" or not memory.session or run.has_file(ctx, memory.space, memory.session):
         return
     key = (memory.space.id, memory.session)
     session = episode_files.find_locked(ctx, memory.space, memory.session)

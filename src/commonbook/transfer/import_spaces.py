@@ -57,6 +57,15 @@ class SourceSpaces(NamedTuple):
                 return self._below(_in_space(self.by_folder[folder], folder, path))
         return Place(self.space or space_names.PERSONAL, path)
 
+    def place_named(self, name: str) -> Place:
+        """Return the place of a space of the source, by its name there."""
+        if self.folders_as_spaces:
+            return Place(name, "")
+        if not self.by_folder:
+            return Place(self.space or space_names.PERSONAL, "")
+        named = ((folder, space) for folder, space in self.by_folder.items() if space.name == name)
+        return self._below(next((Place(name, "", space.id, folder) for folder, space in named), Place(name, "")))
+
     def _below(self, place: Place) -> Place:
         """Return the place below the space that is given, if one is: the spaces of the source are then new ones."""
         if self.space is None:
