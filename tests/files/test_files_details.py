@@ -321,6 +321,21 @@ def test_a_save_at_the_former_path_of_a_memory_is_not_shown_in_its_new_space(
     assert again.doctor() == ()
 
 
+def test_a_save_at_a_path_that_a_memory_left_under_an_earlier_program_is_not_shown_in_its_new_space(
+    home: Path, book: Book, open_book: OpenBook
+):
+    moved = book.remember("the plan", space="vault", title="Plan")
+    stale = (home / moved.path).read_text()
+    book.move(moved.id, "team")
+    # An earlier program did not record the space that a memory left.
+    book._engines.db.write(lambda tx: tx.run("UPDATE file_left SET space = NULL"))
+    save_again(home / moved.path, stale.replace("the plan", "the secret plan"))
+    again = open_book()
+    found = {(one.text, one.space.name) for one in again.list().items}
+    assert found == {("the plan", "team"), ("the secret plan", "vault")}
+    assert again.history(moved.id)[-1].text == "the plan"
+
+
 def test_a_save_at_a_former_path_that_changes_nothing_leaves_nothing_there(home: Path, book: Book, open_book: OpenBook):
     moved = book.remember("the plan", space="vault")
     book.move(moved.id, "team")

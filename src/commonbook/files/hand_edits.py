@@ -29,7 +29,7 @@ from commonbook.model.ids import new_id
 from commonbook.model.memory import Memory
 from commonbook.model.spaces import Space
 from commonbook.tables import file_journal, memories
-from commonbook.text import dates, titles
+from commonbook.text import dates, file_paths, titles
 from commonbook.write import store_version
 from commonbook.write.new_memory import new_memory
 
@@ -382,8 +382,7 @@ def _apply_at_former_path(
     If the memory has left the space of that path, its new readers were not meant: the save becomes a memory of its own.
     """
     known = hash_ in file_journal.known_hashes(ctx.tx, memory.id)
-    left = file_journal.space_left(ctx.tx, path)
-    if not known and left is not None and left != memory.space.id:
+    if not known and _space_left(ctx, path) != memory.space.id:
         return _add(ctx, path, stat, hash_, document, fresh_id=True)
     file_journal.set_synced(ctx.tx, path, stat, hash_, memory=memory.id, version=memory.version)
     if known:
@@ -391,6 +390,13 @@ def _apply_at_former_path(
     else:
         revise(ctx, memory, apply_document(ctx, memory, document))
     return "edited"
+
+
+def _space_left(ctx: WriteContext, path: str) -> str | None:
+    """Return the space that a memory was in when its file left a path, which an earlier program did not record."""
+    recorded = file_journal.space_left(ctx.tx, path)
+    lies_in = file_paths.space_at(path, ctx.spaces.values())
+    return recorded or (lies_in.id if lies_in else None)
 
 
 def accept_save(ctx: WriteContext, memory: Memory) -> None:

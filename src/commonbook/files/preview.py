@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from commonbook.files import scan
 from commonbook.markdown import memory_conversion
 from commonbook.model.reports import Finding, HomePlan, Progress
+from commonbook.model.spaces import is_space_file
 from commonbook.runtime.batches import in_batches
 from commonbook.tables import file_journal, memories, spaces
 
@@ -39,6 +40,7 @@ def preview(engines: Engines, home: str, *, progress: Progress) -> HomePlan:
             added.update(fields)
             replaced_lines += replaced
             changed_files += 1
+        new_files = _new_files(tx, engines)
         skipped = {file.path: file.trouble or "" for file in file_journal.troubles(tx)}
     skipped.update(engines.folder.unreadable_paths())
     return HomePlan(
@@ -48,6 +50,7 @@ def preview(engines: Engines, home: str, *, progress: Progress) -> HomePlan:
         changed_files=changed_files,
         added=dict(added),
         replaced_lines=replaced_lines,
+        new_files=new_files,
         skipped=tuple(Finding("left out", path, why, _FIX) for path, why in sorted(skipped.items())),
     )
 
@@ -68,6 +71,13 @@ def _pending_contents(tx: Reading, engines: Engines) -> Iterator[tuple[bytes, by
     for batch in in_batches(file_journal.pending(tx), _BATCH):
         for memory in memories.get_many(tx, everywhere, batch).values():
             yield engines.folder.read(memory.path) or b"", memory_conversion.render_memory(memory, engines)
+
+
+def _new_files(tx: Reading, engines: Engines) -> tuple[str, ...]:
+    """Return the paths of the space files that would be added."""
+    entries = file_journal.journal_entries(tx, file_journal.pending(tx)).values()
+    paths = sorted(entry.path for entry in entries if entry.path is not None and is_space_file(entry.path))
+    return tuple(path for path in paths if not engines.folder.exists(path))
 
 
 def _compare(before: bytes, after: bytes) -> tuple[list[str], int]:

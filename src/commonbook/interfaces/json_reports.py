@@ -106,6 +106,7 @@ def home_plan_json(plan: HomePlan, *, made: bool) -> dict[str, Any]:
         "changed_files": plan.changed_files,
         "added": dict(plan.added),
         "replaced_lines": plan.replaced_lines,
+        "new_files": list(plan.new_files),
         "skipped": findings_json(plan.skipped),
         "trusts": plan.trusts,
     }

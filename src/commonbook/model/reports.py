@@ -125,6 +125,8 @@ class HomePlan(NamedTuple):
     changed_files: int = 0
     added: Mapping[str, int] = {}
     replaced_lines: int = 0
+    new_files: tuple[str, ...] = ()
+    """The paths of the files that make folders spaces, which are added."""
     skipped: tuple[Finding, ...] = ()
     trusts: bool = False
     """Whether the database, the keys and the settings that the folder brings are used."""

@@ -163,8 +163,8 @@ def changed_lines(vault: Path) -> tuple[list[str], list[str]]:
 def test_init_does_exactly_what_it_has_shown(cli, vault, home):
     plan = cli("init", str(vault), "--dry-run", "--json").json
     assert (plan["home"], plan["made"], plan["notes"], plan["skipped"]) == (str(vault), False, NOTES, [])
-    assert sum(space["notes"] for space in plan["spaces"]) == NOTES
-    assert plan["changed_files"] == NOTES
+    assert plan["spaces"] == [{"name": "personal", "notes": NOTES}]
+    assert (plan["changed_files"], plan["new_files"]) == (NOTES, [".space.toml"])
     assert plan["added"].keys() == {"id", "commonbook_id"}
     assert sum(plan["added"].values()) == NOTES
     assert untouched(vault)
@@ -175,6 +175,22 @@ def test_init_does_exactly_what_it_has_shown(cli, vault, home):
     listed = cli("--home", str(vault), "space", "list", "--json").json["spaces"]
     assert {space["name"] for space in listed} >= {space["name"] for space in plan["spaces"]}
     assert len(git(vault, "diff", "--name-only").splitlines()) == plan["changed_files"]
+    assert git(vault, "ls-files", "--others", "--exclude-standard").splitlines() == plan["new_files"]
+
+
+def test_init_shows_the_spaces_that_space_files_make(cli, vault, home):
+    id_ = "01a1e8ff-b9b9-7484-8097-96f195bf7782"
+    (vault / "Daily Notes" / ".space.toml").write_text(f'name = "diary"\nid = "{id_}"\n')
+    plan = cli("init", str(vault), "--yes", "--json").json
+    in_diary = len(list((vault / "Daily Notes").glob("*.md")))
+    assert plan["spaces"] == [{"name": "diary", "notes": in_diary}, {"name": "personal", "notes": NOTES - in_diary}]
+    assert plan["new_files"] == [".space.toml"]
+    listed = cli("--home", str(vault), "space", "list", "--json").json["spaces"]
+    assert {space["name"]: space["folder"] for space in listed if space["name"] in {"diary", "personal"}} == {
+        "diary": "Daily Notes",
+        "personal": "",
+    }
+    assert {"diary": id_}.items() <= {space["name"]: space["id"] for space in listed}.items()
 
 
 def test_init_adds_lines_to_the_front_matter_and_changes_no_other_line(cli, vault, home):

@@ -22,7 +22,7 @@ class ReadOnlyFolder(NoFiles):
         self._files = HomeFolder(home)
 
     def walk(self) -> dict[str, tuple[int, int]]:
-        """Return size and time of every Markdown file, except hidden and ignored files and links."""
+        """Return size and time of every Markdown and space file, except other hidden and ignored files and links."""
         return self._files.walk()
 
     def stat(self, path: str) -> FileStat | None:
@@ -40,6 +40,10 @@ class ReadOnlyFolder(NoFiles):
     def canonical_path(self, path: str) -> str:
         """Return the path as a walk would spell it."""
         return self._files.canonical_path(path)
+
+    def spelling(self, folder: str) -> str:
+        """Return the path of a folder as it is spelled on the disk, if one is there that differs by case alone."""
+        return self._files.spelling(folder)
 
     def unreadable_paths(self) -> dict[str, str]:
         """Return the paths that the last walk could not read, with the reason."""

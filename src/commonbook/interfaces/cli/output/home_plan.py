@@ -28,6 +28,8 @@ def _facts(plan: HomePlan) -> Iterator[tuple[str, str]]:
     if plan.changed_files:
         yield "added fields", _counted(plan.added)
         yield "replaced lines", f"{plan.replaced_lines}" if plan.replaced_lines else "none: every line stays"
+    if plan.new_files:
+        yield "new files", ", ".join(plan.new_files)
     if plan.trusts:
         yield "trusted", "the database, keys and settings that .commonbook/ brings"
     if plan.skipped:
