@@ -15,7 +15,7 @@ A `Book` has these verbs; `help(commonbook.Book.recall)` explains one. `commonbo
     rules      add_rule, rules, remove_rule, request_share, pending, approve, reject, set_limit, limits
     reasoning  reflect, supersede, reinstate, dependents, inbox, triage, set_depth
     access     acting_as, with_key, grant, revoke, grants, create_key, keys, revoke_key
-    spaces     spaces, create_space, rename_space
+    spaces     spaces, create_space, rename_space, space_for_writing
     upkeep     sync, watching, status, doctor, rebuild, accept_deletions, import_folder, export, verify_log, log,
                close
 
