@@ -333,7 +333,8 @@ def _write_files(target: Engines, progress: Progress) -> int:
             after, wanted = target.db.write(partial(_enqueue_batch, target=target, space=space, after=after))
             # A file that cannot be written, or that a person saves meanwhile, is handled when the new book is opened.
             mark_done(target, write_out.write_out(target, wanted).done)
-            done += len(wanted)
+            # Space files come along, and are not counted.
+            done += sum(id_ not in all_spaces for id_ in wanted)
             progress("writing files", done, total)
     return done
 
