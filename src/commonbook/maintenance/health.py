@@ -60,7 +60,7 @@ def status(engines: Engines, actor: Actor, home: str, unsent: OutboxStatus) -> S
             else 0,
             findings=(
                 *(_file_findings(tx) if owner else ()),
-                *_reverted_findings(tx, allowed),
+                *_reverted_findings(tx, engines, allowed),
                 *_job_findings(tx, allowed),
                 *unsent.findings,
             ),
@@ -90,7 +90,7 @@ def doctor(engines: Engines, actor: Actor, *, progress: Progress) -> tuple[Findi
         return damaged
     with engines.db.reading() as tx:
         allowed = scope.select(tx, actor)
-        failures = (*_reverted_findings(tx, allowed), *_job_findings(tx, allowed))
+        failures = (*_reverted_findings(tx, engines, allowed), *_job_findings(tx, allowed))
         files = (*_file_findings(tx), *_letter_findings(tx, engines), *_content_findings(tx, engines, progress))
         troubles = (*files, *failures)
     log = audit.verify_log(engines, actor, None, progress=progress).findings
@@ -133,8 +133,8 @@ def _trouble_finding(path: str, trouble: str) -> Finding:
     return Finding(what=what, where=path, why=trouble, fix=odd_files.fix_of(path, trouble))
 
 
-def _reverted_findings(tx: Reading, allowed: SpaceScope) -> tuple[Finding, ...]:
-    reverted = file_journal.reverted(tx)
+def _reverted_findings(tx: Reading, engines: Engines, allowed: SpaceScope) -> tuple[Finding, ...]:
+    reverted = file_journal.reverted(tx) if engines.folder.keeps_files else {}
     headers = memories.get_headers(tx, allowed, sorted(reverted)) if reverted else {}
     return tuple(
         Finding(
