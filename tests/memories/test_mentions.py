@@ -233,3 +233,50 @@ def test_aliases_come_along_in_exports_and_in_another_book(book, folder, tmp_pat
 def titled_path(book: Book, title: str) -> str:
     (path,) = [memory.path for memory in book.list(limit=100).items if memory.title == title]
     return path
+
+
+MARKDOWN_LINKS = {
+    "tables/orders.md": (
+        "[a](customers.md), [b](./customers.md#keys 'title'), [c](</My plans/next year.md>),\n"
+        "[d](../My%20plans/old.md),\n"
+        "[e][ref] and ![f](/tables/parts(1).md).\n\n[ref]: ../start.md\n\n"
+        "Not `[g](../code.md)`, [h](https://example.com/code.md), [i](//host/code.md), [j](mailto:code.md),\n"
+        "[k](code.txt), \\[l\\](../code.md), [m](#here) or [^1].\n\n[^1]: ../code.md\n"
+    ),
+    "tables/customers.md": "customers of the shop",
+    "other/customers.md": "customers of another shop",
+    "My plans/next year.md": "next",
+    "My plans/old.md": "old",
+    "tables/parts(1).md": "parts",
+    "start.md": "start",
+    "code.md": "code",
+}
+
+
+def test_markdown_links_to_paths_of_notes_count_as_long_as_they_stand_there(book, tmp_path):
+    book.import_folder(str(write(tmp_path / "vault", MARKDOWN_LINKS)), space="shop")
+    notes = {memory.title: memory for memory in book.list(limit=50).items}
+    orders = notes["orders"]
+    assert sorted(mentioned(book, orders.id)) == ["customers", "next year", "old", "parts(1)", "start"]
+    assert mentioning(book, notes["start"].id) == {"orders"}
+    (shop,) = [memory for memory in book.list(limit=50).items if memory.text == "customers of the shop"]
+    assert mentioning(book, shop.id) == {"orders"}
+    book.edit(orders.id, text="[a](./start.md) and [b](/start.md)")
+    assert mentioned(book, orders.id) == ["start"]
+    book.edit(orders.id, text="[a](./start.md)")
+    assert mentioned(book, orders.id) == []
+    assert mentioning(book, notes["start"].id) == set()
+
+
+def test_a_book_of_an_earlier_program_gets_its_markdown_links(home, tmp_path):
+    with commonbook.open(home, create=True) as book:
+        book.import_folder(str(write(tmp_path / "vault", {"a.md": "[b](b.md)", "b.md": "text"})))
+        book._engines.db.write(_forget_markdown_links)
+    with commonbook.open(home) as book:
+        (target,) = [memory for memory in book.list().items if memory.title == "b"]
+        assert mentioning(book, target.id) == {"a"}
+
+
+def _forget_markdown_links(tx):
+    tx.run("DELETE FROM mention WHERE target = :target", target="./b")
+    tx.run("UPDATE home SET value = 'rows' WHERE name = 'mentions'")

@@ -331,7 +331,7 @@ def _fill_hashes(engines: Engines, facts: Mapping[str, str]) -> None:
         from commonbook.maintenance import fill_hashes
 
         fill_hashes.fill_rows(engines)
-    if "mentions" not in facts:
+    if facts.get("mentions") != home.MENTIONS_IN_ROWS:
         from commonbook.maintenance import fill_mentions
 
         fill_mentions.fill_mentions(engines)

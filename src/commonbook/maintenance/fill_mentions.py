@@ -25,7 +25,7 @@ def fill_mentions(engines: Engines) -> None:
 def _fill(tx: Transaction, engines: Engines) -> None:
     # Of two processes that open the book, the second waits here and finds it done.
     spaces.lock(tx)
-    if "mentions" in home.facts(tx):
+    if home.facts(tx).get("mentions") == home.MENTIONS_IN_ROWS:
         return
     all_spaces = spaces.get_all(tx)
     for space in all_spaces:
@@ -39,4 +39,4 @@ def _fill(tx: Transaction, engines: Engines) -> None:
             if tagged:
                 changes.assign_numbers(tx, space, tagged)
             after = batch[-1].id
-    home.record(tx, mentions=home.MENTIONS_IN_ROWS)
+    home.replace(tx, mentions=home.MENTIONS_IN_ROWS)

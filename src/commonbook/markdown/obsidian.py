@@ -1,5 +1,7 @@
 """Obsidian syntax: find `#tags` and `[[links]]` in a text, outside of code, and resolve links to notes of a vault.
 
+A Markdown link to a note, `[so](../plans/garden.md)`, is a link as well. It means the file at that path and no other.
+
 The tags and links in the text of a memory count as long as they stand there: they are derived, and in no front matter.
 """
 
@@ -10,10 +12,17 @@ import posixpath
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from commonbook.markdown.aliases import aliases
 from commonbook.model.memory import MAX_TAG, MAX_TAGS, Memory
+from commonbook.runtime.lazy_modules import LazyModule
+
+if TYPE_CHECKING:
+    from urllib import parse as url_parts
+else:
+    # Few links have characters that are written as numbers.
+    url_parts = LazyModule("urllib.parse")
 
 _FENCE: Final = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?(`{3,}(?=[^`]*$)|~{3,})")
 _FENCE_END: Final = re.compile(r"[ \t>]*(`{3,}|~{3,})[ \t]*$")
@@ -25,6 +34,13 @@ _HASHTAG: Final = re.compile(
     r"\u2000-\u206f\u3000-\u303f\uff01-\uff0f\uff1a-\uff20]+)"
 )
 _WIKI_LINK: Final = re.compile(r"(!?)\[\[([^\[\]\n]+)\]\]")
+# `[text](place "title")`, or the definition `[label]: place` that `[text][label]` refers to; not that of a footnote.
+_MARKDOWN_LINK: Final = re.compile(
+    r"(?:(?<!\\)\]\([ \t]*|^ {0,3}\[(?!\^)[^\[\]\n]{1,200}\]:[ \t]*)"
+    r"(?:<([^<>\n]*)>|([^\s()<>]*(?:\([^\s()<>]*\)[^\s()<>]*)*))(?=[ \t\r\n)]|\Z)",
+    re.MULTILINE,
+)
+_SCHEME: Final = re.compile(r"//|[A-Za-z][A-Za-z0-9+.-]*:")
 # Messages that people and agents sent are no notes.
 _WITHOUT_SYNTAX: Final = frozenset(("episode", "notice"))
 _MAX_MENTIONS: Final = 500
@@ -46,6 +62,23 @@ def wiki_links(text: str) -> tuple[str, ...]:
     """Return the notes that `[[Target]]`, `[[folder/Target#heading|alias]]` and `![[Note]]` name, each once."""
     targets = (_target(match[2], embedded=bool(match[1])) for match in _WIKI_LINK.finditer(_without_code(text)))
     return tuple(dict.fromkeys(target for target in targets if target))
+
+
+def markdown_links(text: str) -> tuple[str, ...]:
+    """Return the paths without `.md` to which `[text](path.md#heading)` leads, each once, with `/`, `./` or `../`."""
+    places = (_place(match[1] or match[2] or "") for match in _MARKDOWN_LINK.finditer(_without_code(text)))
+    return tuple(dict.fromkeys(place for place in places if place))
+
+
+def _place(address: str) -> str:
+    """Return the path of a note in an address, from the root or relative to the file; "" for any other address."""
+    path = re.split("[#?]", address, maxsplit=1)[0]
+    if not path.lower().endswith(".md") or _SCHEME.match(path):
+        return ""
+    if "%" in path:
+        path = url_parts.unquote(path)
+    path = path[: -len(".md")]
+    return path if path.startswith(("/", "./", "../")) else f"./{path}"
 
 
 # --- a memory
@@ -71,8 +104,10 @@ def mentions_of(memory: Memory) -> tuple[str, ...]:
 def links_in(text: str, layout: str) -> tuple[str, ...]:
     """Return the notes that a text links to, and the front matter in the layout of its file."""
     front = _front(layout) if "[[" in layout else ""
-    found = (*wiki_links(front), *wiki_links(text)) if front or "[[" in text else ()
-    return tuple(dict.fromkeys(fold(name.strip("/")) for name in found))[:_MAX_MENTIONS]
+    found = [name.strip("/") for name in wiki_links(front)] if front else []
+    found += [name.strip("/") for name in wiki_links(text)] if "[[" in text else []
+    found += markdown_links(text) if ".md" in text.lower() else ()
+    return tuple(dict.fromkeys(map(fold, found)))[:_MAX_MENTIONS]
 
 
 def names_of(memory: Memory) -> tuple[str, ...]:
@@ -116,15 +151,27 @@ def id_digits(name: str) -> str | None:
 def nearest(target: str, *, origin: str, paths: Iterable[str]) -> str | None:
     """Return the path that a folded link in the file `origin` means, of those whose files have the name; or None.
 
-    A link with folders means a file whose path ends with them. The nearest file comes first, then the one with the
-    shortest path.
+    A relative link means the file at that path. One that begins with `/` means a path from a folder above the origin,
+    the uppermost one that has it. Any other link with folders means a file whose path ends with them. The nearest file
+    comes first, then the one with the shortest path.
     """
-    wanted = target
-    if target.startswith(("./", "../")):
-        wanted = posixpath.normpath(posixpath.join(fold(posixpath.dirname(origin)), target))
-    fitting = [path for path in paths if "/" not in wanted or f"/{_without_extension(path)}".endswith(f"/{wanted}")]
-    exact = [path for path in fitting if _without_extension(path) == wanted]
+    if target.startswith(("/", "./", "../")):
+        by_place = {_without_extension(path): path for path in paths}
+        return next((by_place[place] for place in _places(target, fold(origin)) if place in by_place), None)
+    fitting = [path for path in paths if "/" not in target or f"/{_without_extension(path)}".endswith(f"/{target}")]
+    exact = [path for path in fitting if _without_extension(path) == target]
     return closest(exact or fitting, origin=origin)
+
+
+def _places(target: str, origin: str) -> Iterator[str]:
+    """Yield the paths that a link by a path may mean in a file, the likeliest first."""
+    folder = posixpath.dirname(origin)
+    if not target.startswith("/"):
+        yield posixpath.normpath(posixpath.join(folder, target))
+        return
+    folders = folder.split("/") if folder else []
+    for depth in range(len(folders) + 1):
+        yield posixpath.normpath("/".join((*folders[:depth], target.strip("/"))))
 
 
 def closest(paths: Iterable[str], *, origin: str) -> str | None:

@@ -25,8 +25,8 @@ _PROJECT: Final = "project "
 HASHES_IN_ROWS: Final = "rows"
 HASHES_IN_FILES: Final = "files"
 """Values of the fact `hashes`: how far the hashes of a book are filled in."""
-MENTIONS_IN_ROWS: Final = "rows"
-"""The value of the fact `mentions`: the tags and links in texts have their rows."""
+MENTIONS_IN_ROWS: Final = "rows, with Markdown links"
+"""The value of the fact `mentions`: the tags and links in texts have their rows, those to paths of files too."""
 
 
 def facts(tx: Reading) -> dict[str, str]:
