@@ -83,6 +83,7 @@ class MaintenanceVerbs(RecallVerbs):
         folders_as_spaces: bool = False,
         include: Sequence[str] = (),
         exclude: Sequence[str] = (),
+        okf: bool = False,
         dry_run: bool = False,
         mask: bool = True,
         progress: Progress = no_progress,
@@ -92,8 +93,10 @@ class MaintenanceVerbs(RecallVerbs):
         All of it goes into one space: `space`, or `personal`. An export goes into the spaces that it was made from;
         with `folders_as_spaces`, each folder with the name of a space is one. Importing the same again changes nothing.
         Attachments of the notes, such as pictures, are copied with them. `include` and `exclude` are patterns of files
-        and folders, such as `*.pdf` or `Work/*`. With `dry_run`, only report. Secrets are masked in what is stored,
-        unless `mask` is false.
+        and folders, such as `*.pdf` or `Work/*`.
+
+        A folder whose `index.md` names a version of the Open Knowledge Format is read as a bundle, others with `okf`.
+        With `dry_run`, only report. Secrets are masked in what is stored, unless `mask` is false.
         """
         files = _path_filter(include, exclude)
         return self._transfer_service.import_folder(
@@ -103,6 +106,7 @@ class MaintenanceVerbs(RecallVerbs):
             space=space,
             folders_as_spaces=folders_as_spaces,
             files=files,
+            okf=okf,
             dry_run=dry_run,
             mask=mask,
             progress=progress,

@@ -28,6 +28,7 @@ class TransferService(Protocol):
         space: str | None,
         folders_as_spaces: bool,
         files: PathFilter,
+        okf: bool,
         dry_run: bool,
         mask: bool,
         progress: Progress,

@@ -31,18 +31,27 @@ def bundle_files(
     now = engines.clock.now()
     files: list[tuple[Memory, str, bytes]] = []
     for memory in batch:
-        ends = _end(memory)
+        ends, own = _end(memory), _own_fields(engines, memory)
+        has_ended = ends is not None and ends <= now
         concept = okf.Concept(
             memory=memory,
             sources=[_source(link.target, targets) for link in memory.links if link.relation in okf.SOURCE_RELATIONS],
-            is_deprecated=bool(successors.standing(memory.id, now)) or (ends is not None and ends <= now),
-            stale_after=ends,
+            # What an import took from one of these fields is not said again by the other.
+            is_deprecated=bool(successors.standing(memory.id, now)) or (has_ended and own.ends != ends),
+            stale_after=None if own.is_deprecated else ends,
         )
         data = file_format.add_fields(
             render_memory(memory, engines), okf.fields(concept, engines.zone), dialect(engines)
         )
         files.append((memory, okf.bundle_path(memory.path, memory.id), data))
     return files
+
+
+def _own_fields(engines: Engines, memory: Memory) -> okf.ForeignConcept:
+    """Return what the front matter of a person says about the end of a memory."""
+    if not any(name in memory.layout for name in ("status", "stale_after")):
+        return okf.ForeignConcept()
+    return okf.read_concept(memory.layout, dialect(engines))
 
 
 def targets_of(tx: Reading, chosen: SpaceScope, paths: Iterable[tuple[str, str]]) -> Targets:

@@ -60,7 +60,8 @@ class ImportedFile(NamedTuple):
     """A file to import, read and parsed before the transaction; `place` is the space that it goes into.
 
     `original` is the document with its secrets, by which the file of a memory that was not masked is known again;
-    `masked` is the number of secrets that were masked.
+    `masked` is the number of secrets that were masked, `written` the time of the file by a field that is not one of
+    ours.
     """
 
     note: Note
@@ -69,6 +70,7 @@ class ImportedFile(NamedTuple):
     place: Place
     original: Document
     masked: int = 0
+    written: datetime | None = None
 
 
 class ImportRecord(NamedTuple):
@@ -173,7 +175,7 @@ def _title(document: Document, path: str) -> str:
 def _times(ctx: WriteContext, imported: ImportedFile) -> tuple[datetime, datetime]:
     """Return the times of creation and last change, from the front matter, else from the folder or archive."""
     changed = dates.time_of_file(imported.file.mtime_ns, now=ctx.tx.now)
-    created = imported.document.created or changed
+    created = imported.document.created or imported.written or changed
     return created, imported.document.updated or max(created, changed)
 
 

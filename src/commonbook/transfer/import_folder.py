@@ -24,7 +24,7 @@ from commonbook.ports.engines import Engines
 from commonbook.ports.files import SourceFile
 from commonbook.runtime.batches import in_batches
 from commonbook.tables import file_journal, idempotency, memories
-from commonbook.transfer import attachments, import_file, import_sessions, import_spaces
+from commonbook.transfer import attachments, import_file, import_okf, import_sessions, import_spaces
 from commonbook.transfer.attachments import TemplateFolders
 from commonbook.transfer.dry_run import write_unless_dry
 from commonbook.transfer.import_file import ImportedFile, ImportPlan, ImportRecord, Note
@@ -68,6 +68,7 @@ class _Import:
     prefix: str
     files: PathFilter
     templates: TemplateFolders
+    bundle: import_okf.Bundle | None = None
     left_out_keys: set[str] = field(default_factory=set)
     notes: dict[str, Note] = field(default_factory=dict)
     records: dict[str, ImportRecord] = field(default_factory=dict)
@@ -87,14 +88,16 @@ def import_folder(
     space: str | None,
     folders_as_spaces: bool,
     files: PathFilter,
+    okf: bool,
     dry_run: bool,
     mask: bool,
     progress: Progress,
 ) -> TransferReport:
     """Import a folder, a Markdown file or an archive into a space, or into the spaces that its space files name.
 
-    With `folders_as_spaces`, each folder whose name can be that of a space is one. With `mask`, secrets are masked in
-    what is stored; the folder itself stays as it is.
+    With `folders_as_spaces`, each folder whose name can be that of a space is one. With `okf`, the folder is a bundle
+    in the Open Knowledge Format even if it does not say so. With `mask`, secrets are masked in what is stored; the
+    folder itself stays as it is.
     """
     permissions.require_owner(actor, "read folders of this machine")
     source_spaces = import_spaces.require_target(space, folders_as_spaces=folders_as_spaces)
@@ -112,6 +115,7 @@ def import_folder(
         templates=templates,
     )
     _read_spaces(run)
+    run.bundle = import_okf.find_bundle(engines, folder, required=okf)
     _read_notes(run, progress)
     with engines.db.reading() as tx:
         _read_records(run, tx)
@@ -120,6 +124,7 @@ def import_folder(
     for batch in _batches(run, waiting):
         _import_batch(run, batch)
         progress("importing", run.counts["seen"], len(run.notes))
+    _add_late_sources(run)
     _import_sessions(run)
     copied = _copy_attachments(run)
     return TransferReport(
@@ -166,7 +171,8 @@ def _place(run: _Import, path: str) -> Place:
 
 
 def _read(run: _Import, file: SourceFile | Finding) -> ReadFile | Finding:
-    return file if isinstance(file, Finding) else read_file(run.engines, file, _place(run, file.path))
+    read = file if isinstance(file, Finding) else read_file(run.engines, file, _place(run, file.path))
+    return read if run.bundle is None or isinstance(read, Finding) else run.bundle.read(read)
 
 
 def _read_notes(run: _Import, progress: Progress) -> None:
@@ -176,6 +182,8 @@ def _read_notes(run: _Import, progress: Progress) -> None:
             continue
         if isinstance(file, SourceFile) and run.sessions.takes(file, _place(run, file.path), run.skipped):
             continue
+        if run.bundle is not None and run.bundle.is_listing(file):
+            continue
         parsed = _read(run, file)
         if isinstance(parsed, Finding):
             run.skipped.append(parsed)
@@ -184,6 +192,7 @@ def _read_notes(run: _Import, progress: Progress) -> None:
         progress("looking", len(run.notes), len(run.notes))
     run.notes, conflicts = without_conflict_copies(run.notes)
     run.skipped += conflicts
+    run.skipped += run.bundle.findings() if run.bundle else ()
     run.names = VaultNotes((note.path, note.names) for note in run.notes.values())
 
 
@@ -237,6 +246,8 @@ def _skip_done(run: _Import, tx: Reading) -> frozenset[str]:
     """Count the files that are unchanged since they were imported; return the paths of the others."""
     known = {note.path: run.records[note.key] for note in run.notes.values() if note.key in run.records}
     readable = permissions.readable(tx, run.actor, import_spaces.all_spaces(tx))
+    if run.bundle is not None:
+        run.bundle.know(known)
     for batch in in_batches(list(known), _BATCH):
         by_id = memories.get_many(tx, readable, [known[path].memory for path in batch])
         for path in batch:
@@ -293,6 +304,7 @@ def _import_batch(run: _Import, batch: Sequence[ImportedFile]) -> None:
         run.counts[plan.outcome] += 1
         run.claimed.add(plan.memory)
         if plan.outcome != "unchanged":
+            run.counts["links"] += run.bundle.count_links(plan.path) if run.bundle else 0
             run.counts["masked"] += plan.imported.masked
             run.changed.append(plan.memory)
             run.counts["links"] += _count_links(run, plan.imported.note)
@@ -309,6 +321,7 @@ def _plan_and_apply(
         plan = import_file.plan_import(ctx, imported, records.get(imported.note.key), claimed, scanned=scanned)
         claimed.add(plan.memory)
         plans.append(plan)
+    plans = run.bundle.with_sources(ctx, plans) if run.bundle else plans
     return import_file.apply_plans(ctx, plans, run.sessions)
 
 
@@ -333,6 +346,27 @@ def _count_links(run: _Import, note: Note) -> int:
     """Count the other files of the folder that a file links to."""
     paths = {run.names.find(name, origin=note.path) for name in note.links}
     return len(paths - {None, note.path})
+
+
+def _add_late_sources(run: _Import) -> None:
+    """Link the concepts of a bundle to the sources that were imported after them."""
+    late = run.bundle.late_sources() if run.bundle else {}
+    if run.dry_run:
+        run.counts["links"] += sum(map(len, late.values()))
+        return
+    for batch in in_batches(list(late), _BATCH):
+        operation = partial(_link_sources, run, late={path: late[path] for path in batch})
+        added = write_unless_dry(run.engines, run.actor, operation, dry_run=run.dry_run)
+        run.counts["links"] += sum(added.values())
+        run.changed += [memory_id for memory_id, count in added.items() if count]
+
+
+def _link_sources(
+    run: _Import, ctx: WriteContext, *, late: Mapping[str, Sequence[str]], scanned: bool
+) -> dict[str, int]:
+    records = _current_records(run, ctx, [run.notes[path] for path in late])
+    by_path = {path: records[run.notes[path].key] for path in late if run.notes[path].key in records}
+    return import_okf.add_late_links(ctx, late, by_path, scanned=scanned)
 
 
 # --- sessions

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import posixpath
 from collections.abc import Mapping
+from datetime import datetime
 from typing import NamedTuple
 
 from commonbook.errors import BadFile
@@ -21,10 +22,11 @@ from commonbook.transfer.import_spaces import Place
 
 
 class ReadFile(NamedTuple):
-    """A file of the folder or archive, and what it says."""
+    """A file of the folder or archive, and what it says; `written` is its time by a field that is not one of ours."""
 
     file: SourceFile
     document: Document
+    written: datetime | None = None
 
 
 def read_file(engines: Engines, file: SourceFile, place: Place) -> ReadFile | Finding:
@@ -53,7 +55,10 @@ def not_imported(path: str, why: str, fix: str) -> Finding:
 
 def imported_file(read: ReadFile, note: Note, place: Place, *, mask: bool) -> ImportedFile:
     """Return a file as it will be imported, with `mask` without its secrets."""
-    imported = ImportedFile(note=note, file=read.file, document=read.document, place=place, original=read.document)
+    document = read.document
+    imported = ImportedFile(
+        note=note, file=read.file, document=document, place=place, original=document, written=read.written
+    )
     return _without_secrets(imported) if mask else imported
 
 

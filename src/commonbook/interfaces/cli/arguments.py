@@ -247,6 +247,7 @@ def _import(to: Parser) -> None:
     to.add_argument("folder", metavar="FOLDER", help="such as an Obsidian vault")
     _no_mask(to)
     to.add_argument("--folders-as-spaces", action="store_true", help="each folder with the name of a space is one")
+    to.add_argument("--okf", action="store_true", help="read it as a bundle in the Open Knowledge Format")
     to.add_argument("--dry-run", action="store_true", help="only show what would be done")
     _path_filter(to)
 

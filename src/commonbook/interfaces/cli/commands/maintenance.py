@@ -21,6 +21,7 @@ def _import(call: Call) -> int:
         folders_as_spaces=args.folders_as_spaces,
         include=args.include,
         exclude=args.exclude,
+        okf=args.okf,
         dry_run=args.dry_run,
         mask=args.mask,
         progress=call.progress,
