@@ -324,3 +324,18 @@ def test_a_file_removed_just_while_its_save_is_written_back_stays_removed(home: 
         book.get(memory.id)
     assert [one.text for one in book.history(memory.id)] == ["one", "two"]
     assert book.doctor() == ()
+
+
+def test_the_templates_of_an_obsidian_vault_are_left_alone(home, book):
+    templates = home / "My [forms]"
+    templates.mkdir()
+    (templates / "Day.md").write_text("# {{date}}\n")
+    (home / "Note.md").write_text("a note\n")
+    (home / ".obsidian").mkdir()
+    (home / ".obsidian" / "templates.json").write_text('{"folder": "My [forms]"}')
+    book.sync()
+    assert [memory.path for memory in book.list().items] == ["Note.md"]
+    assert (templates / "Day.md").read_text() == "# {{date}}\n"
+    (home / ".obsidian" / "templates.json").write_text("broken")
+    book.sync()
+    assert len(book.list().items) == 2

@@ -1,9 +1,15 @@
-"""Matches paths against `.commonbookignore`, which has a small part of the patterns of `.gitignore`."""
+"""Matches paths against `.commonbookignore`, which has a small part of the patterns of `.gitignore`.
+
+The templates of an Obsidian vault are left alone too: they are forms to fill in.
+"""
 
 from __future__ import annotations
 
+import json
 import re
+import unicodedata
 from fnmatch import translate
+from glob import escape
 
 
 class IgnorePatterns:
@@ -26,6 +32,21 @@ class IgnorePatterns:
     def file(self, path: str) -> bool:
         """Return whether a file is ignored."""
         return self._files.match(path) is not None
+
+
+def template_folder(settings: bytes) -> str:
+    """Return the folder of templates that the settings of an Obsidian vault name; "" if they name none."""
+    try:
+        values = json.loads(settings)
+    except ValueError:
+        return ""
+    folder = values.get("folder") if isinstance(values, dict) else None
+    return unicodedata.normalize("NFC", folder).strip("/") if isinstance(folder, str) else ""
+
+
+def folder_pattern(folder: str) -> str:
+    """Return the line of an ignore file that matches a folder of the home, whatever characters it has."""
+    return f"/{escape(folder)}/"
 
 
 def _matcher(patterns: list[str]) -> re.Pattern[str]:

@@ -29,7 +29,7 @@ from commonbook.engines.disk.archives import (
     is_vault_setting,
     too_large,
 )
-from commonbook.engines.disk.ignore_file import IgnorePatterns
+from commonbook.engines.disk.ignore_file import IgnorePatterns, template_folder
 from commonbook.errors import BadInput, CommonbookError, Conflict, DiskFull, NotFound
 from commonbook.model.reports import Finding
 from commonbook.model.spaces import SPACE_FILE, is_space_file
@@ -189,12 +189,7 @@ def _printable(path: str) -> str:
 
 def _template_folder(settings: SourceFile) -> str:
     """Return the folder of templates that the settings of a vault name, as a path in the source; "" if none."""
-    try:
-        values = json.loads(settings.data)
-    except ValueError:
-        return ""
-    folder = values.get("folder") if isinstance(values, dict) else None
-    folder = unicodedata.normalize("NFC", folder).strip("/") if isinstance(folder, str) else ""
+    folder = template_folder(settings.data)
     return settings.path.removesuffix(VAULT_SETTINGS) + folder if folder else ""
 
 

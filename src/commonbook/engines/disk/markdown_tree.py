@@ -6,10 +6,11 @@ import os
 import unicodedata
 from typing import Final
 
-from commonbook.engines.disk.ignore_file import IgnorePatterns
+from commonbook.engines.disk.ignore_file import IgnorePatterns, folder_pattern, template_folder
 from commonbook.model.spaces import SPACE_FILE
 
 _IGNORE_FILE: Final = ".commonbookignore"
+_VAULT_SETTINGS: Final = ".obsidian/templates.json"
 _NOT_UTF8: Final = "its name is not UTF-8"
 
 
@@ -75,11 +76,18 @@ class MarkdownTree:
         return subfolders
 
     def _read_ignore_file(self) -> IgnorePatterns | None:
+        """Return the patterns of the ignore file, and of the folder of Obsidian's templates; None if there are none."""
+        lines = [self._read_or_empty(_IGNORE_FILE).decode("utf-8", "replace")]
+        if templates := template_folder(self._read_or_empty(_VAULT_SETTINGS)):
+            lines.append(folder_pattern(templates))
+        return IgnorePatterns("\n".join(lines)) if any(lines) else None
+
+    def _read_or_empty(self, path: str) -> bytes:
         try:
-            with open(os.path.join(self._home, _IGNORE_FILE), encoding="utf-8", errors="replace") as file:
-                return IgnorePatterns(file.read())
-        except (FileNotFoundError, PermissionError, IsADirectoryError):
-            return None
+            with open(os.path.join(self._home, path), "rb") as file:
+                return file.read()
+        except (FileNotFoundError, NotADirectoryError, PermissionError, IsADirectoryError):
+            return b""
 
     def _compose(self, path: str) -> str:
         """Return the path in NFC and remember its spelling on the disk."""
