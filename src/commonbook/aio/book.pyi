@@ -159,6 +159,7 @@ class Book:
         folders_as_spaces: bool = False,
         include: Sequence[str] = (),
         exclude: Sequence[str] = (),
+        okf: bool = False,
         dry_run: bool = False,
         mask: bool = True,
         progress: Progress = ...,
