@@ -13,8 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from commonbook.engines.index import array_files, mapped_index, overlay, segments, vector_distance
 from commonbook.engines.index import best_rows as index_best_rows
-from commonbook.engines.index import mapped_index, overlay, segments, vector_distance
 from commonbook.engines.index import search as index_search
 from commonbook.engines.index.search import Part, search
 from commonbook.engines.index.segments import (
@@ -729,6 +729,39 @@ def test_a_merge_keeps_no_name_of_a_speaker_or_a_space_that_no_longer_counts():
     assert (merged.table("speaker"), merged.table("space")) == (["user:kept"], ["ours"])
 
 
+@pytest.mark.parametrize(("terms", "count"), [(3, 2), (3, 300), (300, 255), (70_000, 256), (3, 70_000)])
+def test_terms_rows_and_counts_are_found_whatever_types_their_numbers_need(terms, count):
+    """The columns of terms get the narrowest types: one, two or four bytes."""
+    small = build([entry(1, terms={"apple": 1, "pear": 2})], killed=NOBODY, dimensions=0)
+    large = build(
+        [entry(number, terms={f"word{at}": count for at in range(number, terms)}) for number in (2, 3)],
+        killed=NOBODY,
+        dimensions=0,
+    )
+    alive = np.ones(1, np.bool_), np.ones(2, np.bool_)
+    merged = merge([(small, alive[0]), (large, alive[1])], killed=NOBODY)
+    last = f"word{terms - 1}"
+    for segment in (large, merged):
+        rows = segment.with_terms([last, "word2", "nothing"])
+        found = {segment.memory(row) for row in rows[0]}
+        assert found == {memory_id(number) for number in (2, 3) if number < terms}
+        assert [segment.memory(row) for row in rows[1]] == [memory_id(2)]
+        assert not len(rows[2])
+        places, _, counts = segment.terms_of(rows[0], np.array([hash_text(last)], np.uint64))
+        assert places.tolist() == list(range(len(found)))
+        assert set(counts.tolist()) == {min(count, 65_535)}
+    (row,) = merged.with_terms(["pear"])
+    assert [merged.memory(at) for at in row] == [memory_id(1)]
+
+
+def test_many_rows_of_one_term_are_found_in_a_large_segment():
+    entries = [entry(number, terms={"common": 1, f"rare{number % 7}": 1}) for number in range(1, 66_000)]
+    segment = build(entries, killed=NOBODY, dimensions=0)
+    common, rare = segment.with_terms(["common", "rare6"])
+    assert len(common) == segment.rows == 65_999
+    assert {segment.memory(row) for row in rare} == {memory_id(number) for number in range(6, 66_000, 7)}
+
+
 def test_there_are_never_many_segments_nor_is_everything_written_again_and_again(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda _fd: None)
     written = 0
@@ -738,8 +771,9 @@ def test_there_are_never_many_segments_nor_is_everything_written_again_and_again
         with index.writing(wait=5) as writer:
             writer.add(Delta(tuple(entry(100 * at + number) for number in range(20))))
             writer.commit(MARKER)
-        there = {path.name: path.stat().st_size for path in (tmp_path / "index").glob("*.segment")}
-        written += sum(size for name, size in there.items() if name not in names)
+        paths = (tmp_path / "index").glob("*.segment")
+        there = {path.name: len(array_files.read(str(path)).arrays["thread"]) for path in paths}
+        written += sum(rows for name, rows in there.items() if name not in names)
         names |= there.keys()
         assert len(there) <= 16
     found = index.view().search(IndexQuery((), spaces=ALL), ())

@@ -38,6 +38,7 @@ _NO_MEMORY_FLAG: Final = 128
 _COPY_ORDERS: Final = 1 << 16
 """The number of places below a root over which its copies are spread, so that they have an order of their own."""
 
+_MAX_INT32: Final = (1 << 31) - 1
 _MAX_CACHED_HASHES: Final = 200_000
 _HASH_CACHE: dict[str, int] = {}
 
@@ -257,7 +258,7 @@ def build(entries: Iterable[IndexedPassage], *, killed: Hashes, dimensions: int)
     arrays["entry_start"] = _starts([len(terms) for terms in terms_of_entries])
     hashes = np.array([hash_text(term) for terms in terms_of_entries for term in terms], np.uint64)
     arrays["term"], places_of = np.unique(hashes, return_inverse=True)
-    arrays["entry_term"] = places_of.astype(np.uint32)
+    arrays["entry_term"] = places_of
     arrays["entry_count"] = np.array(
         [min(count, 65535) for terms in terms_of_entries for count in terms.values()], np.uint16
     )
@@ -304,8 +305,9 @@ def merge(segments: Sequence[tuple[Segment, Bools]], *, killed: Hashes) -> Segme
         about[name] = texts
     arrays["ids"], arrays["id_start"] = _join_ragged(parts, sorting, "ids", "id_start")
     arrays["term"] = np.unique(np.concatenate([segment.column("term") for segment, _ in parts]))
-    terms, arrays["entry_start"] = _join_ragged(parts, sorting, "entry_term", "entry_start", into=arrays["term"])
-    arrays["entry_term"] = terms.astype(np.uint32)
+    arrays["entry_term"], arrays["entry_start"] = _join_ragged(
+        parts, sorting, "entry_term", "entry_start", into=arrays["term"]
+    )
     arrays["entry_count"], _ = _join_ragged(parts, sorting, "entry_count", "entry_start")
     return _finish(_without_unused_terms(arrays), about, killed)
 
@@ -332,9 +334,11 @@ def _summary(arrays: Mapping[str, Array]) -> dict[str, Any]:
 
 
 def _add_postings(arrays: dict[str, Array]) -> None:
-    """Add the rows of each term: the inverted index."""
+    """Add the rows of each term: the inverted index. The largest columns get the narrowest types that hold them."""
+    arrays["entry_term"] = _narrow(arrays["entry_term"], len(arrays["term"]))
+    arrays["entry_count"] = _narrow(arrays["entry_count"], int(arrays["entry_count"].max(initial=0)))
     starts = arrays["entry_start"]
-    rows = np.repeat(np.arange(len(starts) - 1, dtype=np.uint32), np.diff(starts))
+    rows = np.repeat(_narrow(np.arange(len(starts) - 1), len(starts)), np.diff(starts))
     sorting = np.argsort(arrays["entry_term"], kind="stable")
     arrays["posting_row"] = rows[sorting]
     arrays["posting_start"] = _starts(np.bincount(arrays["entry_term"], minlength=len(arrays["term"])))
@@ -342,7 +346,12 @@ def _add_postings(arrays: dict[str, Array]) -> None:
 
 def _without_unused_terms(arrays: dict[str, Array]) -> dict[str, Array]:
     used, places = np.unique(arrays["entry_term"], return_inverse=True)
-    return {**arrays, "term": arrays["term"][used], "entry_term": places.astype(np.uint32)}
+    return {**arrays, "term": arrays["term"][used], "entry_term": places}
+
+
+def _narrow(numbers: Array, largest: int) -> Array:
+    """Return numbers from 0 to `largest` in the narrowest type that holds them."""
+    return numbers.astype(np.min_scalar_type(largest), copy=False)
 
 
 def _join_ragged(
@@ -369,7 +378,9 @@ def _key(entry: IndexedPassage) -> int:
 
 
 def _starts(lengths: Sequence[int] | Array) -> Array:
-    return np.concatenate([np.zeros(1, np.int64), np.cumsum(np.asarray(lengths, np.int64))])
+    """Return where each part of concatenated parts begins, and the end; signed, since they are subtracted."""
+    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.asarray(lengths, np.int64))])
+    return starts.astype(np.int32) if starts[-1] <= _MAX_INT32 else starts
 
 
 def _ranges(first: Array, last: Array) -> Rows:
@@ -427,7 +438,7 @@ def build_from_rows(loose: StoredRows) -> Segment:
     terms, arrays["entry_start"] = _reorder_ragged(loose.terms, loose.sizes, sorting)
     arrays["entry_count"], _ = _reorder_ragged(loose.counts, loose.sizes, sorting)
     arrays["term"], places = np.unique(terms, return_inverse=True)
-    arrays["entry_term"] = places.astype(np.uint32)
+    arrays["entry_term"] = places
     _add_postings(arrays)
     nothing = np.zeros(0, np.uint64)
     arrays |= {"by_owner": nothing, "owner_sorted": nothing, "killed": nothing, "sketches": nothing[None, :]}
