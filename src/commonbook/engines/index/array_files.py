@@ -1,6 +1,7 @@
 """Files of named NumPy arrays, written once and then memory-mapped, so that processes share their pages.
 
-A file has a checksummed JSON header, followed by the aligned arrays with a checksum (CRC-32) each.
+A file has a checksummed JSON header, followed by the aligned arrays with a checksum (CRC-32) each. A column with only
+one value is stored as this value, and arrays that are equal to each other are stored once.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import json
 import mmap
 import os
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -20,6 +21,9 @@ Array: TypeAlias = npt.NDArray[Any]
 _MAGIC: Final = b"CPBNDL01"
 _ALIGNMENT_BYTES: Final = 64
 _PREAMBLE_BYTES: Final = 24
+_FULL_ENTRY: Final = 4
+"""The directory has type, shape, offset and checksum of an array; of a constant column also the shape in the file."""
+
 _MAX_CHECKED_BYTES: Final = 1 << 16
 """Arrays of at most so many bytes are verified whenever a file is opened; larger ones only by `damage`."""
 
@@ -38,44 +42,66 @@ class ArrayFile(NamedTuple):
 def write(path: str, bundle: ArrayFile) -> None:
     """Write a new file and sync it; raises FileExistsError if it exists."""
     directory: dict[str, Any] = {}
-    offset = 0
+    stored: dict[int, tuple[Array, int]] = {}
+    size = 0
     for name, array in bundle.arrays.items():
-        data = np.ascontiguousarray(array)
-        directory[name] = [data.dtype.str, data.shape, offset, _checksum(data)]
-        offset += data.nbytes + -data.nbytes % _ALIGNMENT_BYTES
-    header = json.dumps({"about": bundle.about, "arrays": directory, "bytes": offset}).encode()
+        data = np.ascontiguousarray(array[:1] if _is_constant(array) else array)
+        checksum = _checksum(data)
+        equal = (at for at, (other, its) in stored.items() if its == checksum and _is_same(data, other))
+        offset = next(equal, size)
+        if offset == size:
+            stored[offset] = data, checksum
+            size += data.nbytes + -data.nbytes % _ALIGNMENT_BYTES
+        directory[name] = [data.dtype.str, array.shape, offset, checksum]
+        if data.shape != array.shape:
+            directory[name].append(data.shape)
+    header = json.dumps({"about": bundle.about, "arrays": directory, "bytes": size}, separators=(",", ":")).encode()
     begin = _PREAMBLE_BYTES + len(header) + -(_PREAMBLE_BYTES + len(header)) % _ALIGNMENT_BYTES
     with open(path, "xb") as file:
         file.write(_MAGIC + len(header).to_bytes(8, "little") + zlib.crc32(header).to_bytes(8, "little") + header)
-        for name, array in bundle.arrays.items():
-            file.seek(begin + directory[name][2])
-            file.write(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
-        file.truncate(begin + offset)
+        for offset, (data, _) in stored.items():
+            file.seek(begin + offset)
+            file.write(data.reshape(-1).view(np.uint8).data)
+        file.truncate(begin + size)
         file.flush()
         os.fsync(file.fileno())
+
+
+def _is_constant(array: Array) -> bool:
+    return array.ndim == 1 and len(array) > 1 and bool((array == array[0]).all())
+
+
+def _is_same(array: Array, other: Array) -> bool:
+    return array.dtype == other.dtype and array.shape == other.shape and array.tobytes() == other.tobytes()
 
 
 def read(path: str) -> ArrayFile:
     """Map a file; raises Damaged when it is missing or not whole, OSError when it cannot be read at the moment."""
     header, begin, data = _map_file(path)
     arrays: dict[str, Array] = {}
-    for name, (kind, shape, offset, checksum) in header["arrays"].items():
-        dtype = np.dtype(kind)
-        count = int(np.prod(shape))
-        arrays[name] = (
-            np.frombuffer(data, dtype, count, begin + offset).reshape(shape) if count else np.zeros(shape, dtype)
-        )
-        if count * dtype.itemsize <= _MAX_CHECKED_BYTES:
-            _verify(path, name, arrays[name], checksum)
+    for name, entry in header["arrays"].items():
+        array = _stored(entry, begin, data)
+        if array.nbytes <= _MAX_CHECKED_BYTES:
+            _verify(path, name, array, entry[3])
+        # Every value of a constant column is the one in the file.
+        arrays[name] = np.broadcast_to(array, entry[1]) if len(entry) > _FULL_ENTRY else array
     return ArrayFile(arrays, header["about"])
+
+
+def _stored(entry: Sequence[Any], begin: int, data: mmap.mmap | bytes) -> Array:
+    """Return an array as it stands in the file, where a constant column has one value."""
+    kind, shape, offset, _, *stored_shape = entry
+    dtype, shape = np.dtype(kind), (stored_shape or [shape])[0]
+    count = int(np.prod(shape))
+    return np.frombuffer(data, dtype, count, begin + offset).reshape(shape) if count else np.zeros(shape, dtype)
 
 
 def damage(path: str) -> str | None:
     """Verify every checksum of a file; return a description of the damage, or None."""
     try:
-        header, _, _ = _map_file(path)
-        for name, array in read(path).arrays.items():
-            _verify(path, name, array, header["arrays"][name][3])
+        header, begin, data = _map_file(path)
+        for name, entry in header["arrays"].items():
+            _verify(path, name, _stored(entry, begin, data), entry[3])
     except Damaged as error:
         return str(error)
     except OSError as error:
