@@ -284,6 +284,21 @@ def test_links_and_tags_in_the_texts_of_an_older_home_count(filled: Path | str):
         assert [hit.id for hit in book.recall("water", spaces=["notes"], tags=["todo"]).hits] == [tagged.id]
 
 
+def test_duplicates_of_what_is_in_an_older_home_are_found(filled: Path | str):
+    with commonbook.open(filled) as book:
+        with book._engines.db.reading() as tx:
+            marks = sorted(tuple(row) for row in tx.rows("SELECT mark, memory FROM memory_mark"))
+        known = next(one for one in book.list(limit=100).items if one.kind == "note" and len(one.text.split()) >= 4)
+        receipt = book.remember(f"{known.text} now", space=known.space.name)
+        assert known.id in receipt.near_duplicates
+        again = book.remember(known.text, space=known.space.name)
+        assert again.duplicate_of is not None
+        book.delete(receipt.id, again.id)
+        book.rebuild()
+        with book._engines.db.reading() as tx:
+            assert sorted(tuple(row) for row in tx.rows("SELECT mark, memory FROM memory_mark")) == marks
+
+
 def test_an_older_home_is_whole_after_its_migration_and_its_jobs(filled: Path | str):
     with commonbook.open(filled) as book:
         assert book.verify_log().findings == ()

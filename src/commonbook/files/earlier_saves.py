@@ -86,7 +86,7 @@ def record_earlier(ctx: WriteContext, memory: Memory, document: Document) -> boo
     present = memory._replace(
         revision=memory.revision + 2, version=memory.version + 2, updated=ctx.tx.now, revised_at=ctx.tx.now
     )
-    memories.replace(ctx.tx, ctx.engines.keys, present)
+    memories.replace(ctx.tx, ctx.engines.keys, memory, present)
     ctx.pending.note_changed_text(present)
     ctx.log_memory(present, "edit", stands=True)
     ctx.enqueue_files([present])

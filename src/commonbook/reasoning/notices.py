@@ -312,7 +312,7 @@ def _free_path(ctx: WriteContext, notice: Memory) -> str:
 
 def _store(ctx: WriteContext, old: Memory, new: Memory) -> None:
     if old.space.id == new.space.id:
-        memories.replace(ctx.tx, ctx.engines.keys, new)
+        memories.replace(ctx.tx, ctx.engines.keys, old, new)
     else:
         memories.move(ctx.tx, ctx.engines.keys, old, new)
     links.replace(ctx.tx, old.space.id, new)
@@ -325,7 +325,7 @@ def remove_notice(ctx: WriteContext, outline: Memory, *, how: str, **logged: obj
     """Delete a notice that is withdrawn or decided; its content stays in the log."""
     notice = memories.get_many(ctx.tx, ctx.spaces, [outline.id])[outline.id]
     deleted = notice._replace(deleted=ctx.tx.now, version=notice.version + 1, updated=ctx.tx.now)
-    memories.replace(ctx.tx, ctx.engines.keys, deleted)
+    memories.replace(ctx.tx, ctx.engines.keys, notice, deleted)
     ctx.log_memory(deleted, how, **logged)
     ctx.enqueue_files([deleted])
 

@@ -124,13 +124,13 @@ def add(tx: Transaction, keys: Keys, memories: Sequence[Memory]) -> None:
     _add_derived(tx, memories)
 
 
-def replace(tx: Transaction, keys: Keys, memory: Memory) -> None:
-    """Replace the row of a memory and its derived rows."""
+def replace(tx: Transaction, keys: Keys, old: Memory, new: Memory) -> None:
+    """Replace the row of a memory and its derived rows; `old` is the memory as it is stored, in the same space."""
     # `run_many` returns no row count, which on PostgreSQL would cost a round trip.
-    tx.run_many(_UPDATE, [_values(memory, keys)])
-    _drop_derived(tx, memory)
-    if memory.deleted is None:
-        _add_derived(tx, [memory])
+    tx.run_many(_UPDATE, [_values(new, keys)])
+    _drop_derived(tx, old)
+    if new.deleted is None:
+        _add_derived(tx, [new])
 
 
 def move(tx: Transaction, keys: Keys, old: Memory, new: Memory) -> None:
@@ -177,9 +177,10 @@ def copy_lines(tx: Reading, space: str) -> dict[str, str]:
 def derive(tx: Transaction, keys: Keys, space: str, memories: Sequence[Memory], *, after: str, last: bool) -> None:
     """Make all derived rows again for a batch of a space's memories, which come in the order of their ids."""
     upto = "\U0010ffff" if last else memories[-1].id
-    for table in ("memory_tag", "memory_mark"):
-        where = "space = :space AND memory > :after AND memory <= :upto"
-        tx.run(f"DELETE FROM {table} WHERE {where}", space=space, after=after, upto=upto)
+    where = "space = :space AND memory > :after AND memory <= :upto"
+    tx.run(f"DELETE FROM memory_tag WHERE {where}", space=space, after=after, upto=upto)
+    if not after:
+        duplicates.clear_fingerprints(tx, space)
     tx.run_many(
         "UPDATE memory SET digest = :digest WHERE space = :space AND id = :id",
         [{"digest": near_duplicates.digest(memory.text), "space": space, "id": memory.id} for memory in memories],
@@ -192,11 +193,11 @@ def derive(tx: Transaction, keys: Keys, space: str, memories: Sequence[Memory], 
 
 
 def _drop_derived(tx: Transaction, memory: Memory) -> None:
-    for table in ("memory_tag", "memory_mark"):
-        tx.run_many(
-            f"DELETE FROM {table} WHERE space = :space AND memory = :memory",
-            [{"space": memory.space.id, "memory": memory.id}],
-        )
+    tx.run_many(
+        "DELETE FROM memory_tag WHERE space = :space AND memory = :memory",
+        [{"space": memory.space.id, "memory": memory.id}],
+    )
+    duplicates.drop_fingerprints(tx, memory)
     links.drop_mentions(tx, memory.space.id, memory.id)
 
 

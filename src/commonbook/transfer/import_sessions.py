@@ -341,7 +341,7 @@ def _note_changes(
 def _tie(ctx: WriteContext, memory: Memory, session: Session) -> None:
     """Let an episode that was moved away from its session name it again."""
     tied = memory._replace(session=session.id, session_space=session.space.name)
-    memories.replace(ctx.tx, ctx.engines.keys, tied)
+    memories.replace(ctx.tx, ctx.engines.keys, memory, tied)
     if tied.deleted is None:
         ctx.enqueue_files([tied])
 

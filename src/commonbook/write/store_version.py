@@ -55,7 +55,7 @@ def store_version(
         memories.move(ctx.tx, ctx.engines.keys, old, new)
         ctx.log_memory(new._replace(space=old.space), "move.out", to=new.space.id)
     else:
-        memories.replace(ctx.tx, ctx.engines.keys, new)
+        memories.replace(ctx.tx, ctx.engines.keys, old, new)
     if new.links != old.links or new.space.id != old.space.id:
         links.replace(ctx.tx, old.space.id, new)
     if new.revision != old.revision or _is_restored(old, new):
@@ -106,7 +106,7 @@ def delete(ctx: WriteContext, memory: Memory, *, how: str) -> None:
     """Delete a memory; a tombstone and its history stay. With `how` "file" the file is gone already."""
     copies.unbind(ctx.tx, memory)
     tombstone = memory._replace(deleted=ctx.tx.now, version=memory.version + 1, updated=ctx.tx.now)
-    memories.replace(ctx.tx, ctx.engines.keys, tombstone)
+    memories.replace(ctx.tx, ctx.engines.keys, memory, tombstone)
     ctx.note_validity_change(memory)
     ctx.note_reasoning_change(memory, tombstone)
     ctx.log_memory(tombstone, "delete", how=how)

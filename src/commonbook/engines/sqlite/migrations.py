@@ -256,6 +256,10 @@ CREATE TABLE memory_name (
   space TEXT NOT NULL, memory TEXT NOT NULL, name TEXT NOT NULL, PRIMARY KEY (space, memory, name)) WITHOUT ROWID;
 CREATE INDEX memory_name_by_name ON memory_name (space, name);
 
+-- duplicates: shorter rows, which are filled in with the names and links when the book is opened
+DROP TABLE memory_mark;
+CREATE TABLE memory_mark (mark INTEGER NOT NULL, memory TEXT NOT NULL, PRIMARY KEY (mark, memory)) WITHOUT ROWID;
+
 -- memories: fields of the user's own, as JSON
 ALTER TABLE memory ADD COLUMN metadata TEXT;
 
