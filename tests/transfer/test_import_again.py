@@ -13,6 +13,9 @@ import pytest
 
 import commonbook
 from commonbook.book.book import Book
+from commonbook.engines.sqlite.migrations import MIGRATIONS
+from commonbook.ports.database import Transaction
+from commonbook.tables.file_journal import content_hash
 from tests.conftest import Folder
 from tests.support.transfers import dump, everything, mentioned, mentioned_ids, opened, texts, titled, vault, write
 
@@ -30,6 +33,43 @@ def test_importing_again_changes_nothing(book: Book, folder: Folder, vault: Path
         assert (report.done, report.unchanged, report.updated, report.links) == (0, 4, 0, 0)
         assert (report.skipped, report.ids) == ((), ())
     assert (dump(book), texts(folder())) == before
+
+
+def test_what_an_earlier_program_imported_is_known_again(book: Book, vault: Path):
+    """Its records have hashes of 64 digits; the migration cuts them, and their answers are as they were."""
+    book.import_folder(str(vault))
+    before = dump(book)
+    keyed = book._engines.keys.keyed_hash
+    hashes = {
+        keyed("path", name)[:16]: (keyed("path", name), keyed("content", content_hash((vault / name).read_bytes())))
+        for name in (str(path.relative_to(vault)) for path in vault.rglob("*.md"))
+    }
+    (migrate,) = [one for one in MIGRATIONS[4].split(";") if "UPDATE idempotency" in one]
+
+    def put_back(tx: Transaction) -> None:
+        records = tx.rows("SELECT space, key, answer FROM idempotency")
+        assert len(records) == 4
+        for space, key, answer in records:
+            path, content = hashes[key[41:]]
+            values = json.dumps({"links": [], **json.loads(answer)})
+            tx.run(
+                "UPDATE idempotency SET key = :old, content = :content, answer = :answer"
+                " WHERE space = :space AND key = :key",
+                space=space,
+                key=key,
+                old=key[:41] + path,
+                content=content,
+                answer=values,
+            )
+        tx.run(migrate[migrate.index("UPDATE") :])
+
+    book._engines.db.write(put_back)
+    report = book.import_folder(str(vault))
+    assert (report.done, report.unchanged, report.updated, report.skipped) == (0, 4, 0, ())
+    after = dump(book)
+    records = [row[:4] for row in before.pop("idempotency")]
+    assert [row[:4] for row in after.pop("idempotency")] == records
+    assert after == before
 
 
 def test_a_file_that_changed_since_updates_its_memory(book: Book, vault: Path):

@@ -98,7 +98,7 @@ class ImportRecord(NamedTuple):
             principal=ctx.actor.principal,
             key=self.key,
             content=self.content,
-            answer=json.dumps(values),
+            answer=json.dumps(values, separators=(",", ":")),
         )
 
 

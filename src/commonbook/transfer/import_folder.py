@@ -146,7 +146,10 @@ def import_folder(
 
 
 def _prefix(engines: Engines, space: str | None, source: str) -> str:
-    """Return the prefix of this import's keys: hashes of target and source, since names can reveal contents."""
+    """Return the prefix of this import's keys: hashes of target and source, since names can reveal contents.
+
+    Every file has a record, so that hashes are cut: to 64 bits in keys, and to 128 bits of contents.
+    """
     target_hash, source_hash = engines.keys.keyed_hash("into", space or ""), engines.keys.keyed_hash("from", source)
     return f"import:{target_hash[:16]}:{source_hash[:16]}:"
 
@@ -205,11 +208,11 @@ def _is_chosen(run: _Import, path: str) -> bool:
 
 
 def _key(run: _Import, path: str) -> str:
-    return run.prefix + run.engines.keys.keyed_hash("path", path)
+    return run.prefix + run.engines.keys.keyed_hash("path", path)[:16]
 
 
 def _note(run: _Import, read: ReadFile) -> Note:
-    content = run.engines.keys.keyed_hash("content", file_journal.content_hash(read.file.data))
+    content = run.engines.keys.keyed_hash("content", file_journal.content_hash(read.file.data))[:32]
     return import_file.note_of(read.file, read.document, key=_key(run, read.file.path), content=content)
 
 

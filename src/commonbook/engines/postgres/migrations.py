@@ -254,6 +254,10 @@ CREATE INDEX memory_name_by_name ON memory_name (space, name);
 DROP TABLE memory_mark;
 CREATE TABLE memory_mark (mark BIGINT NOT NULL, memory TEXT NOT NULL, PRIMARY KEY (mark, memory));
 
+-- idempotency: the hashes in the records of imports are cut to 16 digits in keys, and to 32 of contents
+UPDATE idempotency SET key = substr(key, 1, 57), content = substr(content, 1, 32)
+  WHERE substr(key, 1, 7) = 'import:' AND length(key) = 105;
+
 -- memories: fields of the user's own, as JSON
 ALTER TABLE memory ADD COLUMN metadata TEXT;
 
