@@ -18,6 +18,7 @@ from benchmarks.bench import FULL, QUICK, Bench, Scale, bench
 from benchmarks.capturing import append
 from benchmarks.capturing_on_postgres import postgres_append
 from benchmarks.figures import HEADING, Figure, cells, line
+from benchmarks.importing import importing
 from benchmarks.on_postgres import postgres_recall
 from benchmarks.reasoning import recall_suspect, supersede, suspect_chain
 from benchmarks.recalling import cold_recall, recall, recall_memory, write_then_recall
@@ -28,6 +29,7 @@ BENCHMARKS: Final[dict[str, Callable[[Bench], Iterator[Figure]]]] = {
     "single_add": single_add,
     "parallel_add": parallel_add,
     "batch": batch,
+    "importing": importing,
     "append": append,
     "open_unchanged": open_unchanged,
     "cold_status": cold_status,

@@ -57,6 +57,7 @@ def distinct_terms(question: str) -> list[str]:
         ("single_add", [0, 3, 4]),
         ("parallel_add", [2, 4]),
         ("batch", [10, 2, 20, 20]),
+        ("importing", [4] * 14),
         pytest.param("append", [1, 1, 4, 4], marks=pytest.mark.slow),
         ("open_unchanged", [2, 3, 4]),
         ("cold_status", [2, 3, 4]),
