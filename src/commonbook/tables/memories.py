@@ -259,9 +259,8 @@ def get_headers_any_space(tx: Reading, spaces: SpaceScope, ids: Sequence[str]) -
     for at in range(0, len(ids), _IDS_PER_QUERY):
         batch = ids[at : at + _IDS_PER_QUERY]
         known = get_headers(tx, spaces, batch)
-        if len(known) < len(batch) and not spaces.keys() >= set(
-            spaces_of(tx, sorted(set(batch) - known.keys())).values()
-        ):
+        others = spaces_of(tx, sorted(set(batch) - known.keys()))
+        if not spaces.keys() >= set(others.values()):
             raise RetryTransaction
         headers |= known
     return headers
