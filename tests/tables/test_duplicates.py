@@ -47,7 +47,11 @@ def test_a_rebuild_makes_the_same_fingerprints_and_removes_those_of_nothing(book
     strange = next(mark for mark, owner in before if owner == memory) + 1
     book._engines.db.write(lambda tx: tx.run("DELETE FROM memory_mark WHERE memory = :id", id=memory))
     book._engines.db.write(
-        lambda tx: tx.run("INSERT INTO memory_mark (mark, memory) VALUES (:mark, 'nobody')", mark=strange)
+        lambda tx: tx.run(
+            "INSERT INTO memory_mark (space, mark, memory) SELECT space, :mark, 'nobody' FROM place WHERE id = :id",
+            mark=strange,
+            id=memory,
+        )
     )
     book.rebuild()
     assert rows(book) == before

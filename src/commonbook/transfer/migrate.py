@@ -55,7 +55,7 @@ TABLES: Final = (
     _table("place", "id", "space"),
     Table("memory", memories.COLUMNS[:2], memories.COLUMNS[2:]),
     _table("memory_tag", "space tag memory"),
-    _table("memory_mark", "mark memory"),
+    _table("memory_mark", "space mark memory"),
     _table("mention", "space memory target", "name"),
     _table("memory_name", "space memory name"),
     _table("revision", "space memory revision", "title text author at how written_in"),

@@ -250,9 +250,8 @@ CREATE TABLE memory_name (
   space TEXT NOT NULL, memory TEXT NOT NULL, name TEXT NOT NULL, PRIMARY KEY (space, memory, name));
 CREATE INDEX memory_name_by_name ON memory_name (space, name);
 
--- duplicates: shorter rows, which are filled in with the names and links when the book is opened
-DROP TABLE memory_mark;
-CREATE TABLE memory_mark (mark BIGINT NOT NULL, memory TEXT NOT NULL, PRIMARY KEY (mark, memory));
+-- duplicates: the rows of a memory follow from its text
+DROP INDEX memory_mark_by_memory;
 
 -- idempotency: the hashes in the records of imports are cut to 16 digits in keys, and to 32 of contents
 UPDATE idempotency SET key = substr(key, 1, 57), content = substr(content, 1, 32)
