@@ -193,7 +193,7 @@ def test_a_copy_whose_source_or_right_is_gone_says_so(book: Book):
     book.delete(revoked, orphan, other)
     book.revoke(ANA, "facts")
     for copy in (revoked, orphan):
-        book.acting_as(ANA).undelete(copy)
+        book.undelete(copy)
     assert [book.get(copy).freshness for copy in (revoked, orphan)] == ["revoked", "source_deleted"]
 
 

@@ -105,6 +105,10 @@ def revoke_key(engines: Engines, actor: Actor, key_id: str) -> ApiKey:
         key = api_keys.find(ctx.tx, validation.validate_memory_id(key_id))
         if key is None or not (permissions.is_owner(actor) or key.principal == actor.principal):
             raise NotFound(f"there is no key {key_id}", fix="`commonbook key list` shows the keys by their ids")
+        if actor.key_id not in (None, key.id):
+            raise NotAllowed(
+                "a key may revoke no other key", fix="revoke it without a key, or ask the owner of the home"
+            )
         if key.revoked is not None:
             return key
         api_keys.revoke(ctx.tx, key.id)

@@ -16,7 +16,7 @@ from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import link_checks
 from commonbook.sharing import propagate
-from commonbook.tables import revisions
+from commonbook.tables import memories, revisions
 from commonbook.text import file_paths, masking, space_names, titles, validation
 from commonbook.write import store_version
 from commonbook.write.context import WriteContext
@@ -46,6 +46,8 @@ def edit(
     changes, masked = _mask(changes) if mask else (changes, 0)
 
     def operation(ctx: WriteContext, memory: Memory) -> Memory:
+        if memory.notice is not None:
+            raise BadInput("a notice is written by the book", fix="`commonbook triage` decides about it")
         edited = _apply_changes(ctx, memory, changes)
         if to_revision == memory.revision:
             hand_edits.accept_save(ctx, memory)
@@ -108,9 +110,21 @@ def move(engines: Engines, actor: Actor, memory_id: str, to: str, *, expected_ve
         # The slug may be of an earlier title, which is not for the readers of the new space.
         path = free_path(ctx, file_paths.with_slug(moved, titles.slug(memory.title), memory.id))
         ctx.record_move(memory, path)
-        return store_version.store_version(ctx, memory, memory._replace(space=space, path=path), ["space"], how="move")
+        # A copy follows its source for the readers of a space that its sharer chose: only a reader of the source may
+        # choose another.
+        moved_copy = _detached_from_unreadable(ctx, memory._replace(space=space, path=path))
+        changed = ["space", "shared"] if moved_copy.shared != memory.shared else ["space"]
+        return store_version.store_version(ctx, memory, moved_copy, changed, how="move")
 
     return _change(engines, actor, memory_id, operation, expected_version=expected_version)
+
+
+def _detached_from_unreadable(ctx: WriteContext, memory: Memory) -> Memory:
+    """Return a copy as detached if the actor may not read its source; any other memory as it is."""
+    link = memory.source
+    if link is None or memories.find(ctx.tx, ctx.readable, link.target) is not None:
+        return memory
+    return store_version.detached(memory)
 
 
 def link(engines: Engines, actor: Actor, source: str, relation: str, target: str) -> Receipt:

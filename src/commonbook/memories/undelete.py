@@ -5,9 +5,7 @@ from __future__ import annotations
 from commonbook.access import permissions
 from commonbook.errors import BadInput, Conflict
 from commonbook.files import hand_edits
-from commonbook.log import chain
 from commonbook.markdown import transcript
-from commonbook.memories.deletions import UNSHARED, deletion_how
 from commonbook.model.memory import Memory, Receipt, receipt_of
 from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
@@ -69,16 +67,14 @@ def _restore(ctx: WriteContext, tombstone: Memory) -> Memory:
 
 
 def _with_tie(ctx: WriteContext, tombstone: Memory) -> Memory:
-    """Return a copy with the tie that it may have: one that was unshared follows only by a reader of its source.
+    """Return a copy with the tie that it may have: it follows its source again only by a reader of that.
 
-    Else every writer of the space could have the words of a source whose sharing was ended.
+    Else every writer of the space could have the words of a source whose sharing was ended, by whatever deletion.
     """
     link = tombstone.source
     if link is None or memories.find(ctx.tx, ctx.readable, link.target) is not None:
         return tombstone
-    entries = chain.deletions_of(ctx.tx, tombstone.id)
-    was_unshared = bool(entries) and deletion_how(entries[-1]) == UNSHARED
-    return store_version.detached(tombstone) if was_unshared else tombstone
+    return store_version.detached(tombstone)
 
 
 def _without_rewound(ctx: WriteContext, episode: Memory) -> Memory:

@@ -12,7 +12,7 @@ from commonbook.ports.database import Reading
 from commonbook.sessions.read import no_session
 from commonbook.tables import sessions
 from commonbook.tables.sessions import SessionKey
-from commonbook.text import validation
+from commonbook.text import space_names, validation
 from commonbook.write.context import WriteContext
 
 
@@ -61,6 +61,8 @@ def _find(ctx: WriteContext, locked: sessions.LockedSession) -> Session | None:
 
 
 def _create(ctx: WriteContext, space: Space, session_id: str, options: NewSessionOptions) -> Session:
+    if space_names.is_system(space.name):
+        raise BadInput(f"the space {space.name!r} is for the book's own memories", fix="name another space")
     key, parent = (space.id, validation.validate_new_session_id(session_id)), None
     if options.parent is not None:
         parent = (options.parent_space or space.id, options.parent)

@@ -124,7 +124,8 @@ def _tie_state(copy: Memory, sources: _Sources, readable: SpaceScope) -> Freshne
         return DETACHED
     if source is None or source.deleted is not None:
         return SOURCE_DELETED
-    if has_diverged(copy, source):
+    if has_diverged(copy, source) or (was_edited(copy) and source.space.id not in readable):
+        # That an edited copy says what its source says is not for those who may not read the source: they could guess.
         return DIVERGED
     if shared.claimed and link.target_hash != source.content_hash and source.space.id not in readable:
         # Anybody could import a guess about an unreadable memory as a copy of it, and learn here whether it is right.
