@@ -151,12 +151,13 @@ def test_every_field_can_be_given_and_is_shown(cli):
     ]
 
 
-def test_text_comes_from_standard_input_or_a_file_byte_by_byte(cli, tmp_path):
-    text = "  zwei Zeilen\n\tmit Ümläuten 🍵\n"
-    (tmp_path / "note.md").write_text(text)
+@pytest.mark.parametrize("final", ["", "\n", "\r\n"])
+def test_text_comes_from_standard_input_or_a_file_without_one_final_break(cli, tmp_path, final):
+    text = "  zwei Zeilen\n\tmit Ümläuten 🍵\n" if final else "  zwei Zeilen\n\tmit Ümläuten 🍵"
+    (tmp_path / "note.md").write_bytes((text + final).encode())
     for result in (
-        cli("remember", "-", "--json", stdin=text.encode()),
-        cli("remember", "--json", stdin=text.encode()),
+        cli("remember", "-", "--json", stdin=(text + final).encode()),
+        cli("remember", "--json", stdin=(text + final).encode()),
         cli("remember", "--file", "note.md", "--json"),
     ):
         assert cli("show", result.json["id"], "--json").json["text"] == text
@@ -242,8 +243,8 @@ def test_edit_changes_what_is_given_and_nothing_else(cli):
 def test_edit_takes_its_text_from_standard_input_or_a_file(cli, tmp_path):
     memory_id = cli.remember("one")["id"]
     cli("edit", memory_id, "-", stdin=b"two\n")
-    assert cli("show", memory_id, "--json").json["text"] == "two\n"
-    (tmp_path / "three").write_text("three")
+    assert cli("show", memory_id, "--json").json["text"] == "two"
+    (tmp_path / "three").write_text("three\n")
     cli("edit", memory_id, "--file", "three")
     assert cli("show", memory_id, "--json").json["text"] == "three"
 

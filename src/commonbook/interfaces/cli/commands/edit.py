@@ -27,7 +27,7 @@ def edit_in_editor(book: Book, memory_id: str, editor: str, *, expected_version:
             text = input_text.read_text(file, path)
         # Editors end a file with a new line, whether or not the text had one.
         if text.endswith("\n") and not memory.text.endswith("\n"):
-            text = text[:-1]
+            text = input_text.without_final_break(text)
         version = memory.version if expected_version is None else expected_version
         receipt = book.edit(memory.id, text=text, expected_version=version, mask=mask)
     except CommonbookError as error:

@@ -25,13 +25,18 @@ def text_of(args: Namespace, *, piped: bool) -> str | None:
         raise BadInput("the text is given twice", fix="give the text itself or --file, not both")
     if args.file is not None:
         with open_file(args.file) as file:
-            return read_text(file, args.file)
+            return without_final_break(read_text(file, args.file))
     if args.text == "-":
-        return read_text(standard_input(), STDIN)
+        return without_final_break(read_text(standard_input(), STDIN))
     if args.text is None and piped and not is_terminal(sys.stdin):
         # A program without a standard input of its own sends nothing.
-        return read_text(standard_input(), STDIN) or None
+        return without_final_break(read_text(standard_input(), STDIN)) or None
     return str(args.text) if args.text is not None else None
+
+
+def without_final_break(text: str) -> str:
+    """Return the text without one final line break, which ends a file or a pipe and is no part of the text."""
+    return text.removesuffix("\r\n") if text.endswith("\r\n") else text.removesuffix("\n")
 
 
 def read_text(file: BinaryIO, name: str, *, already_read: bytes = b"") -> str:
