@@ -134,6 +134,27 @@ def test_a_new_file_without_front_matter_becomes_a_memory_and_gets_one(home: Pat
     assert book.sync().read == 0
 
 
+@pytest.mark.parametrize("eol", ["\n", "\r\n"])
+def test_an_edit_of_a_file_with_crlf_changes_only_the_bytes_of_its_line(home: Path, book: Book, eol: str):
+    path = home / "Windows.md"
+    path.write_bytes(b"# A heading\r\n\r\none\r\ntwo\r\n")
+    book.sync()
+    (memory,) = book.list().items
+    before = path.read_bytes()
+    book.edit(memory.id, text=eol.join(["# A heading", "", "one", "three"]))
+    assert path.read_bytes() == before.replace(b"\r\ntwo\r\n", b"\r\nthree\r\n") != before
+
+
+def test_an_edit_of_a_file_with_mixed_line_ends_keeps_those_of_the_new_text(home: Path, book: Book):
+    path = home / "Mixed.md"
+    path.write_bytes(b"one\r\ntwo\nthree\n")
+    book.sync()
+    (memory,) = book.list().items
+    before = path.read_bytes()
+    book.edit(memory.id, text="one\r\n2\nthree")
+    assert path.read_bytes() == before.replace(b"\ntwo\n", b"\n2\n") != before
+
+
 def test_a_removed_file_removes_its_memory_and_brings_it_back_with_its_history(
     home: Path, book: Book, open_book: OpenBook, tmp_path: Path
 ):

@@ -6,6 +6,7 @@ first, so that no write overwrites it.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 
 from commonbook.errors import BadInput, Conflict, NotAllowed, NotFound, VersionConflict
@@ -208,7 +209,8 @@ def require_version(memory: Memory, expected: int | None) -> None:
 def _apply_changes(ctx: WriteContext, memory: Memory, changes: Changes) -> Memory:
     edited = memory
     if changes.text is not UNSET:
-        edited = edited._replace(text=validation.validate_text(changes.text))
+        text = _with_line_ends_of(memory.text, validation.validate_text(changes.text))
+        edited = edited._replace(text=validation.validate_text(text))
         edited = edited._replace(title=title_with_text(memory, edited.text))
     if changes.title is not UNSET:
         title = validation.validate_title(changes.title) if changes.title else ""
@@ -224,6 +226,13 @@ def _apply_changes(ctx: WriteContext, memory: Memory, changes: Changes) -> Memor
     if changes.metadata is not UNSET:
         edited = edited._replace(metadata=validation.validate_metadata(changes.metadata or {}))
     return require_ordered_times(_apply_times(ctx, edited, changes))
+
+
+def _with_line_ends_of(present: str, text: str) -> str:
+    """Return a new text, with CRLF if all lines of the present one end so: an edit changes no line but its own."""
+    if "\r\n" not in present or present.count("\n") != present.count("\r\n"):
+        return text
+    return re.sub(r"\r?\n", "\r\n", text)
 
 
 def _apply_times(ctx: WriteContext, edited: Memory, changes: Changes) -> Memory:
