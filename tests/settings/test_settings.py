@@ -302,7 +302,7 @@ def test_a_project_file_without_a_space_leaves_it_to_the_repository(user):
 
 
 @pytest.mark.parametrize(
-    "text", ['capture = "maybe"', "capture = true", "space = 5", 'spaces = "a"', "space", 'space = "x"\nspace = "y"']
+    "text", ['capture = "maybe"', "capture = 1", "space = 5", 'spaces = "a"', "space", 'space = "x"\nspace = "y"']
 )
 def test_a_bad_project_file_is_bad_input_that_names_the_file(user, text):
     (user / ".commonbook.toml").write_text(text)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from commonbook.compose.book import open_book
 from commonbook.errors import BadInput, NotFound
 from commonbook.settings.default_space import capture_allowed, default_space, trust, untrusted_file
 from commonbook.settings.settings import Settings
@@ -70,6 +71,44 @@ def test_an_untrusted_file_switches_capture_off_and_never_on(clone: Path):
     assert not capture_allowed(settings_at(clone))
     trust(settings_at(clone))
     assert capture_allowed(settings_at(clone))
+
+
+@pytest.mark.parametrize("text", ["x = [", "nonsense", "space = 5", 'space = "../up"', "capture = 0", "\x00"])
+def test_an_untrusted_file_that_cannot_be_obeyed_is_ignored(clone: Path, text: str):
+    (clone / ".commonbook.toml").write_text(text)
+    assert default_space(settings_at(clone)) == "projects/birds"
+    assert capture_allowed(settings_at(clone))
+    assert untrusted_file(settings_at(clone)) is None
+
+
+def test_a_broken_untrusted_file_keeps_no_verb_from_its_work(clone: Path):
+    (clone / ".commonbook.toml").write_text("x = [")
+    with open_book(settings_at(clone), create=True) as book:
+        memory_id = book.remember("the otter").id
+        assert book.get(memory_id).space.name == "projects/birds"
+        assert [hit.memory for hit in book.recall("otter").hits] == [memory_id]
+
+
+def test_an_untrusted_file_that_cannot_be_read_is_ignored(clone: Path):
+    (clone / ".commonbook.toml").unlink()
+    (clone / ".commonbook.toml").mkdir()
+    assert default_space(settings_at(clone)) == "projects/birds"
+    with pytest.raises(BadInput):
+        trust(settings_at(clone))
+
+
+def test_an_untrusted_file_switches_capture_off_whatever_else_it_says(clone: Path):
+    (clone / ".commonbook.toml").write_text('capture = "off"\nunknown = 1\n')
+    assert default_space(settings_at(clone)) == "projects/birds"
+    assert not capture_allowed(settings_at(clone))
+
+
+@pytest.mark.parametrize(("value", "allowed"), [("true", True), ("false", False)])
+def test_capture_may_be_a_boolean(clone: Path, value: str, allowed: bool):
+    (clone / ".commonbook.toml").write_text(f"capture = {value}\n")
+    assert capture_allowed(settings_at(clone)) is allowed
+    trust(settings_at(clone))
+    assert capture_allowed(settings_at(clone)) is allowed
 
 
 def test_a_file_below_the_top_of_a_repository_needs_trust_too(clone: Path):

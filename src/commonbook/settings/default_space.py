@@ -1,7 +1,7 @@
 """The default space as far as settings decide it: an argument, the environment, a project file or the git repository.
 
 A project file that lies in a git repository may have come with it: until a person has trusted it, it can switch capture
-off and nothing else.
+off and nothing else. So one that cannot be obeyed is no trouble until then.
 """
 
 from __future__ import annotations
@@ -103,32 +103,65 @@ def _project_files(settings: Settings) -> Iterator[ProjectFile]:
     """Yield the project files of the working directory and the folders above it, the nearest first."""
     for folder in folder_and_parents(settings.cwd):
         path = os.path.join(folder, _PROJECT_FILE)
-        data = read_config_file(path)
+        try:
+            data = read_config_file(path)
+        except BadInput:
+            if _is_own(path):
+                raise
+            yield ProjectFile(path, None, captures=True, trusted=False)
+            continue
         if data is not None:
             yield _read(settings, path, data)
 
 
 def _read(settings: Settings, path: str, data: bytes) -> ProjectFile:
-    space, captures = _parse(path, data)
-    own = repository_at(os.path.dirname(path)) is None
-    return ProjectFile(path, space, captures, own or trusting.is_trusted(settings.home, path, data))
+    trusted = _is_own(path) or trusting.is_trusted(settings.home, path, data)
+    try:
+        space, captures = _parse(path, data)
+    except BadInput:
+        if trusted:
+            raise
+        space, captures = None, not _switches_off(data)
+    return ProjectFile(path, space, captures, trusted)
+
+
+def _is_own(path: str) -> bool:
+    """Tell whether a project file is the person's own: it lies in no git repository."""
+    return repository_at(os.path.dirname(path)) is None
+
+
+def _switches_off(data: bytes) -> bool:
+    """Tell whether a project file that cannot be obeyed in other ways switches capture off."""
+    import tomllib  # Imported late: most runs have no file to parse.
+
+    try:
+        return _captures(tomllib.loads(data.decode()).get("capture")) is False
+    except (ValueError, RecursionError):
+        return False
+
+
+def _captures(value: object) -> bool | None:
+    """Return whether a value of `capture` means on; None if it means neither on nor off."""
+    if isinstance(value, bool):
+        return value
+    return {"on": True, "off": False}.get(value) if isinstance(value, str) else None
 
 
 def _parse(path: str, data: bytes) -> tuple[str | None, bool]:
     """Return the space that a project file names, or None, and whether it lets agents record their sessions."""
     values = parse_toml(path, data, PROJECT_KEYS)
-    capture, space = values.get("capture", "on"), values.get("space")
-    if capture not in ("on", "off"):
+    captures, space = _captures(values.get("capture", "on")), values.get("space")
+    if captures is None:
         raise BadInput(f"capture in {path} is neither on nor off", fix='write capture = "on" or capture = "off"')
     if space is None:
-        return None, capture == "on"
+        return None, captures
     parts = space.split("/") if isinstance(space, str) else []
     if not isinstance(space, str) or len(parts) > _MAX_PARTS or not all(is_legal_name(part) for part in parts):
         raise BadSpaceName(
             f"space in {path} is not the name of a space: {space!r}",
             fix='write it like space = "team/backend": lower-case letters, digits, dots, dashes and underscores',
         )
-    return space, capture == "on"
+    return space, captures
 
 
 def _inside(path: str, folder: str) -> bool:
