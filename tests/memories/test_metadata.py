@@ -209,13 +209,26 @@ def test_the_command_line_sets_shows_and_filters_it(cli):
     assert cli.ids("--meta", "score=3") == [one]
     assert [hit["id"] for hit in cli("recall", "otter", "--meta", "ticket=A-1", "--json").json["hits"]] == [one]
     assert cli("edit", one, "--meta", "ticket=A-9").code == 0
-    assert cli("show", one, "--json").json["metadata"] == {"ticket": "A-9"}
+    assert cli("show", one, "--json").json["metadata"] == {"ticket": "A-9", "score": 3, "text": "3"}
     assert cli("edit", one, "--meta", "none").code == 0
     assert cli("show", one, "--json").json["metadata"] == {}
     assert cli("remember", "x", "--meta", "no").code == 2
     line = b'{"text": "otter three", "metadata": {"ticket": "A-3"}}\n'
     assert cli("remember", "--batch", "-", stdin=line).code == 0
     assert len(cli.ids("--meta", "ticket=A-3")) == 1
+
+
+def test_edit_on_the_command_line_sets_or_removes_one_field_and_keeps_the_others(cli):
+    one = cli.remember("otter", "--meta", "ticket=A-1", "--meta", "score=3", "--meta", "owner=ann")["id"]
+    assert cli("edit", one, "--meta", "owner=bob", "--meta", "score=", "--meta", "gone=", "--add-tag", "x").code == 0
+    shown = cli("show", one, "--json").json
+    assert (shown["metadata"], shown["tags"]) == ({"ticket": "A-1", "owner": "bob"}, ["x"])
+    assert cli("edit", one, "--meta", 'owner=""').code == 0
+    assert cli("show", one, "--json").json["metadata"] == {"ticket": "A-1", "owner": ""}
+    assert cli("edit", one, "--meta", "no").code == 2
+    assert cli("edit", one, "--meta", "ticket=").code == cli("edit", one, "--meta", "owner=").code == 0
+    assert cli("show", one, "--json").json["metadata"] == {}
+    assert "NAME= removes it" in " ".join(cli("edit", "--help").out.split())
 
 
 def test_secrets_in_it_are_masked_unless_told_otherwise(book: Book):

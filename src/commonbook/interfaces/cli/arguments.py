@@ -118,7 +118,7 @@ def _remember(to: Parser) -> None:
 def _edit(to: Parser) -> None:
     _id(to)
     _text(to)
-    _fields(to, clears=" (none clears it)")
+    _fields(to, clears=" (none clears it)", meta="set this metadata, keep the rest; NAME= removes it, none removes all")
     to.add_argument("--add-tag", action="append", default=[], metavar="TAG", help="add a tag (repeatable)")
     to.add_argument("--remove-tag", action="append", default=[], metavar="TAG", help="remove a tag (repeatable)")
     _no_mask(to)
@@ -394,12 +394,12 @@ def _no_mask(to: Parser) -> None:
     )
 
 
-def _fields(to: Parser, *, clears: str = "") -> None:
+def _fields(to: Parser, *, clears: str = "", meta: str = "metadata of your own (repeatable)") -> None:
     to.add_argument("--title", help="the title; else the text's first line")
     to.add_argument("--kind", help="note, fact, preference, decision, procedure, episode or reflection")
     to.add_argument("--tag", action="append", metavar="TAG", help="a tag, or several with commas (repeatable)")
     to.add_argument("--importance", metavar="0..1", help=f"how much it matters{clears}")
-    to.add_argument("--meta", action="append", metavar="NAME=VALUE", help=f"metadata of your own (repeatable){clears}")
+    to.add_argument("--meta", action="append", metavar="NAME=VALUE", help=meta)
     for name, summary in _TIMES:
         to.add_argument(f"--{name}", metavar="TIME", help=f"{summary}{clears}")
 

@@ -67,6 +67,8 @@ def _edit(call: Call) -> int:
     expected = args.expected_version
     if text is not None:
         changes["text"] = text
+    if args.meta and "metadata" not in changes:
+        changes["metadata"], expected = _changed_metadata(call, memory_id, expected)
     if args.add_tag or args.remove_tag:
         changes["tags"], expected = _changed_tags(call, memory_id, changes.get("tags", UNSET), expected)
     if args.to_revision is not None:
@@ -101,13 +103,26 @@ def _changes(args: Namespace) -> dict[str, Any]:
         changes["tags"] = input_text.tags(args.tag)
     if args.importance is not None:
         changes["importance"] = None if _clears_field(args.importance) else _importance(args.importance)
-    if args.meta is not None:
-        changes["metadata"] = None if args.meta in (["none"], [""]) else input_text.metadata(args.meta)
+    if args.meta in (["none"], [""]):
+        changes["metadata"] = None
     for name in _TIMES:
         value = getattr(args, name)
         if value is not None:
             changes[name] = None if _clears_field(value) else value
     return changes
+
+
+def _changed_metadata(call: Call, memory_id: str, expected: int | None) -> tuple[dict[str, Any], int | None]:
+    """Return the metadata with the given fields set, or removed by an empty value, and the version it was read from."""
+    memory = call.book.get(memory_id)
+    fields: dict[str, Any] = dict(memory.metadata)
+    for value in call.args.meta:
+        name, equals, word = value.partition("=")
+        if equals and not word:
+            fields.pop(name.strip(), None)
+        else:
+            fields |= input_text.metadata([value])
+    return fields, memory.version if expected is None else expected
 
 
 def _changed_tags(
