@@ -182,6 +182,36 @@ def test_a_merge_of_two_branches_shows_what_was_meant(git: Repository, open_book
     assert book.doctor() == ()
 
 
+def test_the_reason_of_a_supersession_stays_in_its_branch(git: Repository, open_book: OpenBook):
+    book = open_book()
+    oil, milk, salt = (by_title(book, title) for title in ("Oil", "Milk", "Salt"))
+    git("checkout", "-qb", "other")
+    book.supersede(oil, milk, reason="it is newer")
+    book.supersede(salt, milk, reason="it is sweeter")
+    git.commit("superseded")
+    for branch, reasons in (("main", []), ("other", ["it is newer", "it is sweeter"])):
+        git("checkout", "-q", branch)
+        book.sync()
+        assert git.status == ""
+        assert [reason.why for reason in book.get(milk).supersede_reasons] == reasons
+
+
+@pytest.mark.parametrize("is_superseded", [True, False])
+def test_a_reason_in_a_file_is_that_of_a_link(git: Repository, open_book: OpenBook, is_superseded: bool):
+    book = open_book()
+    oil, milk = by_title(book, "Oil"), by_title(book, "Milk")
+    file = git.home / book.get(milk).path
+    book.supersede(oil, milk, reason="it is newer")
+    because = file.read_text().partition("superseded_because:")[2].splitlines()[1]
+    book.reinstate(oil)
+    if is_superseded:
+        book.supersede(oil, milk)
+    change(file, "\n---\n", f"\nsuperseded_because:\n{because}\n---\n")
+    book.sync()
+    assert [reason.why for reason in book.get(milk).supersede_reasons] == ["it is newer"] * is_superseded
+    assert ("superseded_because" in file.read_text()) == is_superseded
+
+
 @pytest.mark.parametrize("removed", [False, True], ids=["tracked", "removed since"])
 def test_doctor_finds_keys_and_a_database_that_were_committed(git: Repository, open_book: OpenBook, removed: bool):
     book = open_book()

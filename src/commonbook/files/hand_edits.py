@@ -52,6 +52,7 @@ _FIELDS: Final = (
     "layout",
     "shared",
     "decisions",
+    "supersede_reasons",
 )
 
 

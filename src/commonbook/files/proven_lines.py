@@ -14,6 +14,7 @@ from commonbook.model.memory import is_retracted
 
 if TYPE_CHECKING:
     from commonbook.markdown.front_matter import Document
+    from commonbook.model.invalidation import SupersedeReason
     from commonbook.model.memory import Link, Memory
     from commonbook.write.context import WriteContext
 
@@ -41,7 +42,21 @@ def _with_proven_lines(ctx: WriteContext, memory: Memory, document: Document) ->
     for decision in proven_decisions(document, memory.id, ctx.engines.keys):
         if decision.key not in decisions or decision.at > decisions[decision.key].at:
             decisions[decision.key] = decision
-    return _with_tie(ctx, edited._replace(decisions=tuple(decisions.values())), document)
+    edited = edited._replace(
+        decisions=tuple(decisions.values()), supersede_reasons=_reasons_of(document, memory, edited.links)
+    )
+    return _with_tie(ctx, edited, document)
+
+
+def _reasons_of(document: Document, memory: Memory, links: tuple[Link, ...]) -> tuple[SupersedeReason, ...]:
+    """Return the reasons of a memory, and those of its file for memories that it supersedes and has no reason for.
+
+    The memory lost such a reason together with the link, when a file without the link was checked out.
+    """
+    own = {reason.superseded: reason for reason in memory.supersede_reasons}
+    superseded = {link.target for link in links if link.relation == "supersedes"}
+    in_file = {reason.superseded: reason for reason in document.superseded_because if reason.superseded in superseded}
+    return tuple((in_file | own).values())
 
 
 def _with_own_hashes(ctx: WriteContext, memory: Memory, edited: Memory) -> Memory:
