@@ -63,6 +63,8 @@ def edit_shared(bench: Bench) -> Iterator[Figure]:
 def _with_copies(book: Book, home: str, n: int) -> str:
     """Return a memory with so many live copies, each in its own space, created as files."""
     source = book.remember("the text of the source", space=PERSONAL).id
+    for at in range(n):
+        book.create_space(f"team/s{at}")
     _copy_by_hand(home, [(new_id(), source, source, f"team/s{at}") for at in range(n)])
     book.sync()
     assert len(book.copies(source)) == n

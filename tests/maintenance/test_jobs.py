@@ -448,9 +448,9 @@ def test_what_a_job_writes_counts_against_no_limit_of_its_worker(timed, clock):
     assert (timed.status().waiting_jobs, timed.status().failed_jobs, timed.status().unsettled) == (0, 0, 0)
     assert timed.get(old.id).marks == ("successor_ended",), successor
     assert {one.id: one.text for one in timed.list().items}[copy] == "the seal swims"
-    assert worker.remember("the one write of this minute").new
+    assert worker.remember("the one write of this minute", space="personal").new
     with pytest.raises(TooMany):
-        worker.remember("one too many")
+        worker.remember("one too many", space="personal")
 
 
 def test_who_may_only_read_a_session_is_told_so_and_a_stranger_finds_none(book):

@@ -60,7 +60,7 @@ def test_a_session_of_the_same_name_in_another_space_is_another_one(book: Book, 
 def test_an_author_limits_recall_to_messages_and_memories_of_that_author(book: Book, settle):
     talk(book)
     book.grant("user:bob", "personal", "writer")
-    book.acting_as("user:bob").remember("the otter of Bob")
+    book.acting_as("user:bob").remember("the otter of Bob", space="personal")
     settle()
     assert texts(book, author="user:ana") == ["the otter sleeps", "the otter swims"]
     assert texts(book, author="user:bob") == ["the otter of Bob"]

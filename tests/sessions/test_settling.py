@@ -320,7 +320,7 @@ def test_an_exported_folder_brings_its_messages_into_another_home(place, tmp_pat
                 name: [(one.id, one.seq, one.text, one.author, one.time) for one in log.messages]
                 for name, log in after.items()
             } == {
-                name: [(one.id, one.seq, one.text, one.author, one.time) for one in log.live]
+                name: [(one.id, one.seq, one.text, one.author, one.time) for one in log.messages]
                 for name, log in before.items()
             }
         assert recalled_hits(other) == recalled

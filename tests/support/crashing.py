@@ -288,7 +288,7 @@ def _wrong_files(home: Path, live: dict[str, Any]) -> list[str]:
     allowed = {f".commonbook/{name}" for name in _OURS | _KEYS}
     # An unfinished key (`.signing.key.…`) is left alone: another process may be writing it.
     unnamed = {path for path in paths if path.startswith(".commonbook/keys/.")}
-    unnamed |= {path for path in paths if path.endswith(".space.toml")}
+    unnamed |= {path for path in paths if path.endswith((".space.toml", "_invalidations/.gitignore"))}
     wrong += [f"stray file {path}" for path in sorted(paths - markdown - allowed - unnamed)]
     for path in markdown & live.keys():
         front, text = read(home / path)

@@ -274,6 +274,8 @@ class WriteContext:
 
     def enqueue_space_files(self, changed: Iterable[Space]) -> None:
         """Add journal entries that write the space files of spaces; those of the system have none."""
+        if not self.engines.folder.keeps_files:
+            return
         entries: list[tuple[str, int, str | None, str | None]] = []
         for space in changed:
             if not space_names.has_space_file(space.name):

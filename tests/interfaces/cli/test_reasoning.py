@@ -107,7 +107,7 @@ def test_a_reflection_is_a_memory_that_names_what_it_is_on(cli):
     )  # fmt: skip
     assert result.json.keys() == RECEIPT
     shown = cli("show", result.json["id"], "--json").json
-    assert shown.keys() == MEMORY | {"linked_from"}
+    assert shown.keys() == MEMORY | {"linked_from", "mentions"}
     assert (shown["kind"], shown["title"], shown["tags"], shown["importance"], shown["space"]) == (
         "reflection", "T", ["a", "b"], 0.5, "team",
     )  # fmt: skip

@@ -78,7 +78,7 @@ def test_pull_takes_into_the_space_that_is_meant(cli, source):
 def test_a_copy_says_in_show_list_and_recall_where_it_came_from(cli, source):
     copy = share(cli, source, "team")
     memory = cli("show", copy, "--json").json
-    assert memory.keys() == MEMORY | {"linked_from"}
+    assert memory.keys() == MEMORY | {"linked_from", "mentions"}
     assert memory["shared"].keys() == SHARED
     assert (memory["freshness"], memory["successor"]) == ("fresh", None)
     shared = memory["shared"]
