@@ -160,4 +160,5 @@ def test_whatever_people_do_to_episodes_recall_serves_what_log_and_files_say(ope
     before = fresh.recall("common word", spaces="/", k=200, min_score=0).hits
     fresh.rebuild()
     assert fresh.recall("common word", spaces="/", k=200, min_score=0).hits == before
-    assert fresh.doctor() == ()
+    # A save of an older text is named until somebody has looked.
+    assert [one for one in fresh.doctor() if one.what != "reverted save"] == []
