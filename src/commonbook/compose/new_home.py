@@ -37,7 +37,7 @@ def plan_home(settings: Settings, *, trust: bool = False, progress: Progress = n
     if brings and not trust:
         raise ForeignHome(
             f"{settings.home} brings a {HIDDEN_FOLDER}/ that was not made on this machine: its keys, database and "
-            "settings are those of whoever made it",
+            "settings are those of its maker",
             fix=f"remove {HIDDEN_FOLDER}/ to begin with the notes alone; or, if you know where it comes from, use "
             "`commonbook init --trust` (a home of your own that you put there opens without `init`)",
         )

@@ -444,8 +444,3 @@ LIST_FIELDS: Final = ("links", "superseded_because", "invalidations_triaged")
 
 NOTICE_FIELDS: Final = ("dependent_id", "invalidated_id", "invalidating_id", "timestamp")
 """Fields that only a notice has: in any other file they belong to somebody else."""
-
-OUR_FIELDS: Final = frozenset(
-    ("id", "session_id", "session_space", "shared", *NOTICE_FIELDS, "superseded_because", "invalidations_triaged")
-)
-"""Fields that only this program writes: where a memory has one, it is put back if it was edited."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Final
 
 from commonbook.log import chain
 from commonbook.model.ids import parse_time
@@ -12,8 +11,6 @@ from commonbook.model.memory import Deletion, Revision
 from commonbook.model.reports import LogEntry
 from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading
-
-UNSHARED: Final = "unshare"
 
 
 def with_deletions(
@@ -34,7 +31,7 @@ def with_deletions(
     return tuple(one._replace(deletions=tuple(by_revision.get(one.revision, ()))) for one in revisions)
 
 
-def deletion_how(entry: LogEntry) -> str:
+def _how(entry: LogEntry) -> str:
     """Return the verb by which a memory was deleted or came back: `file` for what happened to its file."""
     how = json.loads(entry.payload).get("how")
     return str(how or entry.action)
@@ -42,9 +39,9 @@ def deletion_how(entry: LogEntry) -> str:
 
 def _deletion(entry: LogEntry, readable: SpaceScope) -> Deletion:
     at = parse_time(entry.time)
-    return Deletion(at, entry.actor, deletion_how(entry)) if entry.space in readable else Deletion(at, "", "")
+    return Deletion(at, entry.actor, _how(entry)) if entry.space in readable else Deletion(at, "", "")
 
 
 def _restored(deletion: Deletion, entry: LogEntry, readable: SpaceScope) -> Deletion:
-    by, how = (entry.actor, deletion_how(entry)) if entry.space in readable else ("", "")
+    by, how = (entry.actor, _how(entry)) if entry.space in readable else ("", "")
     return deletion._replace(restored_at=parse_time(entry.time), restored_by=by, restored_how=how)

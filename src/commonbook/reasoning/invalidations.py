@@ -79,11 +79,6 @@ def direct_sources(memory: Memory) -> tuple[str, ...]:
     return tuple(link.target for link in memory.links if link.relation in REASONING and link.target != memory.id)
 
 
-def has_sources(memory: Memory) -> bool:
-    """Tell whether a memory depends on anything, so that it could be invalidated."""
-    return bool(direct_sources(memory)) or copies.copied_from(memory) is not None
-
-
 # --- ancestors
 
 
@@ -145,7 +140,7 @@ def may_be_invalidated(tx: Reading, spaces: SpaceScope, candidates: Iterable[Mem
 
 
 def may_depend_on(tx: Reading, memory_ids: Sequence[str], on: str) -> bool:
-    """Tell whether one of some memories may depend on another, or is it; a detached copy is not told from others."""
+    """Tell whether one of some memories may depend on another, or is it; a detached copy counts as a copy."""
     return links.may_reach(tx, memory_ids, on, relations=_DEPENDENCIES)
 
 

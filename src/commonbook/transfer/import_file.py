@@ -19,7 +19,6 @@ from commonbook.markdown.front_matter import Document
 from commonbook.markdown.memory_conversion import (
     memory_from_document,
     new_memory_from_document,
-    parse_file,
     require_understood,
     says_the_same,
 )
@@ -123,11 +122,6 @@ class ImportPlan(NamedTuple):
 
 
 # --- parsing a file
-
-
-def parse(data: bytes, engines: Engines) -> Document:
-    """Parse a file to import; raises BadFile."""
-    return parse_file(data, engines)
 
 
 def note_of(file: SourceFile, document: Document, *, key: str, content: str) -> Note:

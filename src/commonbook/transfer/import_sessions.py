@@ -90,7 +90,7 @@ class SessionImport:
         except BadFile as error:
             skipped.append(_not_imported(file.path, error.message, error.fix))
             return True
-        # Sessions of one name that come from two spaces into one are told apart by the folders of their files.
+        # Sessions of one name that come from two spaces into one are distinguished by the folders of their files.
         name = (place._replace(rest=""), file.path.rpartition("/")[0], part.id)
         self._files.setdefault(name, []).append(_File(file.path, len(file.data)))
         self._places.setdefault(part.id, set()).add(name[0])

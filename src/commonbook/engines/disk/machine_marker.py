@@ -1,7 +1,7 @@
 """The marker of a home: a file in its hidden folder that tells on which machine, and for which user, it was made.
 
 It is a hash of an id that the maker of a folder does not know of other machines. So a hidden folder that came with a
-clone, an archive or a synchronised folder is told from one that was made here.
+clone, an archive or a synchronised folder is distinguished from one that was made here.
 """
 
 from __future__ import annotations
