@@ -240,7 +240,7 @@ def _key_findings(engines: Engines) -> tuple[Finding, ...]:
         Finding(
             what="committed secret",
             where=path,
-            why="it is in the git repository of this folder: everybody with a copy of it can sign and read as this home",
+            why="it is in the git repository of this folder: who has a copy can sign and read as this home",
             fix="`git rm -r --cached .commonbook`, take it out of the history (`git filter-repo --path .commonbook"
             " --invert-paths`), and treat what others may have got as known to them",
         )
