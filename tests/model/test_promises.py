@@ -627,7 +627,9 @@ class Promises(RuleBasedStateMachine):
         if memory.links != then.links:
             memory.unsure.add("source_changed")
         if lost or memory.forgotten:
+            # No database knows more than this file.
             memory.decisions, memory.forgotten = set(then.decisions), False
+            memory.source, memory.root, memory.mode, memory.sharer = then.source, then.root, then.mode, then.sharer
         memory.links, memory.ends, memory.took = dict(then.links), then.ends, then.took
         memory.write(then.words)
         self.model.restore_messages(memory)
