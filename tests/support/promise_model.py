@@ -69,7 +69,7 @@ class Memory:
     forgotten: bool = False
     """Whether the database that knew of its deletion was lost."""
     noticed: set[Key] = field(default_factory=set)
-    """The causes of open notices when a database was lost: their files keep the doubt if an older file ends it."""
+    """The causes of open notices when a database was lost: their files may be all that is left of the causes."""
     evidence: set[str] = field(default_factory=set)
     """The forgotten grounds of which an open notice about it, or a decision of it, tells that they are gone."""
 
@@ -323,7 +323,7 @@ class Model:
 
         The upper bound also counts deleted successors: whether their notices are withdrawn at once is left open.
         """
-        doubts = set(self.memories[id_].noticed) if upper else set[Key]()
+        doubts = self._last_traces(id_) if upper else set[Key]()
         ancestors = self.ancestors(id_)
         evidence = {at for one in (id_, *ancestors) if one in self.memories for at in self.memories[one].evidence}
         for at in ancestors:
@@ -336,6 +336,33 @@ class Model:
             invalidating = [one.id for one in by] + ([DELETED] if ancestor.deleted else [])
             doubts |= {(at, one) for one in invalidating if one != id_ and at in self.ancestors(id_, avoiding=one)}
         return doubts
+
+    def _last_traces(self, id_: str) -> set[Key]:
+        """Return the causes that only a notice may tell of, since a lost database knew what is between.
+
+        What the files tell of the cause must not disprove it.
+        """
+        keys = self.memories[id_].noticed
+        endings = {key for key in keys if key[1] == ENDED and self.memories[key[0]].forgotten}
+        return endings | (
+            {key for key in keys if self._may_stand(*key)} if self._has_forgotten_ancestor(id_) else set()
+        )
+
+    def _has_forgotten_ancestor(self, id_: str) -> bool:
+        waiting, seen = [id_], {id_}
+        while waiting:
+            for to, _ in self.dependencies(waiting.pop(), own=False):
+                if to not in self.memories or self.memories[to].forgotten:
+                    return True
+                waiting += [to] if to not in seen else []
+                seen.add(to)
+        return False
+
+    def _may_stand(self, invalidated: str, invalidating: str) -> bool:
+        if invalidating in (DELETED, ENDED):
+            return invalidating == DELETED and self.memories[invalidated].deleted
+        by = self.memories[invalidating]
+        return by.forgotten or by in self._reach(invalidated, lambda _: True)
 
     def doubts(self, id_: str, *, upper: bool) -> set[Key]:
         """Return the undecided invalidations of a memory: by its own links, and by those of a copy's source."""

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from commonbook.model.invalidation import DELETED, ENDED, REASONING, Invalidation
-from commonbook.model.memory import Memory, missing_memory
+from commonbook.model.memory import Memory, is_missing, missing_memory
 from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading, Transaction
 from commonbook.reasoning import open_notices
@@ -315,6 +315,20 @@ def _walk_ancestors(memory: Memory, known: Mapping[str, Memory], *, own: bool, a
             ancestor = known.get(id_)
             if ancestor is not None and ancestor.id != avoiding:
                 queue.append(_Visit(ancestor, visit, depth + 1))
+
+
+def has_unknown_ancestor(memory: Memory, ancestors: Ancestors) -> bool:
+    """Tell whether a memory depends on one that this book does not have, so that there may be ancestors behind it."""
+    queue, seen = deque([memory]), {memory.id}
+    while queue:
+        for id_ in _dependencies(queue.popleft()):
+            ancestor = ancestors.known.get(id_)
+            if ancestor is None or is_missing(ancestor):
+                return True
+            if id_ not in seen:
+                seen.add(id_)
+                queue.append(ancestor)
+    return False
 
 
 def path_between(memory: Memory, to: str, known: Mapping[str, Memory]) -> tuple[str, ...]:

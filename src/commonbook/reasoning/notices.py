@@ -8,7 +8,7 @@ decision. The id of a notice is a hash of the dependent and the invalidation, so
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Final, Literal
 
@@ -43,8 +43,8 @@ def update_notices(ctx: WriteContext) -> list[Memory]:
         _lock_dependencies(ctx, [memory for states in batch.values() for memory in states if memory is not None])
         changed = _affected(ctx, {id_: states for id_, states in batch.items() if states[0] is not None})
         added = _affected(ctx, {id_: states for id_, states in batch.items() if states[0] is None})
-        # Files arrive one by one, so the cause of a notice may arrive after it: until then nothing is withdrawn.
-        created += _sync_notices(ctx, sorted(changed | added), withdraw_from=sorted(changed))
+        affected = sorted(changed | added)
+        created += _sync_notices(ctx, affected, withdraw_from=affected, arriving=added - changed)
         for _, after in batch.values():
             _enqueue_ending(ctx, after)
     return created
@@ -121,10 +121,13 @@ def notify_ended(ctx: WriteContext, *, memory_id: str) -> timedelta | None:
 # --- comparing notices with invalidations
 
 
-def _sync_notices(ctx: WriteContext, ids: Sequence[str], *, withdraw_from: Sequence[str]) -> list[Memory]:
+def _sync_notices(
+    ctx: WriteContext, ids: Sequence[str], *, withdraw_from: Sequence[str], arriving: Container[str] = ()
+) -> list[Memory]:
     """Create missing notices of some memories; remove obsolete and move misplaced ones of those in `withdraw_from`.
 
     All memories whose notices are not up to date are given at once, since the notices of others tell about theirs.
+    Around those in `arriving`, something was added: perhaps by files, which arrive one by one.
     """
     ctx = ctx.because(ForeignWrite.NOTICE)
     # Existing notices are read first: the cause of a notice that is seen here is then read below, unless it is gone.
@@ -140,9 +143,11 @@ def _sync_notices(ctx: WriteContext, ids: Sequence[str], *, withdraw_from: Seque
         dependent = dependents.get(notice.dependent)
         is_settled = notice.key in decided.get(notice.dependent, ())
         is_caused = notice.key in invalidations.get(notice.dependent, {}) or _is_last_trace(ctx, notice, dependent)
-        if dependent is None or is_settled or not is_caused:
+        if not is_caused and notice.dependent in arriving:
+            is_caused = _may_be_caused_yet(ctx, notice, dependent, ancestors)
+        if is_settled or not is_caused:
             remove_notice(ctx, memory, how="withdraw")
-        elif memory.space.name != _notice_space_name(dependent.space):
+        elif dependent is not None and memory.space.name != _notice_space_name(dependent.space):
             _move_notice(ctx, memory, dependent.space)
     wanted = {
         # Readers of the dependent can read its notice, but perhaps no other memory on the path.
@@ -169,6 +174,16 @@ def _is_last_trace(ctx: WriteContext, notice: Notice, dependent: Memory | None) 
         return is_unknown and not supersession.has_ended(dependent, ctx.tx.now)
     source = copies.chain_of(dependent, copies.sources_of(ctx.tx, ctx.spaces, [dependent]))[-1]
     return is_missing(source) and _may_stand(ctx, notice)
+
+
+def _may_be_caused_yet(ctx: WriteContext, notice: Notice, dependent: Memory | None, ancestors: graph.Ancestors) -> bool:
+    """Tell whether a memory that the book does not have may be the cause of a notice, or lead to the cause.
+
+    Its file may arrive after that of the notice, or it was deleted before the database was lost.
+    """
+    if dependent is None or dependent.deleted is not None:
+        return dependent is None
+    return _may_stand(ctx, notice) and graph.has_unknown_ancestor(dependent, ancestors)
 
 
 def _may_stand(ctx: WriteContext, notice: Notice) -> bool:
