@@ -204,7 +204,7 @@ def test_an_unshared_copy_follows_again_only_by_somebody_who_may_read_its_source
     book.unshare(copy)
     book.acting_as(BOB).undelete(copy)
     book.edit(source, text="oil costs seven")
-    assert (book.get(copy).text, book.get(copy).freshness) == ("oil costs five", "detached")
+    assert (book.get(copy).text, book.get(copy).freshness) == ("oil costs five", "stale")
     again = book.share(source, "team/core").id
     book.unshare(again)
     book.undelete(again)

@@ -329,7 +329,7 @@ class Promises(RuleBasedStateMachine):
         if verb == "unshare":
             memory.deleted = True
         elif verb == "detach":
-            memory.mode = "detached"
+            self.model.detach(memory, self.world.clock.now())
         elif verb == "set_refresh":
             memory.mode = mode
         elif source is not None:
@@ -511,6 +511,10 @@ class Promises(RuleBasedStateMachine):
         ):
             word = words_of(last.text)[0] if last else None
             self.model.rewind(who, key, word)
+            shown = self.world.listed(OWNER)
+            for copy in self.model.rewound_copies():
+                # A copy that was edited, or whose sharer lost the right, stays.
+                copy.deleted = copy.id not in shown
 
     # --- principals and time
 

@@ -291,7 +291,7 @@ class Histories(RuleBasedStateMachine):
         memory, by, space = self._some(at, suspect, self._memories()), self.people[who], self._space(where)
         refused = self._refusal(by, memory) or (None if self.model.may(by, space, "writer") else NotAllowed)
         if self._do(refused, lambda: self.hands[by].move(memory.id, space)):
-            self.model.move(memory, space)
+            self.model.move(memory, space, by=by)
 
     @rule(who=WHO, at=AT, where=WHERE, verb=st.sampled_from(TENDING))
     def tend(self, who: str, at: int, where: str, verb: str) -> None:
@@ -411,7 +411,7 @@ class Histories(RuleBasedStateMachine):
 
     def detach(self, who: str, at: int) -> None:
         if copy := self._with_copy(who, at, "detach", {}):
-            copy.mode = "detached"
+            self.model.detach(copy)
 
     def adopt(self, who: str, at: int) -> None:
         copy = self._with_copy(

@@ -202,7 +202,7 @@ class World:
         if not self.model.may(who, space, "writer"):
             return self._refused(NotAllowed, act)
         act()
-        self.model.move(memory, space)
+        self.model.move(memory, space, by=who)
         return f"{memory.id} to {space}"
 
     def _grant(self, _who: str) -> Any:

@@ -23,7 +23,9 @@ def test_a_copy_that_is_moved_by_one_who_may_not_read_its_source_follows_no_more
     bob.move(copy, "mine")
     book.edit(source, text="salary 5000")
     book.work()
-    assert (bob.get(copy).text, bob.get(copy).freshness) == ("salary 4000", "detached")
+    assert (bob.get(copy).text, bob.get(copy).freshness) == ("salary 4000", "stale")
+    with pytest.raises(NotAllowed):
+        bob.refresh(copy)
 
 
 def test_a_copy_that_is_moved_by_a_reader_of_its_source_follows_on(book: Book, source: str):
@@ -39,7 +41,106 @@ def test_a_copy_that_is_undeleted_by_one_who_may_not_read_its_source_follows_no_
     getattr(book, by)(copy)
     book.edit(source, text="salary 5000")
     bob.undelete(copy)
-    assert (bob.get(copy).text, bob.get(copy).freshness) == ("salary 4000", "detached")
+    assert (bob.get(copy).text, bob.get(copy).freshness) == ("salary 4000", "stale")
+    with pytest.raises(NotAllowed):
+        bob.set_refresh(copy, "live")
+
+
+def undelete_it(book: Book, copy: str, _source: str) -> None:
+    book.unshare(copy)
+    book.acting_as(BOB).undelete(copy)
+
+
+def move_it(book: Book, copy: str, _source: str) -> None:
+    book.acting_as(BOB).move(copy, "mine")
+
+
+def move_it_beside_another_copy(book: Book, copy: str, source: str) -> None:
+    book.share(source, "mine")
+    book.acting_as(BOB).move(copy, "mine")
+
+
+def undelete_it_beside_another_copy(book: Book, copy: str, source: str) -> None:
+    book.unshare(copy)
+    book.share(source, "team")
+    book.acting_as(BOB).undelete(copy)
+
+
+def detach_it(book: Book, copy: str, _source: str) -> None:
+    book.acting_as(BOB).detach(copy)
+
+
+WITH_A_TIE = (undelete_it, move_it)
+WITHOUT_ONE = (move_it_beside_another_copy, undelete_it_beside_another_copy, detach_it)
+
+
+def doubted_copy(book: Book) -> tuple[str, str]:
+    """Return a reflection whose ground was superseded, and its copy in `team`."""
+    book.grant(BOB, "team", "writer")
+    book.grant(BOB, "mine", "admin")
+    ground = book.remember("oil costs five", space="vault").id
+    thought = book.reflect("a zebra needs oil", [ground], space="vault").id
+    copy = book.share(thought, "team").id
+    book.supersede(ground, by=book.remember("oil costs nine", space="vault").id)
+    return thought, copy
+
+
+def is_recalled(book: Book, memory: str) -> bool:
+    return memory in {hit.memory for name in ("team", "mine") for hit in book.recall("zebra", spaces=[name]).hits}
+
+
+@pytest.mark.parametrize("way", [*WITH_A_TIE, *WITHOUT_ONE])
+def test_no_way_around_the_source_makes_a_retracted_copy_hold_again(book: Book, way):
+    book.create_space("mine")
+    thought, copy = doubted_copy(book)
+    book.triage(thought, "retract", note="only for vault")
+    way(book, copy, thought)
+    marks = book.acting_as(BOB).get(copy).marks
+    assert {"retracted", "expired", "ended"} <= set(marks)
+    assert not is_recalled(book, copy)
+    assert "only for vault" not in repr(book.acting_as(BOB).get(copy))
+
+
+@pytest.mark.parametrize("way", [undelete_it, move_it, detach_it])
+def test_a_copy_of_a_retracted_and_deleted_source_stays_retracted_too(book: Book, way):
+    book.create_space("mine")
+    thought, copy = doubted_copy(book)
+    book.triage(thought, "retract")
+    book.delete(thought)
+    way(book, copy, thought)
+    assert "retracted" in book.get(copy).marks
+    assert not is_recalled(book, copy)
+
+
+@pytest.mark.parametrize("way", WITHOUT_ONE)
+def test_a_retraction_that_a_detached_copy_keeps_can_be_taken_back(book: Book, way):
+    book.create_space("mine")
+    thought, copy = doubted_copy(book)
+    book.triage(thought, "retract")
+    way(book, copy, thought)
+    assert book.get(copy).freshness == "detached"
+    book.acting_as(BOB).reinstate(copy)
+    assert book.get(copy).marks == ()
+    assert is_recalled(book, copy)
+    assert "retracted" in book.get(thought).marks
+
+
+@pytest.mark.parametrize("way", WITH_A_TIE)
+def test_a_copy_that_follows_no_more_is_suspect_and_superseded_with_its_source(book: Book, way):
+    book.create_space("mine")
+    thought, copy = doubted_copy(book)
+    way(book, copy, thought)
+    assert "suspect" in book.get(copy).marks
+    book.supersede(thought, by=book.remember("a zebra needs hay", space="vault").id)
+    assert "superseded" in book.get(copy).marks
+    assert not is_recalled(book, copy)
+
+
+def test_a_time_that_has_not_come_yet_does_not_stay_with_a_detached_copy(book: Book, source: str):
+    copy = book.share(source, "team").id
+    book.edit(source, expires="in 30 days")
+    book.detach(copy)
+    assert (book.get(copy).expires, book.get(copy).marks) == (None, ())
 
 
 @pytest.mark.parametrize("refresh", ["live", "snapshot"])

@@ -418,6 +418,22 @@ class Model:
             memory.note_place()
         return rewound
 
+    def given_words(self, source: Memory) -> Words:
+        """Return the words that a source gives to its copies: none that were rewound in the space of an episode."""
+        return self.words_in(source, source.space)
+
+    def rewound_copies(self) -> list[Memory]:
+        """Return the copies that follow an episode that a rewind deleted: they are deleted with it."""
+        gone = {one.id for one in self.memories.values() if one.deleted and one.session and not one.words}
+        copies: list[Memory] = []
+        while found := [one for one in self.live() if one.source in gone and one.mode in {"live", "lazy"}]:
+            new = [one for one in found if one not in copies]
+            if not new:
+                break
+            copies += new
+            gone |= {one.id for one in new}
+        return copies
+
     def words_in(self, memory: Memory, space: str) -> Words:
         """Return the words of a memory in a space that it moves to: there, its session may have been rewound since."""
         if memory.session is None or memory.session[0] != space:
@@ -425,6 +441,15 @@ class Model:
         messages = self.sessions.get(memory.session, ())
         rewound = {one.word for one in messages if one.rewound and one.episode == memory.id}
         return tuple(word for word in memory.words if word not in rewound)
+
+    def detach(self, memory: Memory, now: datetime) -> None:
+        """Detach a copy: what has ended with its sources stays ended."""
+        for source in self.sources(memory):
+            if self.ended(source, now):
+                memory.ends = min(memory.ends or now, source.ends or now)
+                memory.retracted |= source.retracted - memory.decisions
+                memory.decisions |= source.retracted
+        memory.mode = "detached"
 
     # --- what a lost or an older database leaves
 

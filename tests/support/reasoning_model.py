@@ -318,16 +318,28 @@ class Model:
             memory.edited = memory.source is not None
             self.propagate(memory)
 
-    def move(self, memory: Known, space: str) -> None:
+    def move(self, memory: Known, space: str, *, by: str) -> None:
         if space != memory.space:
+            if memory.bound and not self.may(by, self.known[memory.source or ""].space, "reader"):
+                # A principal without the right to read the source brings no new words of it into another space.
+                memory.mode = "snapshot"
             if memory.bound and self.memory_of_root(memory.root, space):
-                memory.mode = "detached"
+                self.detach(memory)
             memory.space = space
+
+    def detach(self, memory: Known) -> None:
+        """Detach a copy: a retraction of its sources stays with it."""
+        for source in self.chain(memory.id)[1:]:
+            if source.retracted:
+                memory.retracted = True
+                memory.retractions |= source.retractions - memory.decisions
+                memory.decisions |= source.retractions
+        memory.mode = "detached"
 
     def restore(self, memory: Known) -> None:
         """Restore a deleted memory: it follows its source again, or is detached if its space has another copy."""
         if memory.bound and self.memory_of_root(memory.root, memory.space):
-            memory.mode = "detached"
+            self.detach(memory)
         memory.deleted = False
         if memory.bound:
             self.propagate(self.known[memory.source or ""])

@@ -19,7 +19,7 @@ from commonbook.reasoning import link_checks
 from commonbook.sharing import propagate
 from commonbook.tables import memories, revisions
 from commonbook.text import file_paths, masking, space_names, titles, validation
-from commonbook.write import store_version
+from commonbook.write import rewound_messages, store_version
 from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import free_path, title_with_text
 from commonbook.write.refusals import logging_refusal
@@ -39,8 +39,8 @@ def edit(
 ) -> Receipt:
     """Change fields of a memory; an edit that changes nothing keeps the version.
 
-    `to_revision` brings the title and text of an older revision back, as a new revision. With the present one, nothing
-    changes but the mark `reverted`, which is removed.
+    `to_revision` brings the title and text of an older revision back, as a new revision, without messages that were
+    rewound. With the present one, nothing changes but the mark `reverted`, which is removed.
     """
     if to_revision is not None and (changes.text is not UNSET or changes.title is not UNSET):
         raise BadInput("both an older revision and a new text or title are given", fix="give one or the other")
@@ -83,13 +83,13 @@ def _mask(changes: Changes) -> tuple[Changes, int]:
 
 
 def _older_text(ctx: WriteContext, memory: Memory, number: int) -> tuple[str, str]:
-    """Return the title and text of a revision, which the actor must be allowed to read."""
+    """Return the title and text of a revision, which the actor must be allowed to read; without rewound messages."""
     if number == memory.revision:
         return memory.title, memory.text
     for revision in revisions.past_revisions(ctx.tx, memory, ctx.readable):
         if revision.revision == number:
             if revision.readable:
-                return revision.title, revision.text
+                return revision.title, rewound_messages.text_without_rewound(ctx.tx, ctx.spaces, memory, revision.text)
             raise NotAllowed(
                 f"revision {number} of {memory.id} is of a space that {ctx.actor.principal} may not read",
                 fix="ask somebody who may read that space",
@@ -113,19 +113,19 @@ def move(engines: Engines, actor: Actor, memory_id: str, to: str, *, expected_ve
         ctx.record_move(memory, path)
         # A copy follows its source for the readers of a space that its sharer chose: only a reader of the source may
         # choose another.
-        moved_copy = _detached_from_unreadable(ctx, memory._replace(space=space, path=path))
+        moved_copy = _without_unreadable_words(ctx, memory._replace(space=space, path=path))
         changed = ["space", "shared"] if moved_copy.shared != memory.shared else ["space"]
         return store_version.store_version(ctx, memory, moved_copy, changed, how="move")
 
     return _change(engines, actor, memory_id, operation, expected_version=expected_version)
 
 
-def _detached_from_unreadable(ctx: WriteContext, memory: Memory) -> Memory:
-    """Return a copy as detached if the actor may not read its source; any other memory as it is."""
+def _without_unreadable_words(ctx: WriteContext, memory: Memory) -> Memory:
+    """Return a copy as a snapshot if the actor may not read its source; any other memory as it is."""
     link = memory.source
     if link is None or memories.find(ctx.tx, ctx.readable, link.target) is not None:
         return memory
-    return store_version.detached(memory)
+    return store_version.following_no_more(ctx, memory)
 
 
 def link(engines: Engines, actor: Actor, source: str, relation: str, target: str) -> Receipt:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from commonbook.access import permissions
-from commonbook.errors import BadInput, Conflict
+from commonbook.errors import BadInput
 from commonbook.files import hand_edits
-from commonbook.markdown import transcript
 from commonbook.model.memory import Memory, Receipt, receipt_of
 from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
-from commonbook.sharing import propagate
-from commonbook.tables import file_journal, memories, sessions
+from commonbook.sharing import freshness, propagate
+from commonbook.tables import file_journal, memories
 from commonbook.text import validation
-from commonbook.write import store_version
+from commonbook.write import rewound_messages, store_version
 from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import path_of_restored
 from commonbook.write.transaction import write
@@ -69,27 +68,24 @@ def _restore(ctx: WriteContext, tombstone: Memory) -> Memory:
 def _with_tie(ctx: WriteContext, tombstone: Memory) -> Memory:
     """Return a copy with the tie that it may have: it follows its source again only by a reader of that.
 
-    Else every writer of the space could have the words of a source whose sharing was ended, by whatever deletion.
+    Else every writer of the space could have the words of a source whose sharing was ended, by whatever deletion. As a
+    snapshot it is still no better than its source.
     """
     link = tombstone.source
     if link is None or memories.find(ctx.tx, ctx.readable, link.target) is not None:
         return tombstone
-    return store_version.detached(tombstone)
+    return store_version.following_no_more(ctx, tombstone)
 
 
-def _without_rewound(ctx: WriteContext, episode: Memory) -> Memory:
-    """Return an episode without the messages that were rewound while it was deleted."""
-    if episode.kind != "episode" or episode.session is None or not transcript.is_transcript(episode.text):
-        return episode
-    parsed = transcript.parse(episode.text)
-    known = sessions.get_many(ctx.tx, ctx.spaces, [message.id for message in parsed.messages])
-    rewound = {id_ for id_, (message, _) in known.items() if message.rewound_at is not None}
-    remaining = [message for message in parsed.messages if message.id not in rewound]
-    if len(remaining) == len(parsed.messages):
-        return episode
-    if not remaining:
-        raise Conflict(
-            f"all messages of the episode {episode.id} were rewound",
-            fix="`commonbook session show` still has them; append again what should stay",
-        )
-    return episode._replace(text=transcript.render(remaining, introduction=parsed.introduction))
+def _without_rewound(ctx: WriteContext, memory: Memory) -> Memory:
+    """Return an episode, or a copy of one, without the messages that were rewound while it was deleted.
+
+    A copy that was not edited has taken over what is left.
+    """
+    text = rewound_messages.text_without_rewound(ctx.tx, ctx.spaces, memory, memory.text)
+    link = memory.source
+    if text == memory.text or link is None or freshness.was_edited(memory):
+        return memory._replace(text=text)
+    remaining = store_version.with_hashes(ctx, memory._replace(text=text))
+    taken = link._replace(target_hash=remaining.copy_hash)
+    return remaining._replace(links=tuple(taken if one == link else one for one in memory.links))

@@ -20,7 +20,8 @@ from commonbook.write.context import WriteContext
 def rewind(engines: Engines, actor: Actor, key: SessionKey, after: int | str) -> tuple[Message, ...]:
     """Rewind a session: remove all messages after one (its number or id) from recall and episodes, not from the log.
 
-    An episode that was moved into another space changes only if the actor may write to that space.
+    An episode that was moved into another space changes only if the actor may write to that space. Live and lazy copies
+    follow, each in the name of its sharer.
     """
 
     def operation(ctx: WriteContext, *, scanned: bool) -> tuple[Message, ...]:
@@ -69,9 +70,12 @@ def _remove_from_episode(ctx: WriteContext, episode: str, removed: frozenset[str
     except FileInTheWay:
         # A person is editing the file, which is not overwritten. Recall goes by the stored messages all the same.
         ctx.touch(memory.space, [memory.id])
+        ctx.pending.note_changed_text(memory)
         return
     text = transcript.without(memory.text, removed)
     if text is None:
         store_version.delete(ctx, memory, how="rewind")
+        # The copies that follow it go too.
+        ctx.pending.note_changed_text(memory)
     elif text != memory.text:
         store_version.store_version(ctx, memory, memory._replace(text=text), ["text"], how="rewind")

@@ -1,7 +1,8 @@
 """Propagates a change of a source to its live copies: up to a limit in the same transaction, the rest by a job.
 
 A refresh runs on behalf of the sharer, whose right to read the source is checked each time. It never overwrites a copy
-that was edited, and takes the source's text that is current when it runs.
+that was edited, and takes the source's text that is current when it runs. When a whole episode was rewound, the copies
+that follow it are deleted by the same rules.
 """
 
 from __future__ import annotations
@@ -10,8 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from commonbook.errors import TooLarge
-from commonbook.model.memory import LIVE, Memory
-from commonbook.sharing import make_copy, refresh
+from commonbook.model.memory import LAZY, LIVE, Memory
+from commonbook.sharing import given_words, make_copy, refresh
+from commonbook.sharing.given_words import GivenWords
 from commonbook.tables import copies, jobs, memories
 from commonbook.write.context import WriteContext
 
@@ -19,6 +21,8 @@ MAX_PER_WRITE: Final = 100
 """Maximum number of copies that are refreshed in the transaction of their source."""
 
 _BATCH: Final = 200
+_NO_WORDS: Final = "-"
+"""The hash of no text: every copy is outdated."""
 CopyOperation: TypeAlias = Callable[[WriteContext, Memory], Memory]
 """An operation on a copy within a write."""
 
@@ -35,22 +39,34 @@ def propagate_to_copies(ctx: WriteContext) -> list[Memory]:
                 continue
             seen.add((source.id, source.content_hash))
             room = MAX_PER_WRITE - len(refreshed)
-            ids = copies.outdated_copies(
-                ctx.tx, source.id, content_hash=source.content_hash, modes=(LIVE,), limit=room + 1
-            )
-            refreshed += _refresh_copies(ctx, ids[:room], source)
+            given = given_words.of_source(ctx, source)
+            ids = _outdated_copies(ctx, source, given, limit=room + 1)
+            refreshed += _update_copies(ctx, ids[:room], source, given)
             if len(ids) > room:
                 jobs.enqueue(ctx.tx, space=source.space.id, kind=jobs.PROPAGATE_JOB, subject=source.id, due=ctx.tx.now)
     return list({copy.id: copy for copy in refreshed}.values())
 
 
 def _sources_with_copies(ctx: WriteContext) -> list[Memory]:
-    """Take the changed texts; return the memories that may have live copies, with one query for all of them."""
+    """Take the changed texts; return the memories that may have copies, with one query for all of them."""
     level = ctx.pending.take_changed_texts()
     if len(level) < 2:
         return list(level.values())
-    with_copies = copies.with_copies(ctx.tx, list(level), modes=(LIVE,))
+    with_copies = copies.with_copies(ctx.tx, list(level), modes=(LIVE, LAZY))
     return [memory for memory in level.values() if memory.id in with_copies]
+
+
+def _outdated_copies(ctx: WriteContext, source: Memory, given: GivenWords, *, after: str = "", limit: int) -> list[str]:
+    hash_ = given.source.content_hash if given.source else _NO_WORDS
+    return copies.outdated_copies(ctx.tx, source.id, content_hash=hash_, modes=given.modes, after=after, limit=limit)
+
+
+def _update_copies(ctx: WriteContext, ids: Sequence[str], source: Memory, given: GivenWords) -> list[Memory]:
+    """Refresh these copies from their source, or delete them if nothing of it is left; return those that changed."""
+    if given.source is not None:
+        return _refresh_copies(ctx, ids, given.source)
+    removed = [refresh.remove_copy(ctx, copy, source) for copy in make_copy.locked_memories(ctx, ids)]
+    return [copy for copy in removed if copy is not None]
 
 
 def _refresh_copies(ctx: WriteContext, ids: Sequence[str], source: Memory) -> list[Memory]:
@@ -79,9 +95,10 @@ def propagate_batch(ctx: WriteContext, *, source_id: str, after: str) -> Propaga
     """Refresh a batch of a source's copies, in the order of their ids; return the progress, or None at the end."""
     ctx.lock([source_id])
     source = memories.find(ctx.tx, ctx.spaces, source_id)
-    if source is None or source.deleted is not None:
+    if source is None:
         return None
-    ids = copies.outdated_copies(
-        ctx.tx, source_id, content_hash=source.content_hash, modes=(LIVE,), after=after, limit=_BATCH
-    )
-    return PropagationProgress(ids[-1], bool(_refresh_copies(ctx, ids, source))) if ids else None
+    given = given_words.of_source(ctx, source)
+    if source.deleted is not None and given.source is not None:
+        return None
+    ids = _outdated_copies(ctx, source, given, after=after, limit=_BATCH)
+    return PropagationProgress(ids[-1], bool(_update_copies(ctx, ids, source, given))) if ids else None

@@ -14,7 +14,7 @@ from commonbook.model.memory import LAZY, LIVE, MAX_FRONT_BYTES, Memory
 from commonbook.model.spaces import OWNER_ACTOR, Actor
 from commonbook.ports.database import Transaction
 from commonbook.ports.engines import Engines
-from commonbook.sharing import freshness
+from commonbook.sharing import freshness, given_words
 from commonbook.tables import copies, jobs, memories, spaces
 from commonbook.write import store_version
 from commonbook.write.context import WriteContext
@@ -50,7 +50,9 @@ def refresh_chain(ctx: WriteContext, copy_id: str) -> None:
     for source_id, id_ in pairwise(lock_chain(ctx, copy_id)):
         source, copy = (memories.find(ctx.tx, ctx.spaces, memory_id) for memory_id in (source_id, id_))
         if source is not None and copy is not None:
-            refresh_copy(ctx, copy, source)
+            given = given_words.of_source(ctx, source).source
+            if given is not None:
+                refresh_copy(ctx, copy, given)
 
 
 def lock_chain(ctx: WriteContext, copy_id: str) -> list[str]:
@@ -78,10 +80,27 @@ def refresh_copy(ctx: WriteContext, copy: Memory, source: Memory) -> Memory | No
 
     Raises TooLarge, with nothing changed, if the copy's file has no room for it.
     """
-    if copy.shared is None or not copies.is_bound(copy) or copy.shared.claimed or source.deleted is not None:
+    if source.deleted is not None or _is_current(copy, source):
         return None
-    sharer = Actor(copy.shared.by)
-    if _is_current(copy, source) or not ctx.permissions_of(sharer).may_read(source.space, ctx.spaces):
+    following = _following(ctx, copy, source)
+    return None if following is None or _is_current(following, source) else overwrite_copy(ctx, following, source)
+
+
+def remove_copy(ctx: WriteContext, copy: Memory, source: Memory) -> Memory | None:
+    """Delete a copy of an episode all of whose messages were rewound; return it, or None if it does not follow."""
+    following = _following(ctx, copy, source)
+    if following is None or following.shared is None:
+        return None
+    store_version.delete(ctx.acting_as(Actor(following.shared.by), ForeignWrite.SHARER), following, how="rewind")
+    ctx.pending.note_changed_text(following)
+    return following
+
+
+def _following(ctx: WriteContext, copy: Memory, source: Memory) -> Memory | None:
+    """Return a copy, with what a person did to its file; None if it may not follow its source, or has diverged."""
+    if copy.shared is None or not copies.is_bound(copy) or copy.shared.claimed:
+        return None
+    if not ctx.permissions_of(Actor(copy.shared.by)).may_read(source.space, ctx.spaces):
         return None
     try:
         ctx.engines.folder.require_place(copy.path)
@@ -89,9 +108,7 @@ def refresh_copy(ctx: WriteContext, copy: Memory, source: Memory) -> Memory | No
     except (FileInTheWay, hand_edits.FileNotInPlace):
         # The file is malformed, moved or removed: the copy is refreshed once a scan has resolved that.
         return None
-    if not copies.is_bound(copy) or _is_current(copy, source) or freshness.has_diverged(copy, source):
-        return None
-    return overwrite_copy(ctx, copy, source)
+    return copy if copies.is_bound(copy) and not freshness.has_diverged(copy, source) else None
 
 
 def _is_current(copy: Memory, source: Memory) -> bool:

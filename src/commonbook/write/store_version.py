@@ -5,16 +5,17 @@ Every change of a memory ends here, whether it came through the API or from an e
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from datetime import datetime
 from typing import Final
 
 from commonbook.markdown import keyed_hashes, memory_conversion
 from commonbook.markdown.front_matter import Document
-from commonbook.model.invalidation import REASONING
-from commonbook.model.memory import DETACHED, Memory
+from commonbook.model.invalidation import REASONING, RETRACT
+from commonbook.model.memory import DETACHED, SNAPSHOT, Memory, is_retracted
 from commonbook.model.spaces import SpaceScope
 from commonbook.tables import copies, file_journal, links, memories, revisions
-from commonbook.write import link_hashes, returned_episodes
+from commonbook.write import link_hashes, rewound_messages
 from commonbook.write.context import WriteContext
 
 _REASONING_RELATIONS: Final = frozenset((*REASONING, "supersedes", "shared_from"))
@@ -39,7 +40,7 @@ def store_version(
     """
     if new.space.id != old.space.id:
         new = _with_session_space(old, new)
-        text = returned_episodes.text_without_rewound(ctx.tx, new, by_hand=how == "file")
+        text = rewound_messages.text_after_move(ctx.tx, new, by_hand=how == "file")
         if text != new.text:
             new, changed_fields = new._replace(text=text), sorted({*changed_fields, "text"})
     new = _without_stale_reasons(new._replace(version=version or old.version + 1, updated=ctx.tx.now))
@@ -137,7 +138,7 @@ def _rebind(ctx: WriteContext, old: Memory, new: Memory) -> Memory:
     copies.unbind(ctx.tx, old)
     if not copies.is_bound(new) or bind_copy(ctx, new):
         return new
-    return detached(new)
+    return detach(ctx, new)
 
 
 def _reasoning_differs(old: Memory, new: Memory) -> bool:
@@ -192,6 +193,35 @@ def _bind_copy_from_file(ctx: WriteContext, memory: Memory) -> Memory:
 def detached(memory: Memory) -> Memory:
     """Return the memory as no longer a copy; its origin stays recorded."""
     return memory._replace(shared=memory.shared._replace(mode=DETACHED)) if memory.shared else memory
+
+
+def detach(ctx: WriteContext, copy: Memory) -> Memory:
+    """Return a copy as detached: what had ended, or was retracted, by its sources, stays so without the tie.
+
+    A decision is kept without its note, which the readers of the copy may not be meant to read.
+    """
+    now = ctx.tx.now
+    sources = copies.chain_of(copy, copies.sources_of(ctx.tx, ctx.spaces, [copy]))[1:]
+    decided = {decision.key for decision in copy.decisions}
+    retractions = [one for source in sources if is_retracted(source, now) for one in source.decisions]
+    return detached(copy)._replace(
+        expires=_ended(copy.expires, (source.expires for source in sources), now),
+        valid_until=_ended(copy.valid_until, (source.valid_until for source in sources), now),
+        decisions=copy.decisions
+        + tuple(one._replace(note="") for one in retractions if one.verdict == RETRACT and one.key not in decided),
+    )
+
+
+def following_no_more(ctx: WriteContext, copy: Memory) -> Memory:
+    """Return a live or lazy copy as a snapshot: it gets no new words, and still ends with its source."""
+    if copy.shared is None or copy.shared.mode in {SNAPSHOT, DETACHED}:
+        return copy
+    return copy._replace(shared=copy.shared._replace(mode=SNAPSHOT, mode_set=ctx.tx.now))
+
+
+def _ended(own: datetime | None, others: Iterable[datetime | None], now: datetime) -> datetime | None:
+    """Return the first of some times that have passed; else the own one."""
+    return min((time for time in (own, *others) if time is not None and time <= now), default=own)
 
 
 def bind_copy(ctx: WriteContext, copy: Memory) -> bool:

@@ -1,0 +1,66 @@
+"""Takes rewound messages out of texts that a verb brings back: of an episode, or of a copy of one.
+
+While an episode is in another space than its session, a rewind of the session does not reach it, nor its copies.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from commonbook.errors import Conflict
+from commonbook.markdown import transcript
+from commonbook.tables import memories, sessions
+
+if TYPE_CHECKING:
+    from commonbook.model.memory import Memory
+    from commonbook.model.spaces import SpaceScope
+    from commonbook.ports.database import Reading
+
+
+def rewound_in(tx: Reading, spaces: SpaceScope, memory: Memory) -> frozenset[str]:
+    """Return the messages of an episode that were rewound; of a copy, also a detached one, those of its root.
+
+    `spaces` are all spaces of the book.
+    """
+    origin = memory
+    if memory.shared is not None:
+        found = {} if memory.shared.claimed else memories.get_headers(tx, spaces, [memory.shared.root])
+        if memory.shared.root not in found:
+            return frozenset()
+        origin = found[memory.shared.root]
+    return _rewound_of(tx, origin)
+
+
+def text_without_rewound(tx: Reading, spaces: SpaceScope, memory: Memory, text: str) -> str:
+    """Return a text that a verb brings back into a memory without rewound messages; Conflict if it has no others."""
+    rewound = rewound_in(tx, spaces, memory)
+    remaining = transcript.without(text, rewound) if rewound else text
+    if remaining is None:
+        raise Conflict(
+            f"all messages of the episode {memory.id} were rewound",
+            fix="`commonbook session show` still has them; append again what should stay",
+        )
+    return remaining
+
+
+def text_after_move(tx: Reading, memory: Memory, *, by_hand: bool) -> str:
+    """Return the text of a memory for the space that it is moved to.
+
+    Only an episode of a session of that space can have lost messages. Conflict if it has no others, unless a person
+    moved its file (`by_hand`): then it stays as it is, and recall goes by the session.
+    """
+    rewound = _rewound_of(tx, memory)
+    text = transcript.without(memory.text, rewound) if rewound else memory.text
+    if text is None and not by_hand:
+        raise Conflict(
+            f"every message of the episode {memory.id} was rewound in the space {memory.space.name!r}",
+            fix="delete it, or leave it where it is",
+        )
+    return memory.text if text is None else text
+
+
+def _rewound_of(tx: Reading, episode: Memory) -> frozenset[str]:
+    if episode.session is None:
+        return frozenset()
+    numbers = sessions.messages_of_episodes(tx, {episode.id: episode.space.id}).get(episode.id, {})
+    return frozenset(message for message, number in numbers.items() if number is None)
