@@ -96,11 +96,12 @@ def with_marks(
     *,
     doubts: Doubts | None = None,
 ) -> list[Memory]:
-    """Return the memories with their marks and successors; a session that may not be read is not named.
+    """Return the memories with their marks and successors; what is about a hidden session or memory is left out.
 
     `doubts` are those about these memories, and perhaps others, if the caller has read them already.
     """
     all_spaces = scope.LazyScope(partial(spaces.get_all, tx))
+    unmarked = supersession.without_hidden_reasons(tx, allowed, unmarked)
     ids = tuple(memory.id for memory in unmarked)
     doubts = doubts or doubts_about(tx, allowed, unmarked, request_links(tx, ids))
     around = _surroundings(tx, all_spaces, unmarked, now, doubts)

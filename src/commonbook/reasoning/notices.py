@@ -311,7 +311,7 @@ def _move_notice(ctx: WriteContext, header: Memory, to: Space) -> None:
     moved = notice._replace(space=space, path=_free_path(ctx, notice._replace(path=path)), version=notice.version + 1)
     ctx.record_move(notice, moved.path)
     _store(ctx, notice, moved)
-    ctx.log_memory(notice, "move.out", to=space.id)
+    ctx.log_memory(notice, "move.out")
     ctx.log_memory(moved, "move.in")
     ctx.enqueue_files([moved])
 

@@ -73,7 +73,9 @@ def add(engines: Engines, actor: Actor, space: str, from_space: str, options: Ru
             created=ctx.tx.now,
         )
         sharing_rules.add(ctx.tx, rule)
-        ctx.log(target, "rule.add", (), rule=rule.id, source=source.id, **options._asdict())
+        # Readers of this log may not read the source space, so it gets a keyed hash.
+        hidden = ctx.engines.keys.keyed_hash("space", source.id)
+        ctx.log(target, "rule.add", (), rule=rule.id, source=hidden, **options._asdict())
         return rule
 
     return write(engines, actor, operation)

@@ -54,7 +54,8 @@ def store_version(
     if new.space.id != old.space.id:
         revisions.move(ctx.tx, old, new.space.id)
         memories.move(ctx.tx, ctx.engines.keys, old, new)
-        ctx.log_memory(new._replace(space=old.space), "move.out", to=new.space.id)
+        # The entry does not name the new space, which the readers of this log may not read.
+        ctx.log_memory(new._replace(space=old.space), "move.out")
     else:
         memories.replace(ctx.tx, ctx.engines.keys, old, new)
     if new.links != old.links or new.space.id != old.space.id:
