@@ -17,6 +17,7 @@ from commonbook.book.book import Book
 from commonbook.engines.disk.home_folder import HomeFolder
 from commonbook.engines.process.fair_lock import FairLock
 from commonbook.errors import FileInTheWay, HomeError, NotFound
+from commonbook.model.ids import new_id
 from commonbook.model.memory import Draft
 from tests.conftest import OpenBook
 from tests.support.hand_edits import change
@@ -307,8 +308,8 @@ def test_a_lock_waited_for_in_vain_by_an_interrupted_thread_is_let_go(tmp_path: 
 def test_a_file_removed_just_while_its_save_is_written_back_stays_removed(home: Path, book: Book, monkeypatch):
     memory = book.remember("one")
     change(home / memory.path, "\none\n", "\ntwo\n")
-    # Without its id the file is not complete, so that it is written back.
-    change(home / memory.path, f"id: {memory.id}\n", "")
+    # An id that was changed by hand is put back, so that the file is written back.
+    change(home / memory.path, f"id: {memory.id}\n", f"id: {new_id()}\n")
     real = HomeFolder.lock
 
     def lock(self: HomeFolder, *, wait: float):

@@ -24,6 +24,7 @@ import yaml
 
 import commonbook
 from commonbook.book.book import Book
+from commonbook.model.ids import new_id
 from commonbook.model.memory import KINDS, Draft, Filter, Receipt
 from commonbook.model.spaces import FILESYSTEM, LOCAL_OWNER
 
@@ -66,8 +67,8 @@ def do(book: Book, op: Op) -> Any:
         case "rename":
             return book.rename_space(op["old"], op["new"]).name
         case "save":
-            # Without its id the file is not complete, so that something has to be written back.
-            save(Path(book.home) / book.get(op["id"]).path, text_of(op["text"]), synced=True, without_id=True)
+            # An id that was changed by hand is put back, so that something has to be written back.
+            save(Path(book.home) / book.get(op["id"]).path, text_of(op["text"]), synced=True, other_id=True)
             return book.sync().edited
         case "sync":
             return book.sync().edited
@@ -95,11 +96,11 @@ def _plain(receipt: Receipt) -> dict[str, Any]:
     return {"id": receipt.id, "version": receipt.version, "path": receipt.path}
 
 
-def save(path: Path, text: str, *, in_place: bool = False, synced: bool = False, without_id: bool = False) -> None:
+def save(path: Path, text: str, *, in_place: bool = False, synced: bool = False, other_id: bool = False) -> None:
     """Save a new text below a file's front matter, as an editor does: in place, or by a rename over it."""
     front = path.read_bytes().partition(b"\n---\n")[0]
-    if without_id:
-        front = re.sub(rb"\nid: .*", b"", front)
+    if other_id:
+        front = re.sub(rb"\nid: .*", b"\nid: " + new_id().encode(), front)
     data = front + b"\n---\n\n" + text.encode() + b"\n"
     place = path if in_place else path.with_name(f".{path.name}.{os.getpid()}.swp")
     with place.open("wb") as file:

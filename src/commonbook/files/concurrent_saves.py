@@ -34,7 +34,7 @@ def apply_concurrent_saves(ctx: WriteContext, saves: Sequence[ConcurrentSave]) -
             ctx.engines.folder.restore_displaced(save.name, f"recovered-{save.name}.md")
             continue
         document = _parse_or_plain(ctx, data)
-        if document.id not in (None, memory.id):
+        if document.id != memory.id and document.id and memories.find(ctx.tx, ctx.spaces, document.id):
             # The file of another memory was at our path: it is put beside it, where the next scan finds it.
             ctx.engines.folder.restore_displaced(save.name, save.path or memory.path)
             continue
