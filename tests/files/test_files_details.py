@@ -203,13 +203,19 @@ def test_of_two_files_with_one_id_the_known_path_keeps_it(home: Path, book: Book
     assert receipt.id not in copy.read_text()
 
 
-def test_an_id_edited_or_removed_by_hand_is_put_back(home: Path, book: Book):
+def test_an_id_edited_by_hand_is_put_back_and_a_removed_one_by_the_next_write(home: Path, book: Book):
     receipt, other = book.remember("one", tags=["x"]), book.remember("two")
     path = home / receipt.path
-    for wrong in (f"id: {OTHER_ID}", f"id: {other.id}", "note: none"):
+    for wrong in (f"id: {OTHER_ID}", f"id: {other.id}"):
         change(path, f"id: {receipt.id}", wrong)
         book.sync()
         assert f"id: {receipt.id}" in path.read_text()
+    change(path, f"id: {receipt.id}", "note: none")
+    book.sync()
+    assert receipt.id not in path.read_text()
+    assert book.status().memories == 2
+    book.edit(receipt.id, importance=0.5)
+    assert f"id: {receipt.id}" in path.read_text()
     path.write_text("only text is left")
     book.sync()
     memory = book.get(receipt.id)

@@ -212,6 +212,27 @@ def test_a_reason_in_a_file_is_that_of_a_link(git: Repository, open_book: OpenBo
     assert ("superseded_because" in file.read_text()) == is_superseded
 
 
+def test_notes_from_before_they_had_ids_stay_as_they_were_checked_out(git: Repository, open_book: OpenBook):
+    book = open_book()
+    for name, content in NOTES.items():
+        (git.home / "team" / name).with_stem(f"{name[:-3]} 2").write_bytes(content.encode())
+    git.commit("notes of a person")
+    book.sync()
+    git.commit("with ids")
+    ids = {one.path: one.id for one in book.list().items}
+    git("checkout", "-q", "HEAD~1")
+    book.sync()
+    assert git.status == ""
+    assert {one.path: one.id for one in book.list().items} == ids
+    book.edit(ids["team/Salt 2.md"], importance=0.5)
+    assert git.changed_lines == ["+---", f"+id: {ids['team/Salt 2.md']}", "+importance: 0.5", "+---", "+"]
+    git("checkout", "-q", ".")
+    git("checkout", "-q", "main")
+    book.sync()
+    assert git.status == ""
+    assert {one.path: one.id for one in book.list().items} == ids
+
+
 @pytest.mark.parametrize("removed", [False, True], ids=["tracked", "removed since"])
 def test_doctor_finds_keys_and_a_database_that_were_committed(git: Repository, open_book: OpenBook, removed: bool):
     book = open_book()

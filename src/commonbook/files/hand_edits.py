@@ -235,7 +235,7 @@ def _add(ctx: WriteContext, path: str, stat: FileStat, hash_: str, document: Doc
     file_journal.clear_former_path(ctx.tx, path)
     ctx.log_memory(memory, "remember", how="file")
     check_copy(ctx, memory.id)
-    store_version.write_back(ctx, memory, document)
+    store_version.write_back(ctx, memory, document, is_new=True)
     return "copied" if fresh_id else "new"
 
 

@@ -116,6 +116,11 @@ def says_the_same(document: Document, memory: Memory, engines: Engines) -> bool:
     return render_document(document._replace(links=links), engines) == render_memory(memory, engines)
 
 
+def with_absent_filled(document: Document, memory: Memory) -> Document:
+    """Return the file of a memory with the id of the memory, if the file names none: it is known by its path."""
+    return document._replace(id=document.id or memory.id, has_front=True)
+
+
 def _is_unknown(hash_: str | None, keys: Keys) -> bool:
     return hash_ is not None and (is_revision_number(hash_) or keyed_hashes.is_foreign(keys, hash_))
 

@@ -80,11 +80,14 @@ def _write_file(ctx: WriteContext, memory: Memory, document: Document | None, *,
         ctx.enqueue_files([memory])
 
 
-def write_back(ctx: WriteContext, memory: Memory, document: Document | None) -> None:
+def write_back(ctx: WriteContext, memory: Memory, document: Document | None, *, is_new: bool = False) -> None:
     """Have the file of a memory written that a person's save changed; not if the file there says all of it already.
 
-    A pending write is replaced in any case: it would put an older text over the file.
+    Only the file of a new memory needs its id at once: by its path, a file that has none is known, such as one from a
+    commit that is older than the id. A pending write is replaced in any case: it would put an older text over the file.
     """
+    if document is not None and not is_new:
+        document = memory_conversion.with_absent_filled(document, memory)
     is_complete = document is not None and memory_conversion.says_the_same(document, memory, ctx.engines)
     if not is_complete or file_journal.journal_entries(ctx.tx, [memory.id]):
         ctx.enqueue_files([memory], is_write_back=True)
