@@ -233,6 +233,22 @@ def test_notes_from_before_they_had_ids_stay_as_they_were_checked_out(git: Repos
     assert {one.path: one.id for one in book.list().items} == ids
 
 
+def test_a_note_from_before_it_had_a_kind_stays_as_it_was_checked_out(git: Repository, open_book: OpenBook):
+    book = open_book()
+    ids = [by_title(book, title) for title in ("Oil", "Salt", "Windows")]
+    for id_ in ids:
+        book.edit(id_, kind="fact")
+    git.commit("facts")
+    for commit in ("HEAD~1", "main"):
+        git("checkout", "-q", commit)
+        book.sync()
+        assert git.status == ""
+        assert {book.get(id_).kind for id_ in ids} == {"fact"}
+    git("checkout", "-q", "HEAD~1")
+    book.edit(ids[0], kind="note")
+    assert git.changed_lines == []
+
+
 @pytest.mark.parametrize("removed", [False, True], ids=["tracked", "removed since"])
 def test_doctor_finds_keys_and_a_database_that_were_committed(git: Repository, open_book: OpenBook, removed: bool):
     book = open_book()

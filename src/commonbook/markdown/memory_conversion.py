@@ -10,7 +10,7 @@ from commonbook.markdown import file_format
 from commonbook.markdown.file_format import Dialect
 from commonbook.markdown.front_matter import ROW_FIELDS, VERBATIM_FIELDS, CopyLine, DecisionLine, Document
 from commonbook.model.invalidation import Decision, Notice
-from commonbook.model.memory import DEFAULT_KIND, NO_METADATA, CopyInfo, Link, Memory, is_revision_number
+from commonbook.model.memory import DEFAULT_KIND, NO_METADATA, CopyInfo, Kind, Link, Memory, is_revision_number
 from commonbook.ports.engines import Engines
 from commonbook.ports.keys import Keys
 from commonbook.runtime.lazy_modules import LazyModule
@@ -61,7 +61,7 @@ def document_of(memory: Memory, keys: Keys) -> Document:
     return Document(
         id=memory.id,
         title=memory.title if has_title else None,
-        kind=memory.kind if "kind" not in absent or memory.kind != DEFAULT_KIND else None,
+        kind=_kind_in_file(memory),
         tags=memory.tags,
         created=memory.created if "created" not in absent else None,
         author=memory.author if "author" not in absent else None,
@@ -83,6 +83,11 @@ def document_of(memory: Memory, keys: Keys) -> Document:
         has_front=True,
         **_verbatim(memory),
     )
+
+
+def _kind_in_file(memory: Memory) -> Kind | None:
+    is_absent = "kind" in file_format.absent_fields(memory.layout)
+    return None if is_absent and memory.kind == DEFAULT_KIND else memory.kind
 
 
 def _copy_line(memory: Memory, keys: Keys) -> CopyLine | None:
@@ -117,8 +122,12 @@ def says_the_same(document: Document, memory: Memory, engines: Engines) -> bool:
 
 
 def with_absent_filled(document: Document, memory: Memory) -> Document:
-    """Return the file of a memory with the id of the memory, if the file names none: it is known by its path."""
-    return document._replace(id=document.id or memory.id, has_front=True)
+    """Return the file of a memory with the id and the kind of the memory, where the file names none.
+
+    It is known by its path, and a kind that is absent is the one that the memory has. A notice must have its kind.
+    """
+    kind = document.kind or (_kind_in_file(memory) if memory.notice is None else None)
+    return document._replace(id=document.id or memory.id, kind=kind, has_front=True)
 
 
 def _is_unknown(hash_: str | None, keys: Keys) -> bool:
