@@ -128,11 +128,16 @@ def test_an_export_brings_the_spaces_into_another_book(book: Book, tmp_path: Pat
         assert (ids_of(other), spaces_of(other)) == (ids_of(book), spaces_of(book))
 
 
-def test_a_file_that_a_person_removed_is_written_again(home: Path, book: Book):
+def test_a_file_that_a_person_removed_is_written_again_by_the_next_write_of_a_verb(home: Path, book: Book):
     book.remember("ours", space="team")
     before = (home / "team" / SPACE_FILE).read_bytes()
     (home / "team" / SPACE_FILE).unlink()
-    book.sync()
+    write(home / "team" / "new.md", "a new note")
+    for _ in range(2):
+        book.sync()
+        assert not (home / "team" / SPACE_FILE).exists()
+        assert spaces_of(book)["team/new.md"] == "team"
+    book.remember("ours too", space="team")
     assert (home / "team" / SPACE_FILE).read_bytes() == before
     assert book.doctor() == ()
 

@@ -249,6 +249,29 @@ def test_a_note_from_before_it_had_a_kind_stays_as_it_was_checked_out(git: Repos
     assert git.changed_lines == []
 
 
+def test_a_folder_from_before_it_was_a_space_stays_as_it_was_checked_out(git: Repository, open_book: OpenBook):
+    (git.home / "crew").mkdir()
+    for name, content in NOTES.items():
+        (git.home / "crew" / name).write_bytes(content.encode())
+    git.commit("notes in a folder")
+    book = open_book()
+    book.create_space("crew")
+    git.commit("a space")
+    assert "crew/.space.toml" in git("ls-files")
+    spaces = {one.path: one.space.name for one in book.list().items}
+    assert spaces["crew/Salt.md"] == "crew"
+    for commit in ("HEAD~1", "main"):
+        git("checkout", "-q", commit)
+        book.sync()
+        assert git.status == ""
+        assert {one.path: one.space.name for one in book.list().items} == spaces
+    git("checkout", "-q", "HEAD~1")
+    book.sync()
+    book.remember("bread", space="crew")
+    assert (git.home / "crew" / ".space.toml").exists()
+    assert book.doctor() == ()
+
+
 @pytest.mark.parametrize("removed", [False, True], ids=["tracked", "removed since"])
 def test_doctor_finds_keys_and_a_database_that_were_committed(git: Repository, open_book: OpenBook, removed: bool):
     book = open_book()

@@ -62,7 +62,7 @@ def scan(engines: Engines, *, progress: Progress = no_progress) -> SyncReport:
         missing = _still_missing(engines, missing, outcomes)
     missing_spaces = list(filter(is_space_file, missing))
     if missing_spaces:
-        space_files.handle_missing(engines, missing_spaces, engines.folder.walk())
+        space_files.handle_missing(engines, missing_spaces)
         missing = [path for path in missing if path not in missing_spaces]
     held_back = _delete_or_hold_back(engines, missing, outcomes) if missing else 0
     return _report(outcomes, held_back)

@@ -176,12 +176,15 @@ def _move(ctx: WriteContext, space: Space, folder: str, present: Collection[str]
 # --- missing space files
 
 
-def handle_missing(engines: Engines, paths: Sequence[str], present: Collection[str]) -> None:
-    """Write space files again that are missing beside the files of their spaces, and note the others as absent."""
-    write(engines, FILESYSTEM_ACTOR, partial(_handle_missing, paths=paths, present=present))
+def handle_missing(engines: Engines, paths: Sequence[str]) -> None:
+    """Note space files that are missing as absent: the next write by a verb into their spaces writes them again.
+
+    A commit that was checked out may be older than they are, and stays as it is until then.
+    """
+    write(engines, FILESYSTEM_ACTOR, partial(_handle_missing, paths=paths))
 
 
-def _handle_missing(ctx: WriteContext, paths: Sequence[str], present: Collection[str]) -> None:
+def _handle_missing(ctx: WriteContext, paths: Sequence[str]) -> None:
     for path in paths:
         synced = file_journal.synced_file(ctx.tx, path)
         if synced is None or ctx.engines.folder.exists(path):
@@ -189,8 +192,6 @@ def _handle_missing(ctx: WriteContext, paths: Sequence[str], present: Collection
         space = ctx.spaces.get(synced.memory or "")
         if space is None or file_paths.space_file(space.folder) != path:
             file_journal.drop_synced(ctx.tx, path, synced.memory)
-        elif _is_in_place(ctx, space, present):
-            ctx.enqueue_space_files([space])
         else:
             file_journal.set_trouble(ctx.tx, path, file_journal.ABSENT)
 

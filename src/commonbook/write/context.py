@@ -267,8 +267,9 @@ class WriteContext:
             hash_ = None if data is None else file_journal.content_hash(data)
             entries.append((memory.id, memory.version, path, hash_))
         file_journal.enqueue(self.tx, entries, is_write_back=is_write_back)
-        absent = file_journal.without_file(self.tx, tuple(in_spaces))
-        self.enqueue_space_files([space for id_, space in in_spaces.items() if id_ in absent])
+        if not is_write_back:
+            absent = file_journal.without_file(self.tx, tuple(in_spaces))
+            self.enqueue_space_files([space for id_, space in in_spaces.items() if id_ in absent])
         self.require_disk_space()
 
     def enqueue_space_files(self, changed: Iterable[Space]) -> None:
