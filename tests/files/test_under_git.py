@@ -272,6 +272,140 @@ def test_a_folder_from_before_it_was_a_space_stays_as_it_was_checked_out(git: Re
     assert book.doctor() == ()
 
 
+@pytest.fixture
+def vault(home: Path, open_book: OpenBook) -> Repository:
+    """A home that was a folder of notes before: with a commit from before `init`, and notes that went or changed since.
+
+    `Gone.md` was removed before the folder became a home, `Left.md` afterwards, and `Salt.md` got tags by a verb.
+    """
+    home.mkdir(exist_ok=True)
+    (home / "Area").mkdir()
+    for name, content in {**NOTES, "Gone.md": "gone\n", "Left.md": "left\n", "Area/Deep.md": "deep\n"}.items():
+        (home / name).write_bytes(content.encode())
+    repository = Repository(home)
+    repository.commit("notes of a person")
+    (home / "Gone.md").unlink()
+    repository.commit("without one")
+    with open_book() as book:
+        book.sync()
+        repository.commit("a home")
+        salt = by_title(book, "Salt", "personal")
+        book.edit(salt, tags=["white"], kind="fact", title="Sea salt", importance=0.5)
+        book.remember("bread", space="team", links=[("related_to", salt)])
+        (home / "Left.md").unlink()
+        book.sync()
+    repository.commit("a day later")
+    return repository
+
+
+def meaning(book: Book) -> dict[str, tuple[object, ...]]:
+    return {one.path: (one.id, one.title, one.kind, one.tags, one.text) for one in book.list().items}
+
+
+@pytest.mark.parametrize("branch", [False, True], ids=["a commit", "a branch"])
+@pytest.mark.parametrize("back", [1, 2, 3])
+def test_a_checkout_of_any_older_commit_and_back_leaves_everything_as_it_was(
+    vault: Repository, open_book: OpenBook, back: int, branch: bool
+):
+    book = open_book()
+    before = meaning(book)
+    for _ in range(2):
+        if branch and back < 3:
+            vault("checkout", "-qB", "older", f"main~{back}")
+        else:
+            vault("checkout", "-q", f"main~{back}")
+        book.sync()
+        book.sync()
+        assert vault.status == ""
+        assert "left" in {one.text for one in book.list().items}
+        assert book.get(before["Oil.md"][0]).path == "Oil.md"  # type: ignore[arg-type]
+        vault("checkout", "-q", "main")
+        book.sync()
+        assert vault.status == ""
+        assert meaning(book) == before
+        assert book.doctor() == ()
+
+
+def test_a_note_that_is_new_in_a_commit_gets_its_id_when_a_branch_is_there(vault: Repository, open_book: OpenBook):
+    book = open_book()
+    vault("checkout", "-q", "main~3")
+    book.sync()
+    assert vault.status == ""
+    assert book.status().pending_files > 0
+    vault("checkout", "-qb", "older")
+    book.sync()
+    id_ = by_title(book, "Gone", "personal")
+    assert f"id: {id_}" in (vault.home / "Gone.md").read_text()
+    assert book.status().pending_files == 0
+    assert book.doctor() == ()
+
+
+def test_a_verb_writes_into_a_commit_that_was_checked_out(vault: Repository, open_book: OpenBook):
+    book = open_book()
+    vault("checkout", "-q", "main~3")
+    book.sync()
+    id_ = by_title(book, "Gone", "personal")
+    book.edit(id_, text="here again")
+    assert f"id: {id_}" in (vault.home / "Gone.md").read_text()
+    assert "here again" in (vault.home / "Gone.md").read_text()
+
+
+def test_a_note_without_an_id_that_is_edited_and_moved_by_hand_stays_the_same_memory(
+    vault: Repository, open_book: OpenBook
+):
+    book = open_book()
+    salt, deep = by_title(book, "Sea salt", "personal"), by_title(book, "Deep", "personal")
+    vault("checkout", "-q", "main~2")
+    book.sync()
+    change(vault.home / "Salt.md", "costs one", "costs nine")
+    book.sync()
+    assert book.get(salt).text.startswith("Salt costs nine.")
+    (vault.home / "Salt.md").rename(vault.home / "Area" / "Fleur de sel.md")
+    (vault.home / "Area" / "Deep.md").rename(vault.home / "Deeper.md")
+    book.sync()
+    assert (book.get(salt).path, book.get(deep).path) == ("Area/Fleur de sel.md", "Deeper.md")
+    vault("add", "-A")
+    vault("stash")
+    vault("checkout", "-q", "main")
+    book.sync()
+    assert (book.get(salt).path, book.get(deep).path) == ("Salt.md", "Area/Deep.md")
+    assert book.get(salt).text.startswith("Salt costs one.")
+    assert vault.status == ""
+
+
+def test_two_notes_without_ids_and_of_one_text_are_not_taken_for_each_other(vault: Repository, open_book: OpenBook):
+    book = open_book()
+    vault("checkout", "-q", "main~3")
+    for name in ("One.md", "Two.md"):
+        (vault.home / name).write_text("the same\n")
+    book.sync()
+    ids = {by_title(book, "One", "personal"), by_title(book, "Two", "personal")}
+    for name in ("One.md", "Two.md"):
+        (vault.home / name).rename(vault.home / "Area" / name)
+    book.sync()
+    assert not ids & {one.id for one in book.list().items if one.path.startswith("Area/")}
+
+
+def test_a_database_that_is_lost_in_an_older_commit_gives_new_ids_there_and_the_old_ones_in_the_branch(
+    vault: Repository, open_book: OpenBook
+):
+    with open_book() as book:
+        before = meaning(book)
+    vault("checkout", "-q", "main~3")
+    for file in (vault.home / ".commonbook").glob("state.db*"):
+        file.unlink()
+    with open_book() as book:
+        assert vault.status == ""
+        assert by_title(book, "Deep", "personal") != before["Area/Deep.md"][0]
+        assert vault.status == ""
+    vault("checkout", "-q", "main")
+    with open_book() as book:
+        assert vault.status == ""
+        assert meaning(book) == before
+        assert book.status().pending_files == 0
+        assert book.doctor() == ()
+
+
 @pytest.mark.parametrize("removed", [False, True], ids=["tracked", "removed since"])
 def test_doctor_finds_keys_and_a_database_that_were_committed(git: Repository, open_book: OpenBook, removed: bool):
     book = open_book()

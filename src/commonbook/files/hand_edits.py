@@ -7,8 +7,9 @@ history and does not overwrite it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
 
 from commonbook.errors import BadFile, FileInTheWay, TooLarge
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
 Outcome = Literal["new", "edited", "moved", "restored", "malformed", "unchanged", "copied", "no file"]
 """How a file was applied: "unchanged" if it changed nothing, "copied" if it became a memory with an id of its own."""
 
+NONE_GONE: Final[Mapping[str, str]] = MappingProxyType({})
+
 _FIELDS: Final = (
     "title",
     "text",
@@ -56,8 +59,11 @@ _FIELDS: Final = (
 )
 
 
-def apply_file(ctx: WriteContext, path: str) -> Outcome:
-    """Apply the file at a path to the book, and return how it was applied."""
+def apply_file(ctx: WriteContext, path: str, *, gone: Mapping[str, str] = NONE_GONE) -> Outcome:
+    """Apply the file at a path to the book, and return how it was applied.
+
+    `gone` has the memories whose files are not in their places, by the hashes of their contents.
+    """
     synced = file_journal.synced_file(ctx.tx, path)
     stat = ctx.engines.folder.stat(path)
     if stat is None:
@@ -80,11 +86,15 @@ def apply_file(ctx: WriteContext, path: str) -> Outcome:
         document = parse_file(data, ctx.engines)
         _require_room(ctx, document)
         memory, is_copied_file = _match_memory(ctx, path, synced, document)
+        if memory is None and document.id is None:
+            memory = _known_without_id(ctx, path, document, gone.get(hash_))
         require_understood(document, memory)
     except BadFile as error:
         return _mark_malformed(ctx, path, stat, hash_, synced, str(error))
     _check_copy_after_trouble(ctx, synced)
     if memory is None:
+        if synced is not None:
+            handle_missing_file(ctx, path, synced.memory)
         return _add(ctx, path, stat, hash_, document, fresh_id=is_copied_file)
     return _update(ctx, memory, path, stat, hash_, document)
 
@@ -181,6 +191,9 @@ def _match_memory(
         # An id edited by hand is put back, unless the file that it belongs to was really moved over this one.
         moved_over = named.deleted is not None or not _is_in_place(ctx, named)
         return (named if moved_over else at_path), False
+    if named is None and at_path is not None and document.id and _waits_for_its_id(ctx, at_path):
+        # The database was lost while the commit was checked out that has no ids; now the file brings its own.
+        return None, False
     if at_path is not None:
         return at_path, False
     if named is None or named.deleted is not None:
@@ -191,6 +204,26 @@ def _match_memory(
     if pending or _is_in_place(ctx, named):
         return None, True
     return named, False
+
+
+def _known_without_id(ctx: WriteContext, path: str, document: Document, gone_id: str | None) -> Memory | None:
+    """Return the memory that a file without an id belongs to at a path that is new, or None.
+
+    Either the file of a memory had this very content at a path where it is no longer, or a memory with this text was
+    deleted here.
+    """
+    moved = memories.find(ctx.tx, ctx.spaces, gone_id) if gone_id else None
+    if moved is not None and moved.deleted is None and not ctx.engines.folder.exists(moved.path):
+        return moved
+    deleted_id = memories.at_path(ctx.tx, path, is_deleted=True)
+    deleted = memories.find(ctx.tx, ctx.spaces, deleted_id) if deleted_id else None
+    return deleted if deleted is not None and deleted.text == document.text else None
+
+
+def _waits_for_its_id(ctx: WriteContext, memory: Memory) -> bool:
+    """Tell whether the file of a memory was still to be completed, so that its id may never have stood in the file."""
+    pending = file_journal.journal_entries(ctx.tx, [memory.id]).get(memory.id)
+    return pending is not None and pending.is_write_back
 
 
 def _is_in_place(ctx: WriteContext, memory: Memory) -> bool:
@@ -364,13 +397,12 @@ def _claim_path(ctx: WriteContext, path: str, stat: FileStat, hash_: str, memory
 def handle_missing_file(ctx: WriteContext, path: str, memory_id: str | None) -> bool:
     """Delete the memory whose file is missing at this path, unless its file is to be elsewhere; tell whether it was."""
     memory = memories.find(ctx.tx, ctx.spaces, memory_id) if memory_id else None
-    if (
-        memory is None
-        or memory.deleted is not None
-        or memory.path != path
-        or file_journal.journal_entries(ctx.tx, [memory.id])
-    ):
+    if memory is None or memory.deleted is not None or memory.path != path:
         return False
+    pending = file_journal.journal_entries(ctx.tx, [memory.id]).get(memory.id)
+    if pending is not None and not pending.is_write_back:
+        return False
+    file_journal.drop_entry(ctx.tx, memory.id)
     store_version.delete(ctx, memory, how="file")
     return True
 

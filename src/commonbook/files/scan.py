@@ -69,10 +69,10 @@ def scan(engines: Engines, *, progress: Progress = no_progress) -> SyncReport:
 
 
 def _write_new_space_files(engines: Engines) -> None:
-    """Write the files of spaces that an earlier program made, which had none."""
+    """Write the files of spaces that have none yet: an earlier program made them, or git was on no branch."""
     with engines.db.reading() as tx:
         waiting = spaces.without_file(tx)
-    if waiting:
+    if waiting and not engines.folder.is_between_branches():
         space_files.write_new(engines, waiting)
 
 
@@ -104,7 +104,7 @@ def scan_paths(engines: Engines, paths: Collection[str]) -> SyncReport:
                 return scan(engines)
         elif engines.folder.is_ours(path) and not (synced is not None and synced.matches(stat)):
             changed.append(path)
-    _apply_files(engines, changed, outcomes, no_progress)
+    _apply_files(engines, changed, outcomes, no_progress, {})
     return _report(outcomes, 0)
 
 
@@ -180,12 +180,21 @@ def _scan_once(engines: Engines, outcomes: Counter[str], progress: Progress) -> 
     elif not known:
         space_files.recover(engines, present)
     if changed:
-        _apply_files(engines, changed, outcomes, progress)
+        gone = _gone(engines, known.keys() - present.keys())
+        _apply_files(engines, changed, outcomes, progress, gone)
     if changed or changed_spaces:
         with engines.db.reading() as tx:
             known = file_journal.expected_stats(tx)
     missing = [path for path in known if path not in present and not engines.folder.exists(path)]
     return sorted(missing)
+
+
+def _gone(engines: Engines, paths: Collection[str]) -> Mapping[str, str]:
+    """Return the memories of files that are not in their places, by content: a file without its id may have moved."""
+    with engines.db.reading() as tx:
+        files = [file for path in paths if (file := file_journal.synced_file(tx, path)) is not None]
+    counted = Counter(file.hash for file in files)
+    return {file.hash: file.memory for file in files if file.memory and counted[file.hash] == 1}
 
 
 def _changed_space_files(
@@ -215,15 +224,17 @@ def _note_same_content(tx: Transaction, engines: Engines, files: Sequence[file_j
             file_journal.set_synced(tx, file.path, stat, file.hash, memory=file.memory, version=file.version)
 
 
-def _apply_files(engines: Engines, paths: Sequence[str], outcomes: Counter[str], progress: Progress) -> None:
+def _apply_files(
+    engines: Engines, paths: Sequence[str], outcomes: Counter[str], progress: Progress, gone: Mapping[str, str]
+) -> None:
     for number, batch in enumerate(in_batches(paths, _BATCH)):
-        outcomes.update(transaction.write(engines, FILESYSTEM_ACTOR, partial(_apply_batch, paths=batch)))
+        outcomes.update(transaction.write(engines, FILESYSTEM_ACTOR, partial(_apply_batch, paths=batch, gone=gone)))
         outcomes["read"] += len(batch)
         progress("reading files", min((number + 1) * _BATCH, len(paths)), len(paths))
 
 
-def _apply_batch(ctx: WriteContext, paths: Sequence[str]) -> list[hand_edits.Outcome]:
-    return [hand_edits.apply_file(ctx, path) for path in paths]
+def _apply_batch(ctx: WriteContext, paths: Sequence[str], gone: Mapping[str, str]) -> list[hand_edits.Outcome]:
+    return [hand_edits.apply_file(ctx, path, gone=gone) for path in paths]
 
 
 def _delete_or_hold_back(engines: Engines, missing: Sequence[str], outcomes: Counter[str]) -> int:

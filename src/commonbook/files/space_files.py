@@ -31,8 +31,15 @@ _OLDER_PATH: Final = re.compile(r"(.+)/[0-9]{4}-[0-9]{2}/[^/]*--([0-9a-f]{8,12})
 
 
 def write_new(engines: Engines, ids: Sequence[str]) -> None:
-    """Write the space files of these spaces, which an earlier program made."""
-    write(engines, FILESYSTEM_ACTOR, lambda ctx: ctx.enqueue_space_files(ctx.spaces[id_] for id_ in ids))
+    """Write the space files of these spaces, unless a file is there, which the scan reads."""
+    write(engines, FILESYSTEM_ACTOR, partial(_write_new, ids=ids))
+
+
+def _write_new(ctx: WriteContext, ids: Sequence[str]) -> None:
+    new = (ctx.spaces[id_] for id_ in ids)
+    ctx.enqueue_space_files(
+        space for space in new if not ctx.engines.folder.exists(file_paths.space_file(space.folder))
+    )
 
 
 def apply_files(engines: Engines, paths: Sequence[str], present: Collection[str]) -> None:

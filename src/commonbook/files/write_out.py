@@ -65,7 +65,7 @@ def write_out(engines: Engines, wanted: Mapping[str, bytes | None], *, recoverin
         if not locked:
             return WriteOutReport()
         with engines.db.reading() as tx:
-            entries = file_journal.journal_entries(tx, tuple(wanted))
+            entries = _without_deferred(engines, file_journal.journal_entries(tx, tuple(wanted)))
             synced = file_journal.synced_files_of(tx, tuple(entries))
             contents = _contents(tx, engines, entries, wanted)
         writes = [
@@ -82,6 +82,20 @@ def write_out(engines: Engines, wanted: Mapping[str, bytes | None], *, recoverin
                     written.extend(_write_file(engines, write, saves))
         engines.folder.flush()
     return WriteOutReport(tuple(written), tuple(saves), tuple(stale))
+
+
+def _without_deferred(engines: Engines, entries: Mapping[str, JournalEntry]) -> Mapping[str, JournalEntry]:
+    """Leave out the entries that only complete files of persons, while git has a commit checked out without a branch.
+
+    Such a file stays as git has it, so that the way back to the branch is free. The entries wait for it.
+    """
+    if not any(entry.is_write_back for entry in entries.values()) or not engines.folder.is_between_branches():
+        return entries
+    return {
+        id_: entry
+        for id_, entry in entries.items()
+        if not (entry.is_write_back and entry.path is not None and engines.folder.exists(entry.path))
+    }
 
 
 def drop(engines: Engines, saves: Iterable[ConcurrentSave]) -> None:

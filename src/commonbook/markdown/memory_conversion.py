@@ -166,13 +166,15 @@ def _links_of(document: Document, memory: Memory) -> tuple[Link, ...]:
 
 
 def memory_from_document(memory: Memory, document: Document) -> Memory:
-    """Return a memory with the changes of its file; a file without front matter changes only the text.
+    """Return a memory with the changes of its file; a file without the front matter of a verb changes only the text.
 
+    In a note of a person, no front matter means that the fields are empty: an older commit may have none.
     A file cannot change the id or the session, whose log has the messages. Nor can it change the properties of a copy
     (with the link to its source) or of a notice, or the decisions about it.
     """
-    if not document.has_front:
-        layout = file_format.with_absent_fields(document.layout, file_format.absent_fields(memory.layout))
+    absent = file_format.absent_fields(memory.layout)
+    if not document.has_front and not absent:
+        layout = file_format.with_absent_fields(document.layout, absent)
         return memory._replace(text=document.text, layout=layout)
     if memory.notice is not None:
         document = document._replace(kind=memory.kind)

@@ -90,6 +90,13 @@ class Folder(Protocol):
         """Return the paths of keys and databases that were committed to a git repository."""
         ...
 
+    def is_between_branches(self) -> bool:
+        """Tell whether git is on no branch in this folder, or is changing files just now.
+
+        A commit that was checked out is looked at, and left again: only verbs write to its files.
+        """
+        ...
+
     def is_ours(self, path: str) -> bool:
         """Tell whether a walk would return this path if it were a file."""
         ...

@@ -307,6 +307,11 @@ def mark_done(tx: Transaction, written: Iterable[WrittenFile]) -> frozenset[str]
     return frozenset(removed_entries)
 
 
+def drop_entry(tx: Transaction, memory: str) -> None:
+    """Delete the entry of a memory whose file is gone, so that nothing is left to complete."""
+    tx.run("DELETE FROM file_journal WHERE memory = :memory", memory=memory)
+
+
 def _journal_entry(row: _JournalRow) -> JournalEntry:
     issued = tuple((path, hash_) for path, hash_ in json.loads(row.issued))
     return JournalEntry(row.memory, row.version, row.path, row.hash, issued, is_write_back=row.seen is not None)

@@ -395,17 +395,17 @@ def counts(tx: Reading, spaces: SpaceScope) -> tuple[dict[str, int], int, int]:
     )
     for kind, live, count, link_count in rows:
         if live:
-            kinds[kind] = count
-            links += link_count
+            kinds[kind], links = count, links + link_count
         else:
             deleted += count
     return kinds, deleted, links
 
 
-def at_path(tx: Reading, path: str) -> str | None:
-    """Return the id of the live memory whose file belongs at this path, or None."""
-    (memory_id,) = tx.row("SELECT id FROM memory WHERE path = :path AND deleted IS NULL", path=path) or (None,)
-    return str(memory_id) if memory_id else None
+def at_path(tx: Reading, path: str, *, is_deleted: bool = False) -> str | None:
+    """Return the id of the memory whose file belongs at this path, or of the one that was deleted last; or None."""
+    state = "deleted IS NOT NULL ORDER BY deleted DESC" if is_deleted else "deleted IS NULL"
+    ids = tx.rows(f"SELECT id FROM memory WHERE path = :path AND {state}", path=path)
+    return next((str(memory_id) for (memory_id,) in ids), None)
 
 
 # --- rows and values

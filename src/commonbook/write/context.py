@@ -273,8 +273,12 @@ class WriteContext:
         self.require_disk_space()
 
     def enqueue_space_files(self, changed: Iterable[Space]) -> None:
-        """Add journal entries that write the space files of spaces; those of the system have none."""
-        if not self.engines.folder.keeps_files:
+        """Add journal entries that write the space files of spaces; those of the system have none.
+
+        Files that a scan wants wait while git is on no branch: a commit that was checked out stays as it is.
+        """
+        folder = self.engines.folder
+        if not folder.keeps_files or (self.actor == FILESYSTEM_ACTOR and folder.is_between_branches()):
             return
         entries: list[tuple[str, int, str | None, str | None]] = []
         for space in changed:

@@ -1,4 +1,7 @@
-"""Keeps what is not for others out of git: folders that ignore themselves, and secrets that were committed already."""
+"""Keeps what is not for others out of git: folders that ignore themselves, and secrets that were committed already.
+
+It also tells when files are rather left as git has checked them out.
+"""
 
 from __future__ import annotations
 
@@ -50,6 +53,38 @@ def committed(folder: str, *paths: str) -> list[str]:
     Without git, or outside of a repository, that is none.
     """
     return [path for path in paths if _run(folder, "ls-files", path) or _run(folder, "log", "--all", "-1", path)]
+
+
+def is_between_branches(folder: str) -> bool:
+    """Tell whether the repository around a folder is on no branch, or whether git is changing its files just now.
+
+    Then a commit was checked out, or a rebase or a bisection is under way.
+    """
+    git = _git_folder(folder)
+    if git is None:
+        return False
+    head = _first_line(os.path.join(git, "HEAD"))
+    return bool(head and not head.startswith("ref:")) or os.path.exists(os.path.join(git, "index.lock"))
+
+
+def _git_folder(folder: str) -> str | None:
+    """Return the git folder of the repository around a folder, which a file points to in a worktree."""
+    above = os.path.dirname(folder)
+    while not os.path.lexists(os.path.join(folder, ".git")):
+        if folder == above:
+            return None
+        folder, above = above, os.path.dirname(above)
+    git = os.path.join(folder, ".git")
+    pointer = "" if os.path.isdir(git) else _first_line(git)
+    return os.path.join(folder, pointer.removeprefix("gitdir:").strip()) if pointer else git
+
+
+def _first_line(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
+            return file.readline()
+    except OSError:
+        return ""
 
 
 def _run(folder: str, command: str, *arguments: str) -> str:

@@ -348,6 +348,10 @@ class HomeFolder:
         """Return which of keys, database and outbox are in a git repository, though nobody else should have them."""
         return git.committed(self._home, *_SECRETS)
 
+    def is_between_branches(self) -> bool:
+        """Tell whether git is on no branch here, or is changing files just now."""
+        return git.is_between_branches(self._home)
+
     def is_present(self) -> bool:
         """Return whether the home is still the folder that was opened (same device and inode)."""
         return _identity(self._home) == self._identity

@@ -54,6 +54,10 @@ class NoFiles:
         """Return nothing: there is no folder that could be in a repository."""
         return []
 
+    def is_between_branches(self) -> bool:
+        """Return False: there is no folder that could be in a repository."""
+        return False
+
     def is_ours(self, path: str) -> bool:
         """Return whether a scan would include an exported file at this path."""
         return path.endswith(".md") and all(part and part[0] != "." for part in path.split("/"))
