@@ -67,6 +67,30 @@ def vault(home: Path, open_book: OpenBook) -> Path:
     return home / "team"
 
 
+@pytest.mark.parametrize(
+    "fields",
+    ["tags: [a]\n", "title: Mine\ntype: fact\n", "id:\nmood: x\n", "created: 2024-05-01\n", "mood: x\n# the end\n", ""],
+)
+def test_our_fields_stand_together_at_the_end_of_the_block(home: Path, book: Book, fields: str):
+    (home / "Note.md").write_text(f"---\n{fields}---\nText\n")
+    book.sync()
+    (memory,) = book.list().items
+
+    def block() -> str:
+        return (home / "Note.md").read_text().partition("---\n")[2].partition("---\n")[0]
+
+    id_line = f"{'commonbook_id' if fields.startswith('id:') else 'id'}: {memory.id}\n"
+    assert block() == fields + id_line
+    book.edit(memory.id, importance=0.5)
+    book.edit(memory.id, valid_from="2020-01-01")
+    assert block() == fields + id_line + "valid_from: 2020-01-01T00:00:00.000000Z\nimportance: 0.5\n"
+    book.edit(memory.id, tags=["b"])
+    assert book.get(memory.id).tags == ("b",)
+    assert block().partition(id_line)[0] == fields.replace("[a]", "[b]")
+    assert book.sync().read <= 1
+    assert book.doctor() == ()
+
+
 def test_a_note_of_a_person_gets_an_id_and_nothing_else(vault: Path, open_book: OpenBook):
     book = open_book()
     for name, memory in notes_of(book).items():

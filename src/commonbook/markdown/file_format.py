@@ -294,8 +294,9 @@ def _yaml_fields(raw: str, dialect: Dialect) -> list[YamlField]:
 def _read_front(raw: str, eol: str, dialect: Dialect) -> tuple[_Front, str | None]:
     """Return the front matter as read, and its bytes if it is not canonical.
 
-    Canonical front matter is read without a YAML parser. This quick reading is careless, so its values are accepted
-    only if rendering them gives the same bytes.
+    Canonical front matter has an id: without one the fields are a person's own, and ours will stand behind them. It is
+    read without a YAML parser. This quick reading is careless, so its values are accepted only if rendering them gives
+    the same bytes.
     """
     plain = raw.replace(eol, "\n")
     counters = _COUNTERS.search(plain)
@@ -306,11 +307,12 @@ def _read_front(raw: str, eol: str, dialect: Dialect) -> tuple[_Front, str | Non
         front = _read_fields(_quick_fields(plain), dialect)
         if _render_front(front.values, "\n") == plain and raw.count(eol) == raw.count("\n"):
             updated = datetime.fromisoformat(counters[1]) if counters else None
-            return front._replace(updated=updated, has_counters=bool(counters)), None
+            kept = None if front.values["id"] else _deviation("", raw)
+            return front._replace(updated=updated, has_counters=bool(counters)), kept
     except ValueError:
         pass  # not canonical: YAML decides
     front = _read_fields(_file_fields(_yaml_fields(raw, dialect)), dialect)
-    return front, _deviation(_render_front(front.values, eol), raw)
+    return front, _deviation(_render_front(front.values, eol) if front.values["id"] else "", raw)
 
 
 def _quick_fields(raw: str) -> Iterator[_FileField]:
@@ -394,11 +396,15 @@ def _render_field(name: str, field: str, value: Any) -> str:  # noqa: ANN401 - e
 def _edit_front(raw: str, values: _Values, eol: str, dialect: Dialect) -> str:
     """Replace, remove and insert the lines of the fields that changed; leave all other bytes alone.
 
-    A field that the file does not have yet is inserted behind the id, with which the fields of ours begin.
+    A field that the file does not have yet is inserted behind the id, with which the fields of ours begin; the id
+    itself at the end.
     """
     fields = {field.name: field for field in _yaml_fields(raw, dialect)}
     before = _read_fields(_file_fields(fields.values()), dialect)
     names = dict(before.names)
+    if before.values["id"] is None and PREFIX + "id" not in fields:
+        # An empty `id` is the person's own, to be filled or not.
+        names.pop("id", None)
     replaced: dict[str, str] = {}
     if before.has_counters:
         replaced.update(dict.fromkeys(COUNTER_FIELDS, ""))
@@ -418,14 +424,19 @@ def _edit_front(raw: str, values: _Values, eol: str, dialect: Dialect) -> str:
     for name, rendered in replaced.items():
         first, end = fields[name].first_line, fields[name].end_line
         lines[first:end] = [rendered.replace("\n", eol)] + [""] * (end - first - 1)
-    first_of_ours = fields[names["id"]].first_line if "id" in names else len(lines)
+    _insert(lines, inserted, {field: fields[name] for field, name in names.items()}, eol)
+    return "".join(lines)[1:]
+
+
+def _insert(lines: list[str], inserted: Mapping[str, str], present: Mapping[str, YamlField], eol: str) -> None:
+    """Add the lines of new fields to those of ours that the file has, in one order; at the end if it has none."""
     place = len(lines)
+    first_of_ours = present["id"].first_line if "id" in present else place
     for field in FIELDS:
         if field in inserted:
             lines[place - 1] += inserted[field].replace("\n", eol)
-        elif field in names and fields[names[field]].first_line >= first_of_ours:
-            place = fields[names[field]].end_line
-    return "".join(lines)[1:]
+        elif field in present and present[field].first_line >= first_of_ours:
+            place = present[field].end_line
 
 
 _OPENING: Final = re.compile(r"---[ \t]*\r?\n")
