@@ -333,3 +333,69 @@ def test_a_folder_that_goes_through_a_book_comes_out_byte_by_byte(book: Book, tm
     assert len(before) == 8
     assert without_hashes(after) == without_hashes(before)
     assert [one.text for one in book.messages("talk").items] == ["one", "two"]
+
+
+# --- files of the home that are not in an export
+
+
+def test_an_export_names_every_file_of_the_home_that_it_leaves_out(home: Path, tmp_path: Path):
+    with opened(home) as book:
+        kept = book.remember("kept").path
+        write(
+            home,
+            {
+                ".commonbookignore": "drafts/\nsecret.md\n",
+                ".obsidian/app.json": "{}",
+                "drafts/one.md": "ignored",
+                "secret.md": "ignored",
+                "broken.md": "---\ntitle: never closed\n",
+                "empty.md": "",
+                "latin.md": "caf\u00e9".encode("latin-1"),
+                "Loud.MD": "not read",
+                "program.xyz": "of no known kind",
+                "picture.png": b"picture",
+                "note.md": "a note",
+            },
+        )
+        (home / "link.md").symlink_to(home / "note.md")
+        book.sync()
+        report = book.export(str(tmp_path / "out"))
+        assert report.attachments == ("picture.png",)
+        assert {finding.where: finding.what for finding in report.skipped} == dict.fromkeys(
+            [
+                *(".commonbookignore", ".obsidian/", "drafts/", "secret.md", "broken.md", "empty.md", "latin.md"),
+                *("Loud.MD", "program.xyz", "link.md"),
+            ],
+            "not exported",
+        )
+        assert all(finding.why and finding.fix for finding in report.skipped)
+        assert texts(tmp_path / "out").keys() == {kept, "note.md"}
+        assert len(book.export(str(tmp_path / "out")).skipped) == 10
+        everything_taken = book.export(str(tmp_path / "all"), include=["*"])
+        assert everything_taken.attachments == ("picture.png", "program.xyz")
+
+
+def test_an_export_says_where_it_has_an_older_state_than_the_file(home: Path, tmp_path: Path):
+    with opened(home) as book:
+        path = book.remember("first").path
+        (home / path).write_text("---\ntitle: never closed\n")
+        book.sync()
+        (finding,) = book.export(str(tmp_path / "out")).skipped
+        assert (finding.what, finding.where) == ("older state exported", path)
+        assert b"first" in texts(tmp_path / "out")[path]
+
+
+def test_an_export_of_a_space_names_only_the_files_in_its_folder(home: Path, tmp_path: Path):
+    with opened(home) as book:
+        book.remember("here", space="team")
+        book.remember("below", space="team/backend")
+        write(home, {"team/odd.xyz": "", "team/backend/odd.xyz": "", "odd.xyz": ""})
+        assert [one.where for one in book.export(str(tmp_path / "one"), space="team").skipped] == ["team/odd.xyz"]
+        assert len(book.export(str(tmp_path / "below"), space="team/").skipped) == 2
+        assert len(book.export(str(tmp_path / "bundle"), okf=True).skipped) == 3
+
+
+def test_an_export_counts_the_empty_spaces_that_it_leaves_out(book: Book, tmp_path: Path):
+    book.remember("here", space="team/backend")
+    book.create_space("empty/below")
+    assert "1 empty space" in book.export(str(tmp_path / "out")).left_out

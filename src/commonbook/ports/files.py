@@ -210,6 +210,13 @@ class SourceFile(NamedTuple):
     exported: frozenset[str] = frozenset()
 
 
+class HomeEntry(NamedTuple):
+    """A file or folder in the home, and the reason why a scan skips it; None for a file that a scan looks at."""
+
+    path: str
+    skipped: str | None
+
+
 class ExportTarget(Protocol):
     """A folder or archive that an export is written to."""
 
@@ -240,6 +247,10 @@ class ExternalFiles(Protocol):
 
         Without data they are only named.
         """
+        ...
+
+    def home_entries(self) -> Iterator[HomeEntry]:
+        """Yield every file of the home, if there is one, and every entry that a scan skips; a folder ends with `/`."""
         ...
 
     def template_folders(self, place: str) -> list[str]:

@@ -100,10 +100,19 @@ _ENDINGS: Final = tuple(
 
 
 class Attachments(NamedTuple):
-    """The result of copying attachments: the paths of those that were copied, and findings for the others."""
+    """The result of copying attachments: the paths of those that were copied, and findings for the others.
+
+    `unchanged` are the paths of those that were there already.
+    """
 
     copied: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
+    unchanged: tuple[str, ...] = ()
+
+    @property
+    def paths(self) -> set[str]:
+        """The paths of all attachments of an export."""
+        return {*self.copied, *self.unchanged, *(finding.where for finding in self.findings)}
 
 
 def selects(chosen: PathFilter) -> Callable[[str], bool]:
@@ -193,13 +202,16 @@ class TemplateFolders:
 # --- export
 
 
-def in_spaces(tx: Reading, chosen: SpaceScope, files: PathFilter) -> Callable[[str], bool]:
-    """Return the test whether a file of the home is an attachment in the folder of one of these spaces."""
-    wanted, everywhere = selects(files), spaces.get_all(tx).values()
+def lies_in(tx: Reading, chosen: SpaceScope, *, whole: bool) -> Callable[[str], bool]:
+    """Return the test whether a file of the home is in the folder of one of these spaces.
+
+    A file in no space, which a home without the space `personal` may have, is part of a whole export.
+    """
+    everywhere = spaces.get_all(tx).values()
 
     def is_chosen(path: str) -> bool:
-        space = file_paths.space_at(path, everywhere) if wanted(path) else None
-        return space is not None and space.id in chosen
+        space = file_paths.space_at(path, everywhere)
+        return whole if space is None else space.id in chosen
 
     return is_chosen
 
@@ -207,6 +219,7 @@ def in_spaces(tx: Reading, chosen: SpaceScope, files: PathFilter) -> Callable[[s
 def export_attachments(engines: Engines, wanted: Callable[[str], bool], out: ExportTarget) -> Attachments:
     """Write the attachments in the home to an export, at the same paths."""
     copied: list[str] = []
+    unchanged: list[str] = []
     findings: list[Finding] = []
     for file, outcome in _put(engines.external_files.attachments(None, wanted=wanted, with_data=True), out):
         if isinstance(file, Finding):
@@ -220,9 +233,9 @@ def export_attachments(engines: Engines, wanted: Callable[[str], bool], out: Exp
                     fix="move it away, then export again",
                 )
             )
-        elif outcome != "same":
-            copied.append(file.path)
-    return Attachments(tuple(copied), tuple(findings))
+        else:
+            (unchanged if outcome == "same" else copied).append(file.path)
+    return Attachments(tuple(copied), tuple(findings), tuple(unchanged))
 
 
 def _put(files: Iterable[SourceFile | Finding], out: ExportTarget) -> Iterator[tuple[SourceFile | Finding, str]]:

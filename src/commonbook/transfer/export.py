@@ -24,7 +24,7 @@ from commonbook.ports.files import ExportTarget
 from commonbook.tables import memories
 from commonbook.text import file_paths, space_names
 from commonbook.transfer import attachments, export_okf, export_sessions
-from commonbook.transfer.left_out import left_out
+from commonbook.transfer.left_out import left_out, unexported_files
 
 _BATCH: Final = 200
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -70,13 +70,19 @@ def export(
                     outcomes[outcome] += 1
                 progress("exporting", outcomes.total(), len(paths))
             sessions = () if as_okf else tuple(export_sessions.write(tx, chosen, out, takes=files.takes))
-            foreign += _put_space_files(out, _exported_spaces(chosen, paths, sessions))
-            attached = attachments.export_attachments(engines, attachments.in_spaces(tx, chosen, files), out)
+            in_export = _exported_spaces(chosen, paths, sessions)
+            foreign += _put_space_files(out, in_export)
+            is_attachment, lies_in = attachments.selects(files), attachments.lies_in(tx, chosen, whole=space is None)
+            attached = attachments.export_attachments(engines, lambda path: is_attachment(path) and lies_in(path), out)
         foreign += attached.findings
+        exported = {path for path, _ in paths} | attached.paths | {finding.where for finding in foreign}
+        foreign += unexported_files(engines, tx, lambda path: files.takes(path) and lies_in(path), exported)
         foreign += [_foreign_finding(file.path) for file in sessions if file.outcome == "foreign"]
         foreign += export_sessions.left_out(tx, chosen) if as_okf else ()
         edited = sum(file.edited for file in sessions)
-        not_exported = left_out(tx, chosen, edited_messages=edited, whole=space is None)
+        not_exported = left_out(
+            tx, chosen, edited_messages=edited, empty_spaces=_count_empty(chosen, in_export), whole=space is None
+        )
     written_sessions = [file for file in sessions if file.outcome != "foreign"]
     return TransferReport(
         done=outcomes["new"],
@@ -143,6 +149,12 @@ def _exported_spaces(
     written = [*(path for path, _ in paths), *(file.path for file in sessions)]
     found = (file_paths.space_at(path, chosen.values()) for path in written)
     return list({space.id: space for space in found if space is not None}.values())
+
+
+def _count_empty(chosen: SpaceScope, exported: Iterable[Space]) -> int:
+    """Return how many of the chosen spaces are not in the export, since they have no file in it."""
+    others = {space.name for space in chosen.values()} - {space.name for space in exported} - {space_names.PERSONAL}
+    return sum(map(space_names.has_space_file, others))
 
 
 def _put_space_files(out: ExportTarget, spaces: Iterable[Space]) -> list[Finding]:

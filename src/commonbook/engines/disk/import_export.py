@@ -29,11 +29,12 @@ from commonbook.engines.disk.archives import (
     is_vault_setting,
     too_large,
 )
-from commonbook.engines.disk.ignore_file import IgnorePatterns, template_folder
+from commonbook.engines.disk.home_entries import home_entries
+from commonbook.engines.disk.ignore_file import IgnorePatterns, folder_pattern, template_folder
 from commonbook.errors import BadInput, CommonbookError, Conflict, DiskFull, NotFound
 from commonbook.model.reports import Finding
 from commonbook.model.spaces import SPACE_FILE, is_space_file
-from commonbook.ports.files import ExportTarget, SourceFile
+from commonbook.ports.files import ExportTarget, HomeEntry, SourceFile
 
 _IGNORE_FILE: Final = ".commonbookignore"
 _TEMPORARY: Final = MARKER + ".part"
@@ -106,6 +107,14 @@ class ExternalFolder:
         elif real is not None and archives.kind_of(real):
             yield from archives.files(real, wanted=is_wanted, limit=MAX_ATTACHMENT_BYTES)
 
+    def home_entries(self) -> Iterator[HomeEntry]:
+        """Yield every file of the home, if there is one, and every entry that a scan skips; a folder ends with `/`."""
+        home = self._home
+        if home is not None and os.path.isdir(home):
+            settings = _read(os.path.join(home, VAULT_SETTINGS), VAULT_SETTINGS)
+            templates = _template_folder(settings) if isinstance(settings, SourceFile) else ""
+            yield from home_entries(home, _read_ignore_file(home, folder_pattern(templates) if templates else ""))
+
     def template_folders(self, place: str) -> list[str]:
         """Return the folders of templates that the settings of the Obsidian vaults in a folder or archive name."""
         real = self.source(place)
@@ -175,12 +184,13 @@ class ExternalFolder:
                         places[path] = entry.path
 
 
-def _read_ignore_file(top: str) -> IgnorePatterns:
+def _read_ignore_file(top: str, further: str = "") -> IgnorePatterns:
+    """Return the patterns of the ignore file of a folder, and a further line of them."""
     try:
         with open(os.path.join(top, _IGNORE_FILE), encoding="utf-8", errors="replace") as file:
-            return IgnorePatterns(file.read())
+            return IgnorePatterns(f"{file.read()}\n{further}")
     except OSError:
-        return IgnorePatterns("")
+        return IgnorePatterns(further)
 
 
 def _printable(path: str) -> str:
