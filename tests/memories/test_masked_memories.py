@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from commonbook import Book, Draft, KeyConflict
+from commonbook import BadInput, Book, Draft, KeyConflict
 from tests.conftest import OpenBook, Stored
 from tests.interfaces.cli.test_cli import cli
 
@@ -179,3 +179,82 @@ def test_a_masked_text_survives_a_reopening(book: Book, open_book: OpenBook):
     again = open_book()
     assert again.sync().edited == 0
     assert again.get(receipt.id).text == MASKED
+
+
+# --- tags, metadata and names
+
+
+def test_tags_and_metadata_are_masked_as_texts_are(book: Book, stored: Stored):
+    receipt = book.remember("wifi", tags=["home", f"my-password-is-{SECRET}"], metadata={"password": SECRET, "n": 3})
+    memory = book.get(receipt.id)
+    assert (memory.tags, receipt.masked) == (("home", "my password is (masked)"), 2)
+    assert memory.metadata == {"password": "[masked: secret]", "n": 3}
+    assert book.edit(receipt.id, tags=["home", SAID]).masked == 1
+    assert book.get(receipt.id).tags == ("home", "My password is (masked).")
+    book.append("chat", ["hello"], tags=[SAID])
+    assert nowhere(stored)
+    assert book.edit(receipt.id, tags=[SAID], mask=False).masked == 0
+    assert book.get(receipt.id).tags == (SAID,)
+
+
+def test_an_import_masks_tags_metadata_and_aliases(book: Book, tmp_path: Path, stored: Stored):
+    note = f'---\ntags: [home, {SAID}]\naliases: [{SAID}]\nmetadata: {{"password": "{SECRET}"}}\n---\nwifi\n'
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "wifi.md").write_text(note)
+    assert book.import_folder(str(tmp_path / "notes")).masked == 3
+    (memory,) = book.list().items
+    assert memory.tags == ("home", "My password is (masked).")
+    assert "masked" in str(memory.metadata["password"])
+    assert nowhere(stored)
+    assert book.import_folder(str(tmp_path / "notes")).unchanged == 1
+    book.export(str(tmp_path / "out"))
+    assert all(SECRET not in path.read_text() for path in (tmp_path / "out").rglob("*.md"))
+
+
+def test_a_name_that_identifies_something_is_refused_and_not_repeated(book: Book, stored: Stored):
+    named = f"my-password-is-{SECRET.lower()}"
+    book.remember("here", space="team")
+    for refused in (
+        lambda: book.remember("a", space=named),
+        lambda: book.create_space(f"team/{named}"),
+        lambda: book.rename_space("team", named),
+        lambda: book.append(named, ["hello"]),
+        lambda: book.append("ghp_abcdefghijklmnopqrstuvwxyz0123456789", ["hello"]),
+        lambda: book.switch("one", named),
+        lambda: book.add_rule("team", "personal", tags=[named]),
+    ):
+        with pytest.raises(BadInput) as error:
+            refused()
+        assert "secret" in error.value.message
+        assert SECRET.lower() not in f"{error.value} {error.value.fix}".lower()
+    assert nowhere(stored)
+    for innocent in ("4111111111111111", "telegram:4012888888881881", "password-reset-2024", "support-42"):
+        assert book.append(innocent, ["hello"]).messages[0].new
+
+
+def test_a_name_in_an_import_that_identifies_something_is_refused(book: Book, tmp_path: Path, stored: Stored):
+    named = f"my-password-is-{SECRET.lower()}"
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "a.md").write_text(f"---\ntype: episode\nsession_id: {named}\n---\n\nx\n")
+    (tmp_path / "out" / f"{named}.png").write_bytes(b"picture")
+    (tmp_path / "out" / named).mkdir()
+    (tmp_path / "out" / named / "b.md").write_text("x")
+    report = book.import_folder(str(tmp_path / "out"), folders_as_spaces=True)
+    assert report.done == 0
+    assert len(report.skipped) == 3
+    assert SECRET.lower() not in str(report).lower()
+    assert nowhere(stored)
+
+
+def test_a_secret_in_the_name_of_a_persons_file_is_reported_without_it(home: Path, book: Book, cli):
+    (home / f"my password is {SECRET}.md").write_text("a note")
+    (home / f"my password is {SECRET}-2.md").write_text("---\ntitle: never closed\n")
+    book.sync()
+    assert (home / f"my password is {SECRET}.md").exists()
+    findings = [finding for finding in book.doctor() if finding.what == "secret in a name"]
+    assert len(findings) == 2
+    assert findings[0].where.endswith(".md")
+    for command in (["doctor"], ["doctor", "--json"], ["status"], ["status", "--json"]):
+        shown = cli(*command)
+        assert "masked: secret" in shown.out
+        assert SECRET not in shown.out + shown.err

@@ -34,6 +34,7 @@ def create(engines: Engines, actor: Actor, name: str) -> Space:
             permissions.require_create(ctx.tx, actor, ctx.spaces, name)
             raise SpaceExists(f"the space {name!r} is there already", fix="use it, or choose another name")
         permissions.require_create(ctx.tx, actor, ctx.spaces, name)
+        space_names.require_new_name(name)
         with_its_notes = permissions.is_owner(actor)
         space = ctx.add_space(name, ctx.choose_folder(name, with_its_notes=with_its_notes), origin="new")
         if with_its_notes:
@@ -56,7 +57,7 @@ def _take_notes(ctx: WriteContext, space: Space) -> None:
 def rename(engines: Engines, actor: Actor, old: str, new: str) -> Space:
     """Rename a space and all spaces below it, and move their files; ids stay."""
     space_names.require_space_name(old)
-    space_names.require_space_name(new)
+    space_names.require_new_name(new)
     if space_names.is_within(new, old):
         raise BadInput(f"{new!r} is inside {old!r}", fix="choose a name outside of it")
     return scan.write_with_scan(engines, actor, partial(_rename, old=old, new=new))

@@ -18,6 +18,7 @@ from commonbook.model.reports import Finding, HomePlan, Progress
 from commonbook.model.spaces import is_space_file
 from commonbook.runtime.batches import in_batches
 from commonbook.tables import file_journal, memories, spaces
+from commonbook.text.secrets import secret_names
 
 if TYPE_CHECKING:
     from commonbook.ports.database import Reading
@@ -51,7 +52,9 @@ def preview(engines: Engines, home: str, *, progress: Progress) -> HomePlan:
         added=dict(added),
         replaced_lines=replaced_lines,
         new_files=new_files,
-        skipped=tuple(Finding("left out", path, why, _FIX) for path, why in sorted(skipped.items())),
+        skipped=secret_names.safe_findings(
+            Finding("left out", path, why, _FIX) for path, why in sorted(skipped.items())
+        ),
     )
 
 

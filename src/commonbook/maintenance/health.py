@@ -20,10 +20,12 @@ if TYPE_CHECKING:
     from commonbook.model.spaces import Actor, SpaceScope
     from commonbook.ports.database import Reading
     from commonbook.ports.engines import Engines
+    from commonbook.text.secrets import secret_names
 else:
     # Loaded only by `doctor`, so that `status` starts fast.
     audit = LazyModule("commonbook.maintenance.audit")
     odd_files = LazyModule("commonbook.files.odd_files")
+    secret_names = LazyModule("commonbook.text.secrets.secret_names")
     space_files = LazyModule("commonbook.files.space_files")
 
 _FIX_SPACE_FILE: Final = (
@@ -58,11 +60,13 @@ def status(engines: Engines, actor: Actor, home: str, unsent: OutboxStatus) -> S
             pending_deletions=sum(file.trouble == file_journal.MISSING for file in file_journal.troubles(tx))
             if owner
             else 0,
-            findings=(
-                *(_file_findings(tx) if owner else ()),
-                *_reverted_findings(tx, engines, allowed),
-                *_job_findings(tx, allowed),
-                *unsent.findings,
+            findings=_safe(
+                (
+                    *(_file_findings(tx) if owner else ()),
+                    *_reverted_findings(tx, engines, allowed),
+                    *_job_findings(tx, allowed),
+                    *unsent.findings,
+                )
             ),
             sessions=session_count,
             messages=messages,
@@ -91,10 +95,20 @@ def doctor(engines: Engines, actor: Actor, *, progress: Progress) -> tuple[Findi
     with engines.db.reading() as tx:
         allowed = scope.select(tx, actor)
         failures = (*_reverted_findings(tx, engines, allowed), *_job_findings(tx, allowed))
-        files = (*_file_findings(tx), *_letter_findings(tx, engines), *_content_findings(tx, engines, progress))
+        files = (
+            *_file_findings(tx),
+            *_letter_findings(tx, engines),
+            *_content_findings(tx, engines, progress),
+            *_name_findings(tx),
+        )
         troubles = (*files, *failures)
     log = audit.verify_log(engines, actor, None, progress=progress).findings
-    return (*troubles, *_left_out_findings(engines), *log, *_key_findings(engines))
+    return _safe((*troubles, *_left_out_findings(engines), *log, *_key_findings(engines)))
+
+
+def _safe(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Return findings that name no secret; most often there are none."""
+    return secret_names.safe_findings(findings) if findings else ()
 
 
 def _database_findings(engines: Engines) -> tuple[Finding, ...]:
@@ -131,6 +145,19 @@ def _file_findings(tx: Reading) -> tuple[Finding, ...]:
 def _trouble_finding(path: str, trouble: str) -> Finding:
     what = "conflict copy" if odd_files.is_conflict(trouble) else "malformed file"
     return Finding(what=what, where=path, why=trouble, fix=odd_files.fix_of(path, trouble))
+
+
+def _name_findings(tx: Reading) -> tuple[Finding, ...]:
+    """Name files and folders that a person gave a name with a secret in it: every list of files shows it."""
+    return tuple(
+        Finding(
+            what="secret in a name",
+            where=path,
+            why="the name of the file or of its folder has a secret in it",
+            fix="rename it; nothing else of the memory changes",
+        )
+        for path in secret_names.telling_paths(file_journal.synced_files(tx))
+    )
 
 
 def _reverted_findings(tx: Reading, engines: Engines, allowed: SpaceScope) -> tuple[Finding, ...]:

@@ -76,6 +76,9 @@ def _mask(changes: Changes) -> tuple[Changes, int]:
     if isinstance(changes.title, str):
         title, count = masking.mask_title(validation.validate_title(changes.title) if changes.title else "")
         changes, total = changes._replace(title=title), total + count
+    if changes.tags is not UNSET:
+        tags, count = masking.mask_tags(validation.validate_tags(changes.tags))
+        changes, total = changes._replace(tags=tags), total + count
     if isinstance(changes.metadata, Mapping):
         fields, count = masking.mask_metadata(validation.validate_metadata(changes.metadata))
         changes, total = changes._replace(metadata=fields), total + count

@@ -73,8 +73,9 @@ def _mask(sent: Draft) -> _MaskedDraft:
     else:
         title, in_title = masking.mask_title(title)
     fields, in_fields = masking.mask_metadata(sent.metadata)
-    stored = sent._replace(text=text, title=title, metadata=fields)
-    return _MaskedDraft(sent, stored, in_text + in_title + in_fields)
+    tags, in_tags = masking.mask_tags(sent.tags)
+    stored = sent._replace(text=text, title=title, metadata=fields, tags=tags)
+    return _MaskedDraft(sent, stored, in_text + in_title + in_fields + in_tags)
 
 
 def _superseded(draft: Draft) -> list[str]:

@@ -12,7 +12,7 @@ from commonbook.ports.database import Reading
 from commonbook.sessions.read import no_session
 from commonbook.tables import sessions
 from commonbook.tables.sessions import SessionKey
-from commonbook.text import space_names, validation
+from commonbook.text import masking, space_names, validation
 from commonbook.write.context import WriteContext
 
 
@@ -63,7 +63,8 @@ def _find(ctx: WriteContext, locked: sessions.LockedSession) -> Session | None:
 def _create(ctx: WriteContext, space: Space, session_id: str, options: NewSessionOptions) -> Session:
     if space_names.is_system(space.name):
         raise BadInput(f"the space {space.name!r} is for the book's own memories", fix="name another space")
-    key, parent = (space.id, validation.validate_new_session_id(session_id)), None
+    masking.require_no_secret(validation.validate_new_session_id(session_id), "id of the session")
+    key, parent = (space.id, session_id), None
     if options.parent is not None:
         parent = (options.parent_space or space.id, options.parent)
         _require_no_cycle(ctx.tx, key, parent)
@@ -71,7 +72,7 @@ def _create(ctx: WriteContext, space: Space, session_id: str, options: NewSessio
         id=session_id,
         space=space,
         parent=options.parent,
-        tags=options.tags,
+        tags=masking.mask_tags(options.tags)[0],
         created=ctx.tx.now,
         closed=None,
         generation=sessions.FIRST_GENERATION,

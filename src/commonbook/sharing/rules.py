@@ -14,7 +14,7 @@ from commonbook.model.spaces import Actor, Space
 from commonbook.ports.engines import Engines
 from commonbook.sharing import apply_rules, make_copy
 from commonbook.tables import sharing_requests, sharing_rules, spaces
-from commonbook.text import space_names, validation
+from commonbook.text import masking, space_names, validation
 from commonbook.write import context
 from commonbook.write.context import WriteContext
 from commonbook.write.transaction import write
@@ -39,7 +39,7 @@ def parse_options(
     """Return validated options of a rule, or refuse them."""
     return RuleOptions(
         kinds=tuple(dict.fromkeys(validation.validate_kind(kind) for kind in validation.validate_list(kinds, "kinds"))),
-        tags=validation.validate_tags(tags),
+        tags=tuple(masking.require_no_secret(tag, "tag of a rule") for tag in validation.validate_tags(tags)),
         importance=validation.validate_importance(importance),
         approval=bool(approval),
         refresh=make_copy.require_mode(refresh),

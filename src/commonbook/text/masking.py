@@ -3,22 +3,23 @@
 `mask` puts `[masked: github token]` in the place of a secret. A token is recognised by its provider's prefix. A
 password or key without a prefix is recognised by the text before it (`password=`, `://user:`, `Bearer`), and only if
 the value looks like a secret: it has digits among letters, for example, and is not a variable's name, a call, a path or
-a placeholder. A password that prose tells is found by `commonbook.text.spoken_secrets`, a card number by
-`commonbook.text.card_numbers`. Prose about passwords, hashes, ids and paths is left alone. All patterns take linear
-time: none can fail in more than one way.
+a placeholder. A password that prose tells is found by `secrets.spoken_secrets`, a card number by
+`secrets.card_numbers`. Prose about passwords, hashes, ids and paths is left alone. All patterns take linear time: none
+can fail in more than one way.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cache, lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
-from commonbook.model.memory import MAX_METADATA_CHARS, MAX_TITLE, Metadata, Scalar
-from commonbook.text.card_numbers import card_number_spans
+from commonbook.errors import BadInput
+from commonbook.model.memory import MAX_METADATA_CHARS, MAX_TAG, MAX_TITLE, Metadata, Scalar
 from commonbook.text.recall_fence import unfence
-from commonbook.text.spoken_secrets import spoken_spans
+from commonbook.text.secrets.card_numbers import card_number_spans
+from commonbook.text.secrets.spoken_secrets import spoken_spans
 
 
 class Masked(NamedTuple):
@@ -41,9 +42,45 @@ def mask_title(title: str) -> Masked:
 
 def mask_name(name: str) -> Masked:
     """Mask the secrets of a file's name without its ending, in which signs may stand for blanks."""
-    masked = mask_title(name)
-    spaced = masked if masked.count else mask_title(name.replace("-", " ").replace("_", " "))
-    return spaced if spaced.count else masked
+    masked, spaced = mask_title(name), name.replace("-", " ").replace("_", " ")
+    if masked.count or spaced == name:
+        return masked
+    with_blanks = mask_title(spaced)
+    return with_blanks if with_blanks.count else masked
+
+
+def mask_tags(tags: Iterable[str]) -> tuple[tuple[str, ...], int]:
+    """Return tags without secrets, and the number of secrets; a tag has no brackets, so its placeholder has none."""
+    masked = [_mask_tag(tag) for tag in tags]
+    safe = (PLACEHOLDERS.sub(TAG_PLACEHOLDER, tag.text)[:MAX_TAG].strip() for tag in masked)
+    return tuple(dict.fromkeys(safe)), sum(tag.count for tag in masked)
+
+
+_LONG_NUMBER: Final = re.compile(r"\d{13,}")
+"""An id may be a long number that happens to pass for that of a card, which is written in groups."""
+
+
+def tells_secret(name: str) -> bool:
+    """Tell whether a name has a secret in it; signs may stand for blanks."""
+    return mask_name(_LONG_NUMBER.sub("", name)).count > 0
+
+
+def require_no_secret(name: str, what: str) -> str:
+    """Return a new name that identifies something, such as a space, or refuse it without repeating it.
+
+    It cannot be masked: the masked name would be another one.
+    """
+    if tells_secret(name):
+        raise BadInput(
+            f"the {what} has a secret in it", fix="choose another one: it would stand in file names or in the log"
+        )
+    return name
+
+
+@lru_cache(maxsize=1024)
+def _mask_tag(tag: str) -> Masked:
+    """Mask a tag; the same ones come again and again."""
+    return mask_name(tag)
 
 
 def mask_metadata(fields: Mapping[str, Scalar]) -> tuple[Metadata, int]:
@@ -83,6 +120,7 @@ def _mask_once(text: str) -> Masked:
 
 
 PLACEHOLDERS: Final = re.compile(r"\[masked: [a-z ]{1,30}\]")
+TAG_PLACEHOLDER: Final = "(masked)"
 
 
 def _placeholder(kind: str) -> str:

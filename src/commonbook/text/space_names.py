@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from commonbook.errors import BadSpaceName
+from commonbook.runtime.lazy_modules import LazyModule
+
+if TYPE_CHECKING:
+    from commonbook.text import masking
+else:
+    # Few commands make a space.
+    masking = LazyModule("commonbook.text.masking")
 
 PERSONAL: Final = "personal"
 SHARED_BETWEEN: Final = "_between"
@@ -48,6 +55,11 @@ def require_space_name(name: str) -> str:
         if not is_legal(part):
             raise BadSpaceName(f"{name!r} is not the name of a space", fix=_FIX)
     return name
+
+
+def require_new_name(name: str) -> str:
+    """Return the name of a space that is about to be made, or refuse it."""
+    return masking.require_no_secret(require_space_name(name), "name of the space")
 
 
 def is_month(part: str) -> bool:

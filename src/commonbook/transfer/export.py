@@ -24,7 +24,7 @@ from commonbook.ports.files import ExportTarget
 from commonbook.tables import memories
 from commonbook.text import file_paths, space_names
 from commonbook.transfer import attachments, export_okf, export_sessions
-from commonbook.transfer.left_out import left_out, unexported_files
+from commonbook.transfer.left_out import left_out, with_unexported_files
 
 _BATCH: Final = 200
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -75,10 +75,12 @@ def export(
             is_attachment, lies_in = attachments.selects(files), attachments.lies_in(tx, chosen, whole=space is None)
             attached = attachments.export_attachments(engines, lambda path: is_attachment(path) and lies_in(path), out)
         foreign += attached.findings
-        exported = {path for path, _ in paths} | attached.paths | {finding.where for finding in foreign}
-        foreign += unexported_files(engines, tx, lambda path: files.takes(path) and lies_in(path), exported)
         foreign += [_foreign_finding(file.path) for file in sessions if file.outcome == "foreign"]
         foreign += export_sessions.left_out(tx, chosen) if as_okf else ()
+        exported = {path for path, _ in paths} | attached.paths
+        skipped = with_unexported_files(
+            engines, tx, foreign, lambda path: files.takes(path) and lies_in(path), exported=exported
+        )
         edited = sum(file.edited for file in sessions)
         not_exported = left_out(
             tx, chosen, edited_messages=edited, empty_spaces=_count_empty(chosen, in_export), whole=space is None
@@ -88,7 +90,7 @@ def export(
         done=outcomes["new"],
         updated=outcomes["changed"],
         unchanged=outcomes["same"],
-        skipped=tuple(foreign),
+        skipped=skipped,
         ids=tuple(ids),
         sessions=sum(file.part == 1 for file in written_sessions),
         messages=sum(file.words for file in written_sessions),

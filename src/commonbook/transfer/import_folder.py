@@ -28,7 +28,14 @@ from commonbook.transfer import attachments, import_file, import_okf, import_ses
 from commonbook.transfer.attachments import TemplateFolders
 from commonbook.transfer.dry_run import write_unless_dry
 from commonbook.transfer.import_file import ImportedFile, ImportPlan, ImportRecord, Note
-from commonbook.transfer.import_reading import ReadFile, imported_file, not_imported, read_file, without_conflict_copies
+from commonbook.transfer.import_reading import (
+    ReadFile,
+    imported_file,
+    not_imported,
+    read_file,
+    safe_findings,
+    without_conflict_copies,
+)
 from commonbook.transfer.import_sessions import ImportedSession, SessionImport, SessionOutcome
 from commonbook.transfer.import_spaces import Place, SourceSpaces
 from commonbook.write.context import WriteContext
@@ -132,7 +139,7 @@ def import_folder(
         unchanged=run.counts["unchanged"],
         updated=run.counts["updated"],
         links=run.counts["links"],
-        skipped=tuple(run.skipped),
+        skipped=safe_findings(run.skipped),
         ids=() if dry_run else tuple(dict.fromkeys(run.changed)),
         sessions=run.counts["sessions"],
         messages=run.counts["messages"],
@@ -406,6 +413,7 @@ def _copy_attachments(run: _Import) -> tuple[str, ...]:
         lambda path: wanted(path) and not run.templates.skips(path),
         lambda path: import_spaces.attachment_path(known, run.spaces.place(path)),
         dry_run=run.dry_run,
+        mask=run.mask,
     )
     # A member of an archive that is refused by its name was named with the notes.
     run.skipped += [*run.templates.findings(), *(one for one in result.findings if one not in run.skipped)]

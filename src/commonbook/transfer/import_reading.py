@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from commonbook.model.reports import Finding
 from commonbook.ports.engines import Engines
 from commonbook.ports.files import SourceFile
 from commonbook.text import masking, titles
+from commonbook.text.secrets import secret_names
 from commonbook.transfer import import_file
 from commonbook.transfer.import_file import ImportedFile, Note
 from commonbook.transfer.import_spaces import Place
@@ -45,12 +46,20 @@ def read_file(engines: Engines, file: SourceFile, place: Place) -> ReadFile | Fi
             "the home has no place for it",
             "look at the home's .commonbookignore, and for links or files in place of its folders",
         )
+    for name, what in ((place.space, "name of its space"), (document.session_id or "", "id of its session")):
+        if masking.tells_secret(name):
+            return not_imported(file.path, f"the {what} has a secret in it", "give it another one, then import again")
     return ReadFile(file, document)
 
 
 def not_imported(path: str, why: str, fix: str) -> Finding:
     """Return the finding for a file that an import skips."""
     return Finding(what="not imported", where=path, why=why, fix=fix)
+
+
+def safe_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return findings that name no secret."""
+    return secret_names.safe_findings(findings)
 
 
 def imported_file(read: ReadFile, note: Note, place: Place, *, mask: bool) -> ImportedFile:
@@ -84,10 +93,14 @@ def _without_secrets(imported: ImportedFile) -> ImportedFile:
     """Return a file without the secrets of its text, title and name, and of the fields of others."""
     document = imported.document
     text, title = masking.mask(document.text), _masked_title(imported)
-    layout, count = _masked_layout(document.layout)
-    # The front matter as it was has the title too.
-    count = max(count, title.count) + text.count
-    document = document._replace(text=text.text, layout=layout, title=title.text or document.title)
+    tags, in_tags = masking.mask_tags(document.tags)
+    metadata, in_metadata = masking.mask_metadata(document.metadata)
+    layout, in_layout = _masked_layout(document.layout)
+    # The front matter as it was has the title, the tags and the metadata too.
+    count = max(in_layout, title.count + in_tags + in_metadata) + text.count
+    document = document._replace(
+        text=text.text, layout=layout, title=title.text or document.title, tags=tags, metadata=metadata
+    )
     place = imported.place._replace(rest=_masked_path(imported.place.rest))
     return imported._replace(document=document, place=place, masked=count)
 

@@ -174,7 +174,8 @@ def _checked(place: Place, path: str, parts: Sequence[SessionPart], source: Sour
         if line.client_id is not None:
             validation.validate_key(line.client_id)
     parent_place = source.place_named(about.parent_space) if about.parent_space else None
-    checked = about._replace(tags=validation.validate_tags(about.tags))
+    masking.require_no_secret(about.id, "id of the session")
+    checked = about._replace(tags=masking.mask_tags(validation.validate_tags(about.tags))[0])
     return ImportedSession(place, path, checked, lines, words, parent_place)
 
 

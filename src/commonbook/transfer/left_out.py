@@ -6,7 +6,7 @@ nor an attachment.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final
 
 from commonbook.files import odd_files
@@ -25,6 +25,7 @@ from commonbook.tables import (
     sharing_requests,
     sharing_rules,
 )
+from commonbook.text.secrets import secret_names
 
 _MARKDOWN: Final = (".md", ".markdown")
 _COPY_IT: Final = "copy it yourself if it belongs to the export"
@@ -69,13 +70,25 @@ def left_out(
 # --- files
 
 
-def unexported_files(
+def with_unexported_files(
+    engines: Engines,
+    tx: Reading,
+    findings: Sequence[Finding],
+    wanted: Callable[[str], bool],
+    *,
+    exported: Collection[str],
+) -> tuple[Finding, ...]:
+    """Return these findings, and one for each other wanted file of the home that is not as it is in the export.
+
+    `exported` are the paths in the home of everything that the export has.
+    """
+    known = {*exported, *(finding.where for finding in findings)}
+    return secret_names.safe_findings([*findings, *_unexported_files(engines, tx, wanted, known)])
+
+
+def _unexported_files(
     engines: Engines, tx: Reading, wanted: Callable[[str], bool], exported: Collection[str]
 ) -> Iterator[Finding]:
-    """Yield a finding for each wanted file of the home that is not as it is in the export.
-
-    `exported` are the paths in the home of everything that the export has, or has a finding for.
-    """
     troubles = {file.path: file.trouble or "" for file in file_journal.troubles(tx)}
     for entry in engines.external_files.home_entries():
         if is_space_file(entry.path) or not wanted(entry.path):

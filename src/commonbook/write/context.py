@@ -170,7 +170,7 @@ class WriteContext:
 
     def _create(self, name: str, origin: str) -> Space:
         permissions.require_create(self.tx, self.actor, self.spaces, name)
-        return self._add_space(name, origin)
+        return self._add_space(space_names.require_new_name(name), origin)
 
     def _add_space(self, name: str, origin: str) -> Space:
         return self.add_space(name, self.choose_folder(name), origin=origin)

@@ -86,6 +86,7 @@ def _print_error(error: CommonbookError, *, as_json: bool) -> None:
 
     # A message may quote what was typed, and is often kept in other logs.
     error.message = mask(error.message).text
+    error.fix = mask(error.fix).text
     if as_json:
         print(
             json_values.dumps(json_values.error_json(error), encoding=getattr(sys.stderr, "encoding", None)),

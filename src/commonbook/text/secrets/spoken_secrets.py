@@ -3,7 +3,7 @@
 A name of a secret is looked for first. Then the words around it are read one by one, at most a dozen: after a joint
 ("is", "lautet", "是") or right beside the name, a value may stand. A value is a secret if it looks like one: it has
 digits among letters, or signs. A plain word is one only if it ends its clause ("my password is swordfish.") and is no
-word that says what a password is like ("required"). The words are in `commonbook.text.secret_words`.
+word that says what a password is like ("required"). The words are in `commonbook.text.secrets.secret_words`.
 
 Each name costs a bounded number of steps, so the time is linear.
 """
@@ -16,7 +16,7 @@ from enum import IntEnum
 from functools import cache
 from typing import Final, NamedTuple, TypeAlias
 
-from commonbook.text.secret_words import (
+from commonbook.text.secrets.secret_words import (
     COMPOUNDS,
     LANGUAGES,
     NAME_PARTS,

@@ -1,6 +1,6 @@
 """Words about secrets in twelve languages: names of secrets, and the words that join a name to its value.
 
-`commonbook.text.spoken_secrets` uses them. All words are in lower case.
+`commonbook.text.secrets.spoken_secrets` uses them. All words are in lower case.
 """
 
 from __future__ import annotations
