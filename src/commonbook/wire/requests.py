@@ -1,0 +1,74 @@
+"""The request of a verb: its method, its path, its query and its body, made from the arguments of the call."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+from urllib.parse import quote
+
+from commonbook.errors import BadInput
+from commonbook.model.memory import UNSET
+from commonbook.wire.encoding import encode
+from commonbook.wire.verbs import Method, Verb
+
+
+class Request(NamedTuple):
+    """A request without its address and headers; `body` is None if it has none."""
+
+    method: Method
+    path: str
+    query: tuple[tuple[str, str], ...] = ()
+    body: bytes | None = None
+
+
+def request_of(verb: Verb, arguments: Mapping[str, Any]) -> Request:
+    """Return the request of a verb with these arguments, by the names that they have in `Book`.
+
+    Arguments that are UNSET are left out. A caller may leave out those that have their defaults.
+    """
+    path = verb.path
+    for name in verb.path_arguments:
+        path = path.replace(f"{{{name}}}", path_segment(arguments[name]))
+    others = {name: value for name, value in arguments.items() if name not in verb.path_arguments}
+    if verb.takes_body:
+        return Request(verb.method, path, body=_json(encode(others)))
+    fields = others.pop(verb.expanded, None) if verb.expanded else None
+    expanded = {} if fields is None else fields._asdict()
+    return Request(verb.method, path, query=tuple(_query({**expanded, **others})))
+
+
+def path_segment(value: object) -> str:
+    """Return a text as one segment of a path: no `/` and no dots that mean another folder."""
+    if not isinstance(value, str):
+        raise BadInput(f"an id of the type {type(value).__name__}", fix="give the id as a text")
+    try:
+        segment = quote(value, safe="")
+    except UnicodeEncodeError:
+        raise BadInput("an id with half a character", fix="give a text in Unicode") from None
+    return segment.replace(".", "%2E") if segment in (".", "..") else segment
+
+
+def _query(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield query parameters: several for a list, JSON for a mapping, none for None and an empty mapping."""
+    for name, value in arguments.items():
+        encoded = encode(value) if value is not UNSET else None
+        if isinstance(encoded, dict):
+            if encoded:
+                yield name, _json(encoded).decode()
+        elif isinstance(encoded, list):
+            yield from ((name, _word(item)) for item in encoded)
+        elif encoded is not None:
+            yield name, _word(encoded)
+
+
+def _word(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _json(value: object) -> bytes:
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    except UnicodeEncodeError:
+        # Half a character: the book refuses it with the error that names the field.
+        return json.dumps(value, allow_nan=False).encode()
