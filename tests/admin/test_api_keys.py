@@ -57,6 +57,39 @@ def test_limits_hold_for_a_key_of_the_owner_too(team):
             refused()
 
 
+def test_a_key_of_the_owner_without_limits_is_the_owner(team):
+    made = team.create_key("user:local")
+    owner = team.with_key(made.secret)
+    assert owner.doctor() == ()
+    owner.reindex(anew=True)
+    owner.set_limit("recall", 100, principal=ALICE)
+    owner.create_space("sales")
+    assert owner.remember("where the server runs does not matter").space == "personal"
+    helper = owner.create_key(ALICE)
+    owner.revoke_key(helper.key.id)
+    with pytest.raises(NotAllowed):
+        team.with_key(helper.secret)
+
+
+def test_a_revoked_key_of_the_owner_ends_at_once_in_books_that_are_open(team):
+    made = team.create_key("user:local")
+    owner = team.with_key(made.secret)
+    team.revoke_key(made.key.id)
+    assert texts(owner) == set()
+    for refused in (
+        owner.doctor,
+        lambda: owner.reindex(anew=True),
+        lambda: owner.acting_as(ALICE),
+        lambda: owner.create_key(ALICE),
+        lambda: owner.create_space("sales"),
+        lambda: owner.set_limit("recall", 100, principal=ALICE),
+        lambda: owner.remember("no"),
+        lambda: owner.remember("no", space="new"),
+    ):
+        with pytest.raises(NotAllowed):
+            refused()
+
+
 def test_a_revoked_key_opens_nothing_also_in_books_that_are_open(team):
     made = team.create_key(ALICE)
     alice = team.with_key(made.secret)

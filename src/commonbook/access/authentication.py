@@ -38,7 +38,7 @@ def actor_of_key(engines: Engines, secret: str) -> Actor:
         key = api_keys.find_by_hash(tx, key_hash(engines, secret))
         if key is None or not api_keys.is_valid(key, tx):
             raise refused
-    return Actor(key.principal, key.id)
+    return Actor(key.principal, key.id, has_limits=key.limits is not None)
 
 
 def key_hash(engines: Engines, secret: str) -> str:

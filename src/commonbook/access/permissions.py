@@ -27,14 +27,31 @@ _OWNERS: Final = frozenset({LOCAL_OWNER, FILESYSTEM})
 
 
 def is_owner(actor: Actor) -> bool:
-    """Tell whether the actor may do everything: it is the owner of the home, or a file edit, and came without a key."""
+    """Tell whether the actor may do everything: it is the owner of the home, or a file edit.
+
+    A key of the owner counts if it has no limits; whether it was revoked meanwhile is asked in each transaction.
+    """
+    return is_owner_without_key(actor) or (actor.principal == LOCAL_OWNER and not actor.has_limits)
+
+
+def is_owner_without_key(actor: Actor) -> bool:
+    """Tell whether the actor is the owner of the home, or a file edit, and came without a key that could be revoked."""
     return actor.principal in _OWNERS and actor.key_id is None
+
+
+def require_valid_key(tx: Reading, actor: Actor) -> None:
+    """Raise NotAllowed if the actor came with a key that was revoked or has expired since."""
+    if actor.key_id is None:
+        return
+    key = api_keys.find(tx, actor.key_id)
+    if key is None or not api_keys.is_valid(key, tx):
+        raise NotAllowed("the key was revoked or has expired", fix="ask for a new one")
 
 
 def require_owner(actor: Actor, what: str) -> None:
     """Raise NotAllowed unless the actor is the owner; `what` names the action in the message."""
     if not is_owner(actor):
-        raise NotAllowed(f"{actor.principal} may not {what}", fix="only the owner of the home may, on its own machine")
+        raise NotAllowed(f"{actor.principal} may not {what}", fix="only the owner of the home may")
 
 
 class PermissionSnapshot:
@@ -52,7 +69,7 @@ class PermissionSnapshot:
         self._granted_at_first = self._granted
 
     def _send_queries(self) -> None:
-        principal, key_id = self._actor
+        principal, key_id = self._actor.principal, self._actor.key_id
         self._granted = None if principal in _OWNERS else grants.roles_deferred(self._tx, principal)
         self._key = None if key_id is None else api_keys.find_deferred(self._tx, key_id)
 
@@ -103,7 +120,7 @@ class PermissionSnapshot:
 
 def with_role(role: str, tx: Reading, actor: Actor, spaces: SpaceScope) -> SpaceScope:
     """Return those of the spaces on which the actor has this role or a higher one."""
-    return spaces if is_owner(actor) else PermissionSnapshot(tx, actor).with_role(role, spaces)
+    return spaces if is_owner_without_key(actor) else PermissionSnapshot(tx, actor).with_role(role, spaces)
 
 
 def readable(tx: Reading, actor: Actor, spaces: SpaceScope) -> SpaceScope:
@@ -141,6 +158,7 @@ def require_admin(tx: Reading, actor: Actor, spaces: SpaceScope, name: str) -> S
 def require_create(tx: Reading, actor: Actor, spaces: SpaceScope, name: str) -> None:
     """Raise NotAllowed unless the actor may create a space of that name: the owner, or an admin of a space above it."""
     if is_owner(actor):
+        require_valid_key(tx, actor)
         return
     administered_names = {space.name for space in administered(tx, actor, spaces).values()}
     parts = name.split("/")

@@ -16,7 +16,6 @@ from commonbook.admin.grants import format_optional_time, require_future, requir
 from commonbook.errors import BadInput, NotAllowed, NotFound
 from commonbook.model.ids import new_id
 from commonbook.model.spaces import READER, Actor, ApiKey, NewKey
-from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
 from commonbook.tables import api_keys
 from commonbook.text import space_names, validation
@@ -52,6 +51,7 @@ def create_key(
     secret = KEY_PREFIX + base64.urlsafe_b64encode(os.urandom(32)).decode().rstrip("=")
 
     def operation(ctx: WriteContext) -> NewKey:
+        permissions.require_valid_key(ctx.tx, actor)
         _require_may_create(actor, principal)
         key = ApiKey(
             id=new_id(),
@@ -91,7 +91,7 @@ def _require_within_limits(space: str, limits: Iterable[tuple[str, str]] | None)
 def list_keys(engines: Engines, actor: Actor) -> tuple[ApiKey, ...]:
     """Return the keys that the actor may see: the owner sees all, others their own."""
     with engines.db.reading() as tx:
-        _require_valid_key(tx, actor)
+        permissions.require_valid_key(tx, actor)
         return tuple(
             key for key in api_keys.get_all(tx) if permissions.is_owner(actor) or key.principal == actor.principal
         )
@@ -101,11 +101,11 @@ def revoke_key(engines: Engines, actor: Actor, key_id: str) -> ApiKey:
     """Revoke a key; to revoke it again changes nothing."""
 
     def operation(ctx: WriteContext) -> ApiKey:
-        _require_valid_key(ctx.tx, actor)
+        permissions.require_valid_key(ctx.tx, actor)
         key = api_keys.find(ctx.tx, validation.validate_memory_id(key_id))
         if key is None or not (permissions.is_owner(actor) or key.principal == actor.principal):
             raise NotFound(f"there is no key {key_id}", fix="`commonbook key list` shows the keys by their ids")
-        if actor.key_id not in (None, key.id):
+        if actor.key_id not in (None, key.id) and not permissions.is_owner(actor):
             raise NotAllowed(
                 "a key may revoke no other key", fix="revoke it without a key, or ask the owner of the home"
             )
@@ -123,11 +123,3 @@ def _require_may_create(actor: Actor, principal: str) -> None:
     """Raise NotAllowed unless the actor may create keys for the principal; an actor with a key may create none."""
     if not permissions.is_owner(actor) and (actor.key_id is not None or actor.principal != principal):
         raise NotAllowed(f"{actor.principal} may not make a key for {principal}", fix="ask the owner of the home")
-
-
-def _require_valid_key(tx: Reading, actor: Actor) -> None:
-    if actor.key_id is None:
-        return
-    key = api_keys.find(tx, actor.key_id)
-    if key is None or not api_keys.is_valid(key, tx):
-        raise NotAllowed("the key was revoked or has expired", fix="ask for a new one")

@@ -35,6 +35,8 @@ _MAX_NAMES: Final = 20
 
 def space_to_read(engines: Engines, settings: Settings, actor: Actor) -> str:
     """Return the space of a reading call that names none."""
+    if permissions.is_owner(actor) and actor.key_id is not None:
+        return settings.space or _space_of_key(engines, actor) or PERSONAL
     if not permissions.is_owner(actor):
         return settings.space or _space_of_key(engines, actor) or settings_space.default_space(settings)
     named, repository = settings_space.chosen_space(settings)
@@ -44,9 +46,11 @@ def space_to_read(engines: Engines, settings: Settings, actor: Actor) -> str:
 def space_to_write(engines: Engines, settings: Settings, actor: Actor) -> str:
     """Return the space of a writing call that names none; the space of a repository is recorded as its own.
 
-    NotAllowed for an actor other than the owner whose key has no default space: where this process runs says nothing
-    about the caller.
+    Where this process runs says nothing about a caller with a key. If the key has no default space, the owner writes to
+    `personal`, and for others it is NotAllowed.
     """
+    if permissions.is_owner(actor) and actor.key_id is not None:
+        return settings.space or _space_of_key(engines, actor) or PERSONAL
     if not permissions.is_owner(actor):
         space = settings.space or _space_of_key(engines, actor)
         if space is None:

@@ -31,6 +31,7 @@ def set_limit(
 
     def operation(ctx: WriteContext) -> RateLimit:
         permissions.require_owner(ctx.actor, "set limits")
+        permissions.require_valid_key(ctx.tx, ctx.actor)
         if per_minute is None:
             rate_limits.drop(ctx.tx, limited, action)
         else:

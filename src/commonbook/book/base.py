@@ -84,10 +84,17 @@ class BookBase:
 
     def _space_without_records(self) -> str | None:
         """Return the default space of the owner outside of git repositories, for which the book is not asked."""
-        if not permissions.is_owner(self._actor):
+        if not permissions.is_owner_without_key(self._actor):
             return None
         named, repository = settings_default_space.chosen_space(self._settings)
         return named or (None if repository else PERSONAL)
+
+    def _require_owner(self, what: str) -> None:
+        """Raise NotAllowed unless this book acts for the owner, by a key that is still valid if it came with one."""
+        permissions.require_owner(self._actor, what)
+        if not permissions.is_owner_without_key(self._actor):
+            with self._engines.db.reading() as tx:
+                permissions.require_valid_key(tx, self._actor)
 
     def _similarity(self, before: Sequence[str], after: Sequence[str]) -> float:
         """Compare two windows of texts; recall is loaded only when there is something to compare."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
-from commonbook.access import permissions
 from commonbook.book.admin import AdminVerbs
 from commonbook.book.maintenance import MaintenanceVerbs
 from commonbook.book.memories import MemoryVerbs
@@ -35,7 +34,7 @@ class Book(MemoryVerbs, SessionVerbs, SharingVerbs, SharingRuleVerbs, ReasoningV
 
         Only the owner may do this. Closing the view does not close the book.
         """
-        permissions.require_owner(self._actor, "act in another's name")
+        self._require_owner("act in another's name")
         return self._as_actor(Actor(authentication.principal_name(principal)))
 
     def with_key(self, secret: str) -> Book:

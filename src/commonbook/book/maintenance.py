@@ -46,7 +46,7 @@ class MaintenanceVerbs(RecallVerbs):
 
         Opening a book does this too. Only the owner may call it.
         """
-        permissions.require_owner(self._actor, "look at the files of the home")
+        self._require_owner("look at the files of the home")
         return scan.scan(self._engines, progress=progress)
 
     @contextmanager
@@ -55,7 +55,7 @@ class MaintenanceVerbs(RecallVerbs):
 
         `noticed` is called with a report of each scan. Only the owner may call it.
         """
-        permissions.require_owner(self._actor, "look at the files of the home")
+        self._require_owner("look at the files of the home")
         stop = threading.Event()
         errors: list[CommonbookError] = []
 
@@ -135,7 +135,7 @@ class MaintenanceVerbs(RecallVerbs):
 
     def rebuild(self, *, progress: Progress = no_progress) -> SyncReport:
         """Derive all derived data again, including the search index, from the files and the database."""
-        permissions.require_owner(self._actor, "rebuild the home")
+        self._require_owner("rebuild the home")
         report = rebuilding.rebuild(self._engines, progress=progress)
         self.reindex(anew=True, progress=progress)
         return report
@@ -145,7 +145,7 @@ class MaintenanceVerbs(RecallVerbs):
 
         When many files vanish at once, `sync` does not delete their memories until a person agrees by this call.
         """
-        permissions.require_owner(self._actor, "agree to deletions")
+        self._require_owner("agree to deletions")
         return scan.accept_deletions(self._engines)
 
     @property
@@ -164,7 +164,7 @@ class MaintenanceVerbs(RecallVerbs):
 
         If there are none, the copies of the database that were made before migrations of its schema are removed.
         """
-        permissions.require_owner(self._actor, "look at everything")
+        self._require_owner("look at everything")
         findings = health.doctor(self._engines, self._actor, progress=progress)
         findings = (*findings, *self._recall_service.findings(), *self._outbox_status().findings)
         if not findings:

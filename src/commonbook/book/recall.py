@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from commonbook.access import permissions
 from commonbook.book.base import BookBase
 from commonbook.model.memory import NO_METADATA
 from commonbook.model.reports import Progress, no_progress
@@ -127,5 +126,5 @@ class RecallVerbs(BookBase):
 
         Return how many memories were indexed. Only the owner may call it.
         """
-        permissions.require_owner(self._actor, "make the index anew")
+        self._require_owner("make the index anew")
         return self._recall_service.reindex(self._engines, anew=anew, progress=progress)

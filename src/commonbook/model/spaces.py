@@ -73,6 +73,8 @@ class Actor(NamedTuple):
 
     principal: str
     key_id: str | None = None
+    has_limits: bool = True
+    """Whether the key may give fewer permissions than its principal has."""
 
     def __str__(self) -> str:
         """Return the name of the principal."""
