@@ -47,12 +47,18 @@ class BookBase:
         self._settings = settings
         self._actor = actor
         self._is_view = False
+        self._lender: BookBase | None = None
         # The outbox of this machine belongs to the owner alone.
         self._outbox_status = outbox_status if permissions.is_owner(actor) else OutboxStatus
 
     @property
     def _prefetcher(self) -> prefetch.Prefetcher:
-        """The prefetcher of this book, made at first use."""
+        """The prefetcher of this book and all its views, made at first use.
+
+        A view may live for one request only, and the next one fetches what it has prefetched.
+        """
+        if self._lender is not None:
+            return self._lender._prefetcher  # noqa: SLF001 - a book of the same class
         with loading():
             if self._made_prefetcher is None:
                 self._made_prefetcher = prefetch.Prefetcher()

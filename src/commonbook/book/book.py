@@ -55,6 +55,7 @@ class Book(MemoryVerbs, SessionVerbs, SharingVerbs, SharingRuleVerbs, ReasoningV
         )
         # Closing a borrowed view must not close the engines, which the book owns.
         book._is_view = True
+        book._lender = self
         return book
 
     def close(self) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from commonbook.model import recall as recall_values
     from commonbook.model.memory import Kind, Scalar
     from commonbook.model.recall import Include, RecallResult
+    from commonbook.model.spaces import Actor
     from commonbook.recall import prefetch as recall_prefetch
     from commonbook.sessions import read as sessions_read
     from commonbook.text import space_names, validation
@@ -114,12 +115,12 @@ class RecallVerbs(BookBase):
             return None
         return result if recall_prefetch.may_read_hits(self._engines, self._actor, result.hits) else None
 
-    def _generation(self, session: str, space: str | None) -> tuple[tuple[str, str], int]:
-        """Return the key of a session, by the name of its space, and its generation."""
+    def _generation(self, session: str, space: str | None) -> tuple[tuple[Actor, str, str], int]:
+        """Return the key of a session, by the actor and the name of its space, and its generation."""
         name, generation = sessions_read.generation(
             self._engines, self._actor, session, space=space, default=self.default_space
         )
-        return (name, session), generation
+        return (self._actor, name, session), generation
 
     def reindex(self, *, anew: bool = False, progress: Progress = no_progress) -> int:
         """Update vectors and index now, also after a change of the embedder; with `anew`, build them from nothing.

@@ -45,13 +45,15 @@ class Prefetcher:
     def reset_after_fork(self) -> None:
         """Reset the state, at first and in a forked child, where the threads of the parent do not run."""
         self._guard = threading.Lock()
-        self._fetches: dict[tuple[str, str], _Fetch] = {}
+        self._fetches: dict[tuple[Actor, str, str], _Fetch] = {}
         self._room = threading.BoundedSemaphore(_MAX_RUNNING)
 
-    def begin(self, session: tuple[str, str], generation: int, query: str, recall: Callable[[], RecallResult]) -> bool:
+    def begin(
+        self, session: tuple[Actor, str, str], generation: int, query: str, recall: Callable[[], RecallResult]
+    ) -> bool:
         """Start a recall in the background; return False, without starting it, if too many are running.
 
-        A session is given by the name of its space and its own id.
+        A session is given by the actor that asks, the name of its space and its own id.
         """
         if not self._room.acquire(blocking=False):
             return False
@@ -78,7 +80,7 @@ class Prefetcher:
             self._room.release()
             fetch.done.set()
 
-    def take(self, session: tuple[str, str], generation: int, query: str, *, wait: float) -> RecallResult | None:
+    def take(self, session: tuple[Actor, str, str], generation: int, query: str, *, wait: float) -> RecallResult | None:
         """Return the result for exactly these arguments, once, after at most `wait` seconds; None if there is none."""
         with self._guard:
             fetch = self._fetches.get(session)
@@ -92,9 +94,9 @@ class Prefetcher:
         return fetch.result[0] if fetch.result else None
 
     def drop(self, session_id: str) -> None:
-        """Discard the fetches of the sessions of this id, in whichever space."""
+        """Discard the fetches of the sessions of this id, of every actor and in whichever space."""
         with self._guard:
-            for key in [key for key in self._fetches if key[1] == session_id]:
+            for key in [key for key in self._fetches if key[-1] == session_id]:
                 del self._fetches[key]
 
 

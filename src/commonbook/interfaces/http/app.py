@@ -1,0 +1,76 @@
+"""The app: all routes of the book over HTTP, in one FastAPI object."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from commonbook.interfaces.http.answers import BadShape, error_answer, status_answer
+from commonbook.interfaces.http.calls import call_of
+from commonbook.interfaces.http.config import ServerConfig
+from commonbook.interfaces.http.models import Problem
+from commonbook.interfaces.http.routes import Handler, Threads, make_route
+from commonbook.version import __version__
+from commonbook.wire.verbs import VERBS
+
+if TYPE_CHECKING:
+    from commonbook.book.book import Book
+
+_DESCRIPTION: Final = """Long-term memory for people and their agents.
+
+Every verb of the library is a path. Arguments and results have the names that they have there. Times are RFC 3339; an
+argument may also be a text such as `yesterday`. Errors are problem details (RFC 9457), with a `fix`.
+"""
+
+
+def make_app(book: Book, config: ServerConfig | None = None) -> FastAPI:
+    """Return the app that serves a book of the owner; each request acts for the principal of its key."""
+    config = config or ServerConfig()
+    app = FastAPI(
+        title="Commonbook",
+        version=__version__,
+        description=_DESCRIPTION,
+        redirect_slashes=False,
+        docs_url=None,
+        redoc_url=None,
+    )
+    threads = Threads(config)
+    for name in VERBS:
+        call = call_of(name)
+        app.router.routes.append(make_route(call, Handler(book, call, threads)))
+    app.openapi = _with_problems(app.openapi)  # type: ignore[method-assign]
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(RequestValidationError, _bad_shape)
+    return app
+
+
+def _with_problems(make_document: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
+    """Return a function that adds the schema of problem details to the OpenAPI document."""
+
+    def openapi() -> dict[str, Any]:
+        document = make_document()
+        document["components"]["schemas"].setdefault(Problem.__name__, Problem.model_json_schema())
+        for path in document["paths"].values():
+            for operation in path.values():
+                # FastAPI documents its own form of this answer too.
+                operation["responses"]["422"]["content"].pop("application/json", None)
+        document["components"]["schemas"].pop("HTTPValidationError", None)
+        document["components"]["schemas"].pop("ValidationError", None)
+        return document
+
+    return openapi
+
+
+def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)  # noqa: S101 - as registered
+    return status_answer(error.status_code, request, error.headers)
+
+
+def _bad_shape(request: Request, _error: Exception) -> Response:
+    return error_answer(BadShape("the request does not have the documented shape", fix="/openapi.json"), request)

@@ -1,0 +1,117 @@
+"""Calls of verbs: arguments are validated from a body or a query, and the verb of a book is called with them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
+
+from pydantic import ValidationError
+
+from commonbook.book.book import Book
+from commonbook.interfaces.http.answers import BadShape
+from commonbook.interfaces.http.models import ArgumentModel, argument_model, argument_value
+from commonbook.wire.signatures import Signature, signature
+from commonbook.wire.verbs import EXPORT, IMPORT, VERBS, Verb
+
+
+class Call:
+    """A verb with the model of its arguments."""
+
+    def __init__(self, verb: Verb, without: Iterable[str] = ()) -> None:
+        """Make the model; arguments in `without` are none of a request."""
+        self.verb = verb
+        options = Book.recall if verb.name == "prefetch" else None
+        found = signature(getattr(Book, verb.name), options=options)
+        self.signature = Signature(tuple(a for a in found.arguments if a.name not in without), found.result)
+        self.model: type[ArgumentModel] = argument_model(verb, self.signature.arguments)
+        self._lists = {
+            name for name, field in self.model.model_json_schema()["properties"].items() if field.get("type") == "array"
+        }
+        self._variadic = next((a.name for a in self.signature.arguments if a.is_variadic), None)
+        self._expanded_type = next(
+            (
+                arg
+                for a in self.signature.arguments
+                if a.name == verb.expanded
+                for arg in getattr(a.type, "__args__", (a.type,))
+                if hasattr(arg, "_fields")
+            ),
+            None,
+        )
+
+    def parse_body(self, body: bytes) -> dict[str, Any]:
+        """Return the arguments in a JSON body; no body is an empty one."""
+        try:
+            return self._given(self.model.model_validate_json(body or b"{}"))
+        except ValidationError as error:
+            raise self._refusal(error) from None
+
+    def parse_object(self, arguments: object) -> dict[str, Any]:
+        """Return the arguments in a JSON object, with those that stand in the path."""
+        if not isinstance(arguments, dict):
+            raise BadShape("`arguments` is no object", fix=self._fix())
+        in_path = {name: arguments.pop(name) for name in self.verb.path_arguments if name in arguments}
+        for name in self.verb.path_arguments:
+            if not isinstance(in_path.get(name), str):
+                raise BadShape(f"`{name}`: a text is needed", fix=self._fix())
+        try:
+            return in_path | self._given(self.model.model_validate(arguments))
+        except ValidationError as error:
+            raise self._refusal(error) from None
+
+    def parse_query(self, items: Iterable[tuple[str, str]]) -> dict[str, Any]:
+        """Return the arguments in a query; only a list may be given several times."""
+        given: dict[str, Any] = {}
+        for name, value in items:
+            if name in self._lists:
+                given.setdefault(name, []).append(value)
+            elif name in given:
+                raise BadShape(f"`{name}` is given more than once", fix="give it once")
+            else:
+                given[name] = value
+        try:
+            arguments = self._given(self.model.model_validate(given))
+        except ValidationError as error:
+            raise self._refusal(error) from None
+        if self._expanded_type is not None:
+            fields = {name: arguments.pop(name) for name in self._expanded_type._fields if name in arguments}
+            fields = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+            arguments[str(self.verb.expanded)] = self._expanded_type(**fields)
+        return arguments
+
+    def _given(self, model: ArgumentModel) -> dict[str, Any]:
+        return {name: argument_value(getattr(model, name)) for name in model.model_fields_set}
+
+    def invoke(self, book: Book, arguments: Mapping[str, Any]) -> Any:  # noqa: ANN401 - the result of the verb
+        """Call the verb."""
+        found = getattr(book, self.verb.name)
+        if self.verb.is_property:
+            return found
+        others = dict(arguments)
+        variadic = others.pop(self._variadic) if self._variadic in others else ()
+        return found(*variadic, **others)
+
+    def _refusal(self, error: ValidationError) -> BadShape:
+        """Return the first fault of a request in our words; nothing that was sent is repeated but names of fields."""
+        fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = ".".join(str(part) for part in fault["loc"])
+        if fault["type"] == "extra_forbidden":
+            return BadShape(f"{place[:100]!r} is no argument of {self.verb.name}", fix=self._fix())
+        if fault["type"] == "missing":
+            return BadShape(f"the argument {place!r} of {self.verb.name} is missing", fix=self._fix())
+        return BadShape(f"{place[:100]!r}: {fault['msg']}" if place else fault["msg"], fix=self._fix())
+
+    def _fix(self) -> str:
+        names = ", ".join(self.model.model_fields) or "none"
+        return f"the arguments of {self.verb.name} are: {names}"
+
+
+@cache
+def call_of(name: str) -> Call:
+    """Return the call of a verb of the table."""
+    if name == IMPORT.name:
+        return Call(IMPORT, without=("folder",))
+    if name == EXPORT.name:
+        return Call(EXPORT, without=("target",))
+    return Call(VERBS[name])
