@@ -128,6 +128,32 @@ def mode_was_set(book: Book, world: World) -> None:
     assert (copy.shared and copy.shared.mode, copy.freshness) == ("lazy", "fresh")
 
 
+def share_again(book: Book, world: World) -> None:
+    book.unshare(world.live)
+    world.live = book.share(world.source, "team").id
+
+
+def it_was_shared_again(book: Book, world: World) -> None:
+    assert state(book, world.live) == [(FIRST, "fresh")]
+    book.edit(world.source, text="a third text")
+    assert state(book, world.live) == [("a third text", "fresh")]
+    assert not book.share(world.source, "team").new
+
+
+def move_source(book: Book, world: World) -> None:
+    """Move the source away, and share it into the space where it was: the file of the copy is read first."""
+    book.unshare(world.live)
+    book.move(world.source, "vault")
+    world.live = book.share(world.source, "personal").id
+
+
+def it_was_moved(book: Book, world: World) -> None:
+    assert (book.get(world.source).space.name, book.get(world.live).space.name) == ("vault", "personal")
+    assert state(book, world.live) == [(FIRST, "fresh")]
+    book.edit(world.source, text="a third text")
+    assert state(book, world.live) == [("a third text", "fresh")]
+
+
 CASES = {
     "source edited": (edit_source, source_was_edited),
     "copy edited": (edit_copy, copy_was_edited),
@@ -137,6 +163,8 @@ CASES = {
     "detached": (detach, it_was_detached),
     "adopted": (adopt, it_was_adopted),
     "mode set": (set_mode, mode_was_set),
+    "shared again": (share_again, it_was_shared_again),
+    "source moved": (move_source, it_was_moved),
 }
 
 FAULTS = ("lost", "older", "copied in use")

@@ -21,6 +21,7 @@ from commonbook.markdown.memory_conversion import (
     copy_info_of,
     new_memory_from_document,
     parse_file,
+    proven_tie,
     render_document,
     require_understood,
     says_the_same,
@@ -29,7 +30,7 @@ from commonbook.markdown.memory_conversion import (
 from commonbook.model.ids import new_id
 from commonbook.model.memory import Memory
 from commonbook.model.spaces import Space
-from commonbook.tables import file_journal, memories
+from commonbook.tables import copies, file_journal, memories
 from commonbook.text import dates, file_paths, titles
 from commonbook.write import store_version
 from commonbook.write.new_memory import new_memory
@@ -38,8 +39,10 @@ if TYPE_CHECKING:
     from commonbook.ports.files import FileStat
     from commonbook.write.context import WriteContext
 
-Outcome = Literal["new", "edited", "moved", "restored", "malformed", "unchanged", "copied", "no file"]
-"""How a file was applied: "unchanged" if it changed nothing, "copied" if it became a memory with an id of its own."""
+Outcome = Literal["new", "edited", "moved", "restored", "malformed", "unchanged", "copied", "no file", "waiting"]
+"""How a file was applied: "unchanged" if it changed nothing, "copied" if it became a memory with an id of its own,
+"waiting" if it was not applied, since the files of others come first.
+"""
 
 NONE_GONE: Final[Mapping[str, str]] = MappingProxyType({})
 
@@ -59,10 +62,11 @@ _FIELDS: Final = (
 )
 
 
-def apply_file(ctx: WriteContext, path: str, *, gone: Mapping[str, str] = NONE_GONE) -> Outcome:
+def apply_file(ctx: WriteContext, path: str, *, gone: Mapping[str, str] = NONE_GONE, may_wait: bool = False) -> Outcome:
     """Apply the file at a path to the book, and return how it was applied.
 
-    `gone` has the memories whose files are not in their places, by the hashes of their contents.
+    `gone` has the memories whose files are not in their places, by the hashes of their contents. With `may_wait`, the
+    caller applies a file again that waits, after it has applied all others.
     """
     synced = file_journal.synced_file(ctx.tx, path)
     stat = ctx.engines.folder.stat(path)
@@ -91,12 +95,16 @@ def apply_file(ctx: WriteContext, path: str, *, gone: Mapping[str, str] = NONE_G
         require_understood(document, memory)
     except BadFile as error:
         return _mark_malformed(ctx, path, stat, hash_, synced, str(error))
+    if may_wait and (memory is None or memory.deleted is not None) and _place_is_left(ctx, path, document):
+        return "waiting"
     _check_copy_after_trouble(ctx, synced)
-    if memory is None:
-        if synced is not None:
-            handle_missing_file(ctx, path, synced.memory)
-        return _add(ctx, path, stat, hash_, document, fresh_id=is_copied_file)
-    return _update(ctx, memory, path, stat, hash_, document)
+    if memory is None and synced is not None:
+        handle_missing_file(ctx, path, synced.memory)
+    return (
+        _add(ctx, path, stat, hash_, document, fresh_id=is_copied_file)
+        if memory is None
+        else _update(ctx, memory, path, stat, hash_, document)
+    )
 
 
 def _read(ctx: WriteContext, path: str, stat: FileStat) -> bytes | None:
@@ -234,6 +242,21 @@ def _is_in_place(ctx: WriteContext, memory: Memory) -> bool:
     except (BadFile, OSError):
         return True
     return ctx.engines.folder.exists(memory.path) if data is None else named_id in {None, memory.id}
+
+
+def _place_is_left(ctx: WriteContext, path: str, document: Document) -> bool:
+    """Tell whether a copy cannot be tied only because of a memory whose file is gone: the database is an older one.
+
+    That is another copy of the same root in this space, or the root itself, which was moved or deleted since.
+    """
+    tie = proven_tie(document, document.id, ctx.engines.keys) if document.id else None
+    space = file_paths.space_at(path, ctx.spaces.values())
+    if tie is None or space is None:
+        return False
+    root = tie[0].root
+    others = {root, copies.of_root(ctx.tx, root, space.id) or root} - {document.id}
+    in_space = memories.get_headers(ctx.tx, {space.id: space}, sorted(others)).values()
+    return any(memory.deleted is None and not _is_in_place(ctx, memory) for memory in in_space)
 
 
 # --- a file that is new

@@ -56,7 +56,7 @@ def scan(engines: Engines, *, progress: Progress = no_progress) -> SyncReport:
     _write_new_space_files(engines)
     journal.write_pending(engines)
     outcomes: Counter[str] = Counter()
-    missing = _scan_once(engines, outcomes, progress)
+    missing, waiting = _scan_once(engines, outcomes, progress)
     if missing:
         # Editors save by removing a file and creating it again, and a move has a moment with no file: scan twice.
         missing = _still_missing(engines, missing, outcomes)
@@ -65,6 +65,7 @@ def scan(engines: Engines, *, progress: Progress = no_progress) -> SyncReport:
         space_files.handle_missing(engines, missing_spaces)
         missing = [path for path in missing if path not in missing_spaces]
     held_back = _delete_or_hold_back(engines, missing, outcomes) if missing else 0
+    _apply_files(engines, waiting, outcomes, no_progress)
     return _report(outcomes, held_back)
 
 
@@ -80,7 +81,8 @@ def _still_missing(engines: Engines, missing: Sequence[str], outcomes: Counter[s
     """Return the paths that are missing in a second scan too."""
     time.sleep(_RESCAN_SECONDS)
     before = frozenset(missing)
-    return [path for path in _scan_once(engines, outcomes, no_progress) if path in before]
+    still_missing, _ = _scan_once(engines, outcomes, no_progress)
+    return [path for path in still_missing if path in before]
 
 
 def scan_paths(engines: Engines, paths: Collection[str]) -> SyncReport:
@@ -104,7 +106,9 @@ def scan_paths(engines: Engines, paths: Collection[str]) -> SyncReport:
                 return scan(engines)
         elif engines.folder.is_ours(path) and not (synced is not None and synced.matches(stat)):
             changed.append(path)
-    _apply_files(engines, changed, outcomes, no_progress, {})
+    if _apply_files(engines, changed, outcomes, no_progress, may_wait=True):
+        # The files of others come first.
+        return scan(engines)
     return _report(outcomes, 0)
 
 
@@ -151,22 +155,27 @@ def write_with_scan(engines: Engines, actor: Actor, operation: ScanAwareOperatio
 def accept_deletions(engines: Engines) -> int:
     """Delete the memories of all missing files, however many, as a person confirmed; return how many it deleted."""
     outcomes: Counter[str] = Counter()
-    missing: Sequence[str] = _scan_once(engines, outcomes, no_progress)
+    missing, waiting = _scan_once(engines, outcomes, no_progress)
     if missing:
         missing = _still_missing(engines, missing, outcomes)
     batches = in_batches([path for path in missing if not is_space_file(path)], _BATCH)
-    return sum(transaction.write(engines, FILESYSTEM_ACTOR, partial(_delete, paths=batch)) for batch in batches)
+    deleted = sum(transaction.write(engines, FILESYSTEM_ACTOR, partial(_delete, paths=batch)) for batch in batches)
+    _apply_files(engines, waiting, outcomes, no_progress)
+    return deleted
 
 
-def _scan_once(engines: Engines, outcomes: Counter[str], progress: Progress) -> list[str]:
-    """Apply every file that changed; return the paths that are missing."""
+def _scan_once(engines: Engines, outcomes: Counter[str], progress: Progress) -> tuple[list[str], list[str]]:
+    """Apply every file that changed; return the paths that are missing, and those of files that were not applied yet.
+
+    These wait until the memories of missing files are deleted.
+    """
     if not engines.folder.is_present():
-        return []
+        return [], []
     present = engines.folder.walk()
     with engines.db.reading() as tx:
         known = file_journal.expected_stats(tx)
     if present == known:
-        return []
+        return [], []
     # The order is the same everywhere, since the first of several files may decide to which memory an id belongs, or
     # in which space a session is. Notices come before the memories they are about, which would else create them again.
     changed = sorted(
@@ -179,14 +188,13 @@ def _scan_once(engines: Engines, outcomes: Counter[str], progress: Progress) -> 
         space_files.apply_files(engines, changed_spaces, present)
     elif not known:
         space_files.recover(engines, present)
-    if changed:
-        gone = _gone(engines, known.keys() - present.keys())
-        _apply_files(engines, changed, outcomes, progress, gone)
+    gone = _gone(engines, known.keys() - present.keys()) if changed else {}
+    waiting = _apply_files(engines, changed, outcomes, progress, gone=gone, may_wait=True)
     if changed or changed_spaces:
         with engines.db.reading() as tx:
             known = file_journal.expected_stats(tx)
     missing = [path for path in known if path not in present and not engines.folder.exists(path)]
-    return sorted(missing)
+    return sorted(missing), waiting
 
 
 def _gone(engines: Engines, paths: Collection[str]) -> Mapping[str, str]:
@@ -225,16 +233,30 @@ def _note_same_content(tx: Transaction, engines: Engines, files: Sequence[file_j
 
 
 def _apply_files(
-    engines: Engines, paths: Sequence[str], outcomes: Counter[str], progress: Progress, gone: Mapping[str, str]
-) -> None:
+    engines: Engines,
+    paths: Sequence[str],
+    outcomes: Counter[str],
+    progress: Progress,
+    *,
+    gone: Mapping[str, str] = hand_edits.NONE_GONE,
+    may_wait: bool = False,
+) -> list[str]:
+    """Apply files in batches; return the paths of those that wait."""
+    waiting: list[str] = []
+    apply = partial(_apply_batch, gone=gone, may_wait=may_wait)
     for number, batch in enumerate(in_batches(paths, _BATCH)):
-        outcomes.update(transaction.write(engines, FILESYSTEM_ACTOR, partial(_apply_batch, paths=batch, gone=gone)))
+        applied = transaction.write(engines, FILESYSTEM_ACTOR, partial(apply, paths=batch))
+        outcomes.update(applied)
         outcomes["read"] += len(batch)
+        waiting += [path for path, outcome in zip(batch, applied, strict=True) if outcome == "waiting"]
         progress("reading files", min((number + 1) * _BATCH, len(paths)), len(paths))
+    return waiting
 
 
-def _apply_batch(ctx: WriteContext, paths: Sequence[str], gone: Mapping[str, str]) -> list[hand_edits.Outcome]:
-    return [hand_edits.apply_file(ctx, path, gone=gone) for path in paths]
+def _apply_batch(
+    ctx: WriteContext, *, paths: Sequence[str], gone: Mapping[str, str], may_wait: bool
+) -> list[hand_edits.Outcome]:
+    return [hand_edits.apply_file(ctx, path, gone=gone, may_wait=may_wait) for path in paths]
 
 
 def _delete_or_hold_back(engines: Engines, missing: Sequence[str], outcomes: Counter[str]) -> int:
