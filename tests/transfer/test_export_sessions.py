@@ -144,6 +144,26 @@ def test_sessions_go_on_after_an_import(book: Book, other: Book, tmp_path: Path)
     assert "walrus" not in str(other.list(Filter(space="team")).items)
 
 
+def test_a_message_that_was_edited_before_its_export_is_known_again_by_its_client_id(
+    book: Book, other: Book, tmp_path: Path
+):
+    sent = [NewMessage("the heron nests", client_id="c1"), NewMessage("the otter swims", client_id="c2")]
+    book.append("s", sent, space="team")
+    (episode,) = book.settle("s", space="team").episodes
+    book.edit(episode, text=book.get(episode).text.replace("heron", "crane"))
+    first = book.append("s", sent, space="team")
+    book.export(str(tmp_path / "out"))
+    other.import_folder(str(tmp_path / "out"))
+    with opened(tmp_path / "third") as third:
+        other.export(str(tmp_path / "again"))
+        third.import_folder(str(tmp_path / "again"))
+        for imported in (other, third):
+            assert imported.append("s", sent, space="team") == first
+            with pytest.raises(KeyConflict):
+                imported.append("s", [NewMessage("the otter dives", client_id="c2")], space="team")
+            assert len(imported.messages("s", space="team").items) == 2
+
+
 def test_a_repeat_of_a_masked_message_is_recognised_after_an_import(book: Book, other: Book, tmp_path: Path):
     sent = NewMessage(f"use sk-ant-api03-{'a' * 40} and go", client_id="c1")
     book.append("s", [sent])

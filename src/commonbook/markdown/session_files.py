@@ -35,7 +35,10 @@ _FIX: Final = "export the session again; these files are not made for editing"
 
 
 class MessageLine(NamedTuple):
-    """A message of a session without its words; `episode` is the memory that it was settled in."""
+    """A message of a session without its words; `episode` is the memory that it was settled in.
+
+    The words of an `edited` one are not those that were sent under its client id.
+    """
 
     seq: int
     id: str
@@ -43,6 +46,7 @@ class MessageLine(NamedTuple):
     client_id: str | None = None
     masked: int = 0
     rewound: datetime | None = None
+    edited: bool = False
 
 
 class SessionPart(NamedTuple):
@@ -99,6 +103,7 @@ def _values(line: MessageLine) -> list[object]:
         "client_id": line.client_id,
         "masked": line.masked or None,
         "rewound": format_time(line.rewound) if line.rewound else None,
+        "edited": line.edited or None,
     }
     return [line.seq, line.id, {name: value for name, value in optional.items() if value is not None}]
 
@@ -161,6 +166,7 @@ def _lines(rows: list[Any]) -> Iterator[MessageLine]:
             client_id=_text(values["client_id"]) if "client_id" in values else None,
             masked=_number(values.get("masked", 0)),
             rewound=parse_time(_text(rewound)) if rewound else None,
+            edited=values.get("edited") is True,
         )
 
 

@@ -249,7 +249,13 @@ def _store_new_and_report_repeats(
 
 
 def _is_repeat(item: _MaskedMessage, hash_: str | None, message: Message, first_hash: str | None) -> bool:
-    """Tell whether a message is one that was stored under its client id; an imported one is compared as stored."""
+    """Tell whether a message is one that was stored under its client id; an imported one is compared as stored.
+
+    If that one was edited before its export, it is not known what was sent: a client sends it again to learn that it
+    arrived, and gets its receipt.
+    """
+    if first_hash == sessions.SENT_OTHERWISE:
+        return True
     return first_hash == hash_ if first_hash else (item.role, item.text) == (message.role, message.text)
 
 

@@ -11,7 +11,7 @@ recognised.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -58,6 +58,7 @@ class _MessageRow(NamedTuple):
 _SESSION: Final = ", ".join(f"session.{name}" for name in _SessionRow._fields)
 _MESSAGE: Final = ", ".join(f"message.{name}" for name in _MessageRow._fields)
 _UNSETTLED: Final = "episode IS NULL AND taken_back IS NULL"
+_OF_SESSION: Final = "space = :space AND session = :session"
 
 _FIND: Final = f"SELECT {{also}}{_SESSION} FROM session WHERE {{where}}"
 _BY_KEY: Final = "session.space = :space AND session.id = :id"
@@ -80,6 +81,8 @@ FIRST_GENERATION: Final = 1
 """The generation of a session that was never switched or rewound, even before its first message."""
 RESTORED_GENERATION: Final = 0
 """The generation of a session that was restored from files, until somebody appends to it, switches or rewinds it."""
+SENT_OTHERWISE: Final = "?"
+"""Stands in place of the hash of what was sent, if a message was edited before it was exported to this book."""
 _IDS_PER_QUERY: Final = 500
 
 SessionKey: TypeAlias = tuple[str, str]
@@ -307,9 +310,11 @@ def append(tx: Transaction, session: Session, messages: Sequence[tuple[Message, 
     )
 
 
-def restore(tx: Transaction, session: Session, messages: Sequence[Message]) -> None:
-    """Add messages that a file has kept, in the order of their numbers."""
-    _insert(tx, session, [(message, None) for message in messages])
+def restore(
+    tx: Transaction, session: Session, messages: Sequence[Message], *, edited: Collection[str] = frozenset()
+) -> None:
+    """Add messages that a file has kept, in the order of their numbers; of `edited` ones, other words were sent."""
+    _insert(tx, session, [(message, SENT_OTHERWISE if message.id in edited else None) for message in messages])
     update = "UPDATE session SET last = :last WHERE space = :space AND id = :id AND last < :last"
     tx.run(update, last=messages[-1].seq, space=session.space.id, id=session.id)
 
@@ -343,10 +348,8 @@ def _insert(tx: Transaction, session: Session, messages: Sequence[tuple[Message,
 def messages(tx: Reading, session: Session, *, after: int = 0, limit: int = 500) -> list[Message]:
     """Return the messages of a session after a number, in order, rewound ones too."""
     rows = tx.rows(
-        f"SELECT {_MESSAGE} FROM message WHERE space = :space AND session = :session AND seq > :after"
-        " ORDER BY seq LIMIT :limit",
-        space=session.space.id,
-        session=session.id,
+        f"SELECT {_MESSAGE} FROM message WHERE {_OF_SESSION} AND seq > :after ORDER BY seq LIMIT :limit",
+        **_key(session),
         after=after,
         limit=limit,
     )
@@ -355,21 +358,21 @@ def messages(tx: Reading, session: Session, *, after: int = 0, limit: int = 500)
 
 def sequence_numbers(tx: Reading, session: Session) -> frozenset[int]:
     """Return the numbers of all messages of a session."""
-    rows = tx.rows(
-        "SELECT seq FROM message WHERE space = :space AND session = :session",
-        space=session.space.id,
-        session=session.id,
-    )
+    rows = tx.rows(f"SELECT seq FROM message WHERE {_OF_SESSION}", **_key(session))
     return frozenset(seq for (seq,) in rows)
+
+
+def sent_otherwise(tx: Reading, session: Session) -> frozenset[str]:
+    """Return the imported messages of a session that were sent with other words, which are not known."""
+    query = f"SELECT id FROM message WHERE {_OF_SESSION} AND sent = :sent"
+    rows = tx.rows(query, **_key(session), sent=SENT_OTHERWISE)
+    return frozenset(id_ for (id_,) in rows)
 
 
 def unsettled(tx: Reading, session: Session) -> list[Message]:
     """Return the unsettled messages of a session, in order."""
-    rows = tx.rows(
-        f"SELECT {_MESSAGE} FROM message WHERE space = :space AND session = :session AND {_UNSETTLED} ORDER BY seq",
-        space=session.space.id,
-        session=session.id,
-    )
+    query = f"SELECT {_MESSAGE} FROM message WHERE {_OF_SESSION} AND {_UNSETTLED} ORDER BY seq"
+    rows = tx.rows(query, **_key(session))
     return [_message(row) for row in rows]
 
 
@@ -428,8 +431,7 @@ def settle(tx: Transaction, session: Session, episode: str, *, first: int, last:
         "UPDATE message SET episode = :episode WHERE space = :space AND session = :session"
         f" AND seq BETWEEN :first AND :last AND {_UNSETTLED}",
         episode=episode,
-        space=session.space.id,
-        session=session.id,
+        **_key(session),
         first=first,
         last=last,
     )
@@ -438,24 +440,25 @@ def settle(tx: Transaction, session: Session, episode: str, *, first: int, last:
 def rewind(tx: Transaction, session: Session, *, after: int) -> list[Message]:
     """Mark all messages after a number as rewound; return those that were not rewound before, as they are now."""
     rows = tx.rows(
-        f"SELECT {_MESSAGE} FROM message WHERE space = :space AND session = :session AND seq > :after"
-        " AND taken_back IS NULL ORDER BY seq",
-        space=session.space.id,
-        session=session.id,
+        f"SELECT {_MESSAGE} FROM message WHERE {_OF_SESSION} AND seq > :after AND taken_back IS NULL ORDER BY seq",
+        **_key(session),
         after=after,
     )
     tx.run(
-        "UPDATE message SET taken_back = :now WHERE space = :space AND session = :session AND seq > :after"
-        " AND taken_back IS NULL",
+        f"UPDATE message SET taken_back = :now WHERE {_OF_SESSION} AND seq > :after AND taken_back IS NULL",
         now=format_time(tx.now),
-        space=session.space.id,
-        session=session.id,
+        **_key(session),
         after=after,
     )
     return [_message(row)._replace(rewound_at=tx.now) for row in rows]
 
 
 # --- rows and values
+
+
+def _key(session: Session) -> dict[str, str]:
+    """Return the parameters of a query for the messages of a session."""
+    return {"space": session.space.id, "session": session.id}
 
 
 def _session(row: _SessionRow, spaces: SpaceScope, *, unsettled: int) -> Session:

@@ -98,14 +98,16 @@ def _parts(tx: Reading, session: Session) -> Iterator[tuple[SessionPart, int]]:
     lines: list[MessageLine] = []
     words: list[TranscriptMessage] = []
     size, part, edited = 0, 1, 0
+    sent_otherwise = sessions.sent_otherwise(tx, session)
     for message, in_episode in _messages(tx, session):
-        lines.append(_line(message))
+        is_edited = in_episode is not None and (in_episode.role, in_episode.text) != (message.role, message.text)
+        lines.append(_line(message, edited=is_edited or message.id in sent_otherwise))
         size += _LINE_BYTES + len(message.client_id or "")
         if in_episode is None:
             words.append(_words(message))
             size += _LINE_BYTES + len(message.text.encode())
         else:
-            edited += in_episode != message.text
+            edited += is_edited
         if size >= _PART_BYTES:
             yield header._replace(part=part, lines=tuple(lines), words=tuple(words)), edited
             lines, words, size, part, edited = [], [], 0, part + 1, 0
@@ -113,8 +115,8 @@ def _parts(tx: Reading, session: Session) -> Iterator[tuple[SessionPart, int]]:
         yield header._replace(part=part, lines=tuple(lines), words=tuple(words)), edited
 
 
-def _messages(tx: Reading, session: Session) -> Iterator[tuple[Message, str | None]]:
-    """Yield the messages of a session, each with its text in an episode in the same space, or None if none has it."""
+def _messages(tx: Reading, session: Session) -> Iterator[tuple[Message, TranscriptMessage | None]]:
+    """Yield the messages of a session, each as an episode in the same space has it, or None if none has it."""
     after = 0
     while page := sessions.messages(tx, session, after=after, limit=_PAGE):
         after = page[-1].seq
@@ -123,15 +125,17 @@ def _messages(tx: Reading, session: Session) -> Iterator[tuple[Message, str | No
             yield message, held.get((message.episode, message.id)) if message.rewound_at is None else None
 
 
-def _held_by_episodes(tx: Reading, space: Space, episodes: Iterable[str]) -> dict[tuple[str | None, str], str]:
-    """Return the texts of the messages that live episodes in a space have, by episode and message."""
+def _held_by_episodes(
+    tx: Reading, space: Space, episodes: Iterable[str]
+) -> dict[tuple[str | None, str], TranscriptMessage]:
+    """Return the messages that live episodes in a space have, by episode and message."""
     by_id = memories.get_many(tx, {space.id: space}, sorted(episodes))
     live = [memory for memory in by_id.values() if memory.deleted is None]
     parsed = ((memory.id, message) for memory in live for message in transcript.parse(memory.text).messages)
-    return {(episode, message.id): message.text for episode, message in parsed}
+    return {(episode, message.id): message for episode, message in parsed}
 
 
-def _line(message: Message) -> MessageLine:
+def _line(message: Message, *, edited: bool) -> MessageLine:
     return MessageLine(
         seq=message.seq,
         id=message.id,
@@ -139,6 +143,7 @@ def _line(message: Message) -> MessageLine:
         client_id=message.client_id,
         masked=message.masked,
         rewound=message.rewound_at,
+        edited=edited and message.client_id is not None,
     )
 
 

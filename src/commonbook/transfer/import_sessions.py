@@ -238,7 +238,8 @@ def _create(ctx: WriteContext, imported: ImportedSession, *, dry_run: bool) -> S
     session = Session(about.id, space, None, about.tags, about.created, None, sessions.FIRST_GENERATION, last=0)
     sessions.add(ctx.tx, session, parent=parent)
     if messages:
-        sessions.restore(ctx.tx, session, messages)
+        edited = frozenset(line.id for line in imported.lines if line.edited)
+        sessions.restore(ctx.tx, session, messages, edited=edited)
     if about.closed is not None:
         sessions.close(ctx.tx, session, about.closed)
     _note_changes(ctx, session, messages, episodes)
