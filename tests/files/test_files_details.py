@@ -342,6 +342,22 @@ def test_a_save_at_a_path_that_a_memory_left_under_an_earlier_program_is_not_sho
     assert again.history(moved.id)[-1].text == "the plan"
 
 
+def test_a_save_at_such_a_path_of_a_space_that_was_renamed_is_not_shown_in_the_space_above(
+    home: Path, book: Book, open_book: OpenBook
+):
+    book.create_space("team")
+    moved = book.remember("the plan", space="team/vault", title="Plan")
+    stale = (home / moved.path).read_text()
+    book.move(moved.id, "team")
+    book._engines.db.write(lambda tx: tx.run("UPDATE file_left SET space = NULL"))
+    # The path of the renamed space now lies in the space above it, where the memory is.
+    book.rename_space("team/vault", "safe")
+    save_again(home / moved.path, stale.replace("the plan", "the secret plan"))
+    again = open_book()
+    assert again.get(moved.id).text == "the plan"
+    assert [one.text for one in again.history(moved.id)] == ["the plan"]
+
+
 def test_a_save_at_a_former_path_that_changes_nothing_leaves_nothing_there(home: Path, book: Book, open_book: OpenBook):
     moved = book.remember("the plan", space="vault")
     book.move(moved.id, "team")

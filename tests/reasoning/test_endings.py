@@ -45,6 +45,21 @@ def settle(request, book):
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_a_decision_about_a_copy_ends_its_doubt_and_no_other(book, mode):
+    grounds = [book.remember(f"a litre of oil costs {price}", space="facts").id for price in ("five", "six")]
+    thought = book.reflect("oil is cheap", grounds, space="a").id
+    copy, other = (book.share(thought, space, refresh=mode).id for space in ("team", "others"))
+    new = book.remember("a litre of fat costs seven", space="facts").id
+    book.supersede(grounds[0], by=new)
+    book.triage(copy, "keep", note="we looked")
+    assert [("suspect" in book.get(one).marks) for one in (thought, copy, other)] == [True, False, True]
+    book.supersede(grounds[1], by=new)
+    assert [("suspect" in book.get(one).marks) for one in (thought, copy, other)] == [True, True, True]
+    book.triage(thought, "keep")
+    assert [("suspect" in book.get(one).marks) for one in (thought, copy, other)] == [False, False, False]
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_a_retraction_reaches_every_copy_along_the_chain(book, settle, mode):
     ground = book.remember("a litre of oil costs five", space="facts").id
     thought = book.reflect("oil is cheap", [ground], space="a").id

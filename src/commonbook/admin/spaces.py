@@ -131,7 +131,10 @@ def _lock_all(ctx: WriteContext) -> None:
 
 
 def _forget_paths_of_others(ctx: WriteContext, folder: str, renamed: Collection[str]) -> None:
-    """Forget the former paths in a renamed space of memories that have left it: a save there does not mean them."""
+    """Forget the former paths in a renamed space of memories that have left it: a save there does not mean them.
+
+    Of a path that was left under an earlier program, only its folder tells the space, which is another one from now on.
+    """
     paths = file_journal.former_paths_below(ctx.tx, folder)
     spaces_now = memories.spaces_of(ctx.tx, sorted(set(paths.values())))
     for path, memory in paths.items():
