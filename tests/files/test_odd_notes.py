@@ -100,11 +100,75 @@ def test_a_note_with_a_number_of_its_own_and_a_version_without_its_first_are_mem
     assert book.doctor() == ()
 
 
+SENTENCE = "Alice owns the billing service since May, and the support team asks her about invoices.\n"
+
+
+@pytest.mark.parametrize("name", NUMBERED)
+@pytest.mark.parametrize("settled", ["rm", "mv"])
+def test_a_note_that_may_be_a_second_version_is_a_memory_and_named_by_doctor(
+    home: Path, book: Book, name: str, settled: str
+):
+    write(
+        home,
+        {"Notes/Plan.md": SENTENCE, f"Notes/{name}": SENTENCE.replace("May", "June"), "Notes/Plan 4.md": "short\n"},
+    )
+    assert book.sync().new == 3
+    (finding,) = book.doctor()
+    assert (finding.what, finding.where) == ("conflict copy", f"Notes/{name}")
+    assert "Notes/Plan.md" in finding.why
+    assert book.status().findings == ()
+    copy = shlex.quote(f"Notes/{name}")
+    assert f"`rm {copy}`" in finding.fix
+    subprocess.run(["sh", "-c", f"rm {copy}" if settled == "rm" else f"mv {copy} Notes/Other.md"], cwd=home, check=True)
+    book.sync()
+    assert len(book.list().items) == (2 if settled == "rm" else 3)
+    assert book.doctor() == ()
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("## Attendees\n\n## Agenda\n", "## Attendees\n\n## Agenda\n"),
+        (
+            SENTENCE,
+            SENTENCE + "She leaves in June, and then Bob takes over whatever is left open by then, says the boss.\n",
+        ),
+        (SENTENCE, "The garden needs water every day in summer, and nothing at all from November to March.\n"),
+    ],
+    ids=["a template", "another half", "another text"],
+)
+def test_a_numbered_note_with_other_words_is_not_named(home: Path, book: Book, first: str, second: str):
+    write(home, {"Plan.md": first, "Plan 2.md": second})
+    assert book.sync().new == 2
+    assert book.doctor() == ()
+
+
 def test_an_import_leaves_second_versions_out_and_names_them(book: Book, tmp_path: Path):
     vault = write(tmp_path / "vault", {"Plan.md": "the first\n", MARKED[0]: "the second\n"})
     report = book.import_folder(str(vault))
     assert (report.done, [finding.where for finding in report.skipped]) == (1, [MARKED[0]])
     assert "Plan.md" in report.skipped[0].why
+
+
+# --- names
+
+
+def test_a_note_whose_name_ends_with_capitals_is_a_memory(home: Path, book: Book):
+    write(home, {"NOTES.MD": "all of it\n", "Map.md": "see [[notes]]\n", "Readme.txt": "no note\n"})
+    assert book.sync().new == 2
+    by_title = {memory.title: memory for memory in book.list().items}
+    assert by_title.keys() == {"NOTES", "Map"}
+    notes = by_title["NOTES"]
+    assert [link.source for link in book.links(notes.id)] == [by_title["Map"].id]
+    book.edit(notes.id, text="all of it, and more")
+    assert "all of it, and more" in (home / "NOTES.MD").read_text()
+    assert book.move(notes.id, "team").path == "team/NOTES.MD"
+    (home / "team" / "NOTES.MD").rename(home / "team" / "notes.md")
+    book.sync()
+    assert (book.get(notes.id).path, book.doctor()) == ("team/notes.md", ())
+    (home / "team" / "notes.md").unlink()
+    book.sync()
+    assert len(book.list().items) == 1
 
 
 # --- files that cannot be read

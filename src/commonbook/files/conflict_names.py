@@ -18,7 +18,7 @@ _MARKED: Final = re.compile(
     r")(?P<ending>\.md)",
     re.IGNORECASE,
 )
-_NUMBERED: Final = re.compile(r"(?P<stem>.+?)(?: [2-9]| \([1-9]\)|-[A-Z][A-Z0-9-]*)(?P<ending>\.md)")
+_NUMBERED: Final = re.compile(r"(?P<stem>.+?)(?: [2-9]| \([1-9]\)|-[A-Z][A-Z0-9-]*)(?P<ending>\.(?i:md))")
 
 
 def marked_original(path: str) -> str | None:

@@ -7,18 +7,21 @@ what it is until a person has settled which of the two counts.
 from __future__ import annotations
 
 import shlex
+from collections.abc import Collection, Iterator
 from typing import TYPE_CHECKING, Final
 
 from commonbook.errors import BadFile
 from commonbook.files import conflict_names
 from commonbook.markdown.memory_conversion import parse_file
 from commonbook.model.memory import MAX_FRONT_BYTES, MAX_TEXT_BYTES
+from commonbook.text import nearness
 
 if TYPE_CHECKING:
     from commonbook.ports.engines import Engines
 
 MAX_FILE_BYTES: Final = MAX_TEXT_BYTES + MAX_FRONT_BYTES + 1024
 TOO_LARGE: Final = f"the file has more than {MAX_TEXT_BYTES:,} bytes of text"
+_NEARLY: Final = 0.8
 _CONFLICT: Final = "it is a second version, made by a sync program, of "
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _FIXES: Final = (
@@ -46,6 +49,37 @@ def conflict_reason(engines: Engines, path: str, data: bytes) -> str | None:
     if original is not None and (id_ := _id_of(engines, data)) and id_ == _id_at(engines, original):
         return _CONFLICT + original
     return None
+
+
+def likely_conflicts(engines: Engines, paths: Collection[str]) -> Iterator[tuple[str, str]]:
+    """Yield the notes that may be a second version, by their name with a number and their words, and of which file.
+
+    Such a name proves nothing, so that they are memories of their own: a person decides.
+    """
+    for path in sorted(paths):
+        original = conflict_names.numbered_original(path)
+        if original is None or original not in paths:
+            continue
+        texts = _text_at(engines, path), _text_at(engines, original)
+        if nearness.says_nearly_the_same(*texts, at_least=_NEARLY):
+            yield path, original
+
+
+def fix_of_likely(path: str, original: str) -> str:
+    """Return how to settle a note that may be a second version."""
+    copy, first = shlex.quote(path), shlex.quote(original)
+    return (
+        f"in the home: `diff {first} {copy}` compares them; copy what is missing into the first, then `rm {copy}`;"
+        " or give it another name, if it is a note of its own"
+    )
+
+
+def _text_at(engines: Engines, path: str) -> str:
+    try:
+        data = engines.folder.read(path)
+        return "" if data is None else parse_file(data, engines).text
+    except (BadFile, OSError):
+        return ""
 
 
 def _id_at(engines: Engines, path: str) -> str | None:

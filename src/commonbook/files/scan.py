@@ -16,6 +16,7 @@ from threading import Event
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from commonbook.errors import CommonbookError, HomeIsNewer
+from commonbook.model.memory import MARKDOWN_ENDINGS
 from commonbook.model.reports import Progress, SyncReport, no_progress
 from commonbook.model.spaces import FILESYSTEM_ACTOR, Actor, is_space_file
 from commonbook.runtime.batches import in_batches
@@ -102,7 +103,7 @@ def scan_paths(engines: Engines, paths: Collection[str]) -> SyncReport:
         except OSError:
             continue
         if stat is None:
-            if synced is not None or not path.endswith(".md"):
+            if synced is not None or not path.endswith(MARKDOWN_ENDINGS):
                 return scan(engines)
         elif engines.folder.is_ours(path) and not (synced is not None and synced.matches(stat)):
             changed.append(path)

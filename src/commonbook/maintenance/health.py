@@ -95,12 +95,8 @@ def doctor(engines: Engines, actor: Actor, *, progress: Progress) -> tuple[Findi
     with engines.db.reading() as tx:
         allowed = scope.select(tx, actor)
         failures = (*_reverted_findings(tx, engines, allowed), *_job_findings(tx, allowed))
-        files = (
-            *_file_findings(tx),
-            *_letter_findings(tx, engines),
-            *_content_findings(tx, engines, progress),
-            *_name_findings(tx),
-        )
+        names = (*_letter_findings(tx, engines), *_numbered_findings(tx, engines), *_name_findings(tx))
+        files = (*_file_findings(tx), *names, *_content_findings(tx, engines, progress))
         troubles = (*files, *failures)
     log = audit.verify_log(engines, actor, None, progress=progress).findings
     return _safe((*troubles, *_left_out_findings(engines), *log, *_key_findings(engines)))
@@ -190,6 +186,20 @@ def _letter_findings(tx: Reading, engines: Engines) -> tuple[Finding, ...]:
             fix=f"move its notes to {space.folder}, or give it another name",
         )
         for folder, space in space_files.folders_by_case(engines.folder.walk(), spaces.get_all(tx).values())
+    )
+
+
+def _numbered_findings(tx: Reading, engines: Engines) -> tuple[Finding, ...]:
+    """Name notes like `Plan 2.md` that say nearly the same as `Plan.md`: iCloud leaves such second versions."""
+    paths = {path for path, file in file_journal.synced_files(tx).items() if file.memory and not file.trouble}
+    return tuple(
+        Finding(
+            what="conflict copy",
+            where=path,
+            why=f"it may be a second version, made by a sync program, of {original}: both say nearly the same",
+            fix=odd_files.fix_of_likely(path, original),
+        )
+        for path, original in odd_files.likely_conflicts(engines, paths)
     )
 
 

@@ -57,6 +57,9 @@ MENTIONS: Final = "mentions"
 RELATION_PATTERN: Final = r"[a-z][a-z0-9_-]{0,39}"
 """The pattern of a relation: one of `RELATIONS`, or a word of the user's own, which means nothing to the book."""
 
+MARKDOWN_ENDINGS: Final = (".md", ".MD", ".Md", ".mD")
+"""How the name of a note may end, as in Obsidian."""
+
 MAX_TEXT_BYTES: Final = 4 * 1024 * 1024
 MAX_FRONT_BYTES: Final = 64 * 1024
 MAX_TITLE: Final = 200

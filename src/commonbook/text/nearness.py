@@ -25,6 +25,12 @@ def nearest(text: str, others: Sequence[str], *, at_least: float = 0.0) -> int |
     return scores.index(best) if best > at_least and scores.count(best) == 1 else None
 
 
+def says_nearly_the_same(text: str, other: str, *, at_least: float) -> bool:
+    """Tell whether two texts of some length have nearly all of their words in common."""
+    is_long = all(len(_WORD.findall(one[:_MAX_CHARS])) >= _MIN_WORDS for one in (text, other))
+    return is_long and _similarity(_parts(text), _parts(other)) >= at_least
+
+
 def _parts(text: str) -> Counter[str]:
     """Return the pairs of neighbouring words of a text; of a short one its words, of a word its groups of characters.
 

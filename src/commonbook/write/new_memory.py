@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 from datetime import datetime
 from typing import Any
 
@@ -111,9 +112,9 @@ def path_of_restored(ctx: WriteContext, tombstone: Memory) -> str:
 
 def free_path(ctx: WriteContext, path: str) -> str:
     """Return the path, or a numbered one beside it if a memory or a file already has it."""
-    stem = path.removesuffix(".md")
+    stem, ending = posixpath.splitext(path)
     for number in range(1, 1000):
-        candidate = path if number == 1 else f"{stem}-{number}.md"
+        candidate = path if number == 1 else f"{stem}-{number}{ending}"
         if memories.at_path(ctx.tx, candidate) is None and not ctx.engines.folder.exists(candidate):
             return candidate
     raise Conflict(f"there is no free name beside {path}", fix="move some of those files away")

@@ -7,10 +7,12 @@ import unicodedata
 from typing import Final
 
 from commonbook.engines.disk.ignore_file import IgnorePatterns, folder_pattern, template_folder
+from commonbook.model.memory import MARKDOWN_ENDINGS
 from commonbook.model.spaces import SPACE_FILE
 
 _IGNORE_FILE: Final = ".commonbookignore"
 _VAULT_SETTINGS: Final = ".obsidian/templates.json"
+_OUR_ENDINGS: Final = (*MARKDOWN_ENDINGS, SPACE_FILE)
 _NOT_UTF8: Final = "its name is not UTF-8"
 
 
@@ -59,7 +61,7 @@ class MarkdownTree:
                     if not name.isascii() and not _is_utf8(name):
                         self._unreadable[prefix + os.fsencode(name).decode("utf-8", "backslashreplace")] = _NOT_UTF8
                         continue
-                    if name.endswith((".md", SPACE_FILE)) and entry.is_file(follow_symlinks=False):
+                    if name.endswith(_OUR_ENDINGS) and entry.is_file(follow_symlinks=False):
                         try:
                             status = entry.stat(follow_symlinks=False)
                         except FileNotFoundError:
@@ -131,7 +133,7 @@ class MarkdownTree:
         """Return whether a walk would include a file at this path."""
         parts = path.split("/")
         seen = parts[:-1] if parts[-1] == SPACE_FILE else parts
-        if not path.endswith((".md", SPACE_FILE)) or any(not part or part[0] == "." for part in seen):
+        if not path.endswith(_OUR_ENDINGS) or any(not part or part[0] == "." for part in seen):
             return False
         parents = ["/".join(parts[:depth]) for depth in range(1, len(parts))]
         ignored = self._read_ignore_file()

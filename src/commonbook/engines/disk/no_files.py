@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from threading import Event
 from typing import Literal
 
+from commonbook.model.memory import MARKDOWN_ENDINGS
 from commonbook.ports.files import FileStat
 
 
@@ -60,7 +61,7 @@ class NoFiles:
 
     def is_ours(self, path: str) -> bool:
         """Return whether a scan would include an exported file at this path."""
-        return path.endswith(".md") and all(part and part[0] != "." for part in path.split("/"))
+        return path.endswith(MARKDOWN_ENDINGS) and all(part and part[0] != "." for part in path.split("/"))
 
     @contextmanager
     def lock(self, *, wait: float) -> Iterator[bool]:  # noqa: ARG002 - nobody can hold it
