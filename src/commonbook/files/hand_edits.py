@@ -93,8 +93,9 @@ def apply_file(ctx: WriteContext, path: str, *, gone: Mapping[str, str] = NONE_G
         if memory is None and document.id is None:
             memory = _known_without_id(ctx, path, document, gone.get(hash_))
         require_understood(document, memory)
+        odd_files.require_merged(document, memory)
     except BadFile as error:
-        return _mark_malformed(ctx, path, stat, hash_, synced, str(error))
+        return _mark_malformed(ctx, path, stat, hash_, synced, odd_files.with_reason(error, data))
     if may_wait and (memory is None or memory.deleted is not None) and _place_is_left(ctx, path, document):
         return "waiting"
     _check_copy_after_trouble(ctx, synced)

@@ -139,8 +139,7 @@ def _file_findings(tx: Reading) -> tuple[Finding, ...]:
 
 
 def _trouble_finding(path: str, trouble: str) -> Finding:
-    what = "conflict copy" if odd_files.is_conflict(trouble) else "malformed file"
-    return Finding(what=what, where=path, why=trouble, fix=odd_files.fix_of(path, trouble))
+    return Finding(what=odd_files.kind_of(trouble), where=path, why=trouble, fix=odd_files.fix_of(path, trouble))
 
 
 def _name_findings(tx: Reading) -> tuple[Finding, ...]:
