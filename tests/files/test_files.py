@@ -145,6 +145,20 @@ def test_an_edit_of_a_file_with_crlf_changes_only_the_bytes_of_its_line(home: Pa
     assert path.read_bytes() == before.replace(b"\r\ntwo\r\n", b"\r\nthree\r\n") != before
 
 
+@pytest.mark.parametrize("front", [b"", b"---\r\nmood: good\r\n---\r\n"])
+def test_a_note_of_one_line_keeps_its_line_ends_when_it_grows(home: Path, book: Book, front: bytes):
+    path = home / "Windows.md"
+    path.write_bytes(front + b"one\r\n")
+    book.sync()
+    (memory,) = book.list().items
+    book.edit(memory.id, text="one\ntwo\nthree")
+    assert path.read_bytes().endswith(b"one\r\ntwo\r\nthree\r\n")
+    assert path.read_bytes().count(b"\n") == path.read_bytes().count(b"\r\n")
+    book.edit(memory.id, text="one")
+    book.edit(memory.id, text="one\ntwo")
+    assert path.read_bytes().endswith(b"one\r\ntwo\r\n")
+
+
 def test_an_edit_of_a_file_with_mixed_line_ends_keeps_those_of_the_new_text(home: Path, book: Book):
     path = home / "Mixed.md"
     path.write_bytes(b"one\r\ntwo\nthree\n")

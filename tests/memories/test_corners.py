@@ -124,7 +124,7 @@ def test_a_memory_is_found_by_the_path_of_its_file(book: Book, home: Path, capsy
         assert book.find_id(f"./{memory.path}") == memory.id
         assert main(["show", memory.path, "--home", str(home)]) == 0
         assert memory.text in capsys.readouterr().out
-    with pytest.raises(BadInput):
+    with pytest.raises(NotFound):
         book.find_id("notes/none.md")
     with pytest.raises(NotFound):
         book.find_id("0192f0c1-0000-7000-8000-000000000000")

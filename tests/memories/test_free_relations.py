@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import unicodedata
+
 import pytest
 
 import commonbook
 from commonbook.book.book import Book
 from commonbook.errors import BadInput, NotFound
 
-WORDS = ["part-of", "blocked-by", "x", "v2_of", "a" * 40]
+WORDS = ["part-of", "blocked-by", "x", "v2_of", "a" * 40, "gehört-zu", "связано_для", "阻塞", "का-भाग", "é" * 40]
 
 
 def related(book: Book, memory_id: str) -> set[tuple[str, str, str]]:
@@ -39,7 +41,24 @@ def test_remember_takes_them_beside_the_known_ones(book: Book, pair):
 
 
 @pytest.mark.parametrize(
-    "word", ["", "Mentions", "two words", "1st", "_x", "-x", "a" * 41, "é", "x:y", "x@y", "x\n", None, 5, "shared_from"]
+    "word",
+    [
+        "",
+        "Mentions",
+        "two words",
+        "1st",
+        "_x",
+        "-x",
+        "a" * 41,
+        "É",
+        "ab\u200bc",
+        "x:y",
+        "x@y",
+        "x\n",
+        None,
+        5,
+        "shared_from",
+    ],
 )
 def test_no_other_text_is_a_relation_and_nothing_changes(book: Book, pair, word):
     plan, budget = pair
@@ -64,30 +83,39 @@ def test_they_mean_nothing_to_reasoning_recall_and_copies(book: Book, pair):
     assert [(link.relation, link.target) for link in copy.links] == [("shared_from", plan)]
 
 
+def test_a_word_is_the_same_in_composed_and_decomposed_letters(book: Book, pair):
+    plan, budget = pair
+    book.link(plan, "gehört-zu", budget)
+    assert book.link(plan, unicodedata.normalize("NFD", "gehört-zu"), budget).version == 2
+    assert related(book, plan) == {(plan, "gehört-zu", budget)}
+    book.unlink(plan, unicodedata.normalize("NFD", "gehört-zu"), budget)
+    assert related(book, plan) == set()
+
+
 def test_an_export_brings_them_into_another_book(book: Book, pair, tmp_path):
     plan, budget = pair
-    book.link(plan, "blocked-by", budget)
+    book.link(plan, "阻塞", budget)
     book.export(str(tmp_path / "out"))
     with commonbook.open(tmp_path / "other", create=True) as other:
         other.import_folder(str(tmp_path / "out"))
-        assert related(other, budget) == {(plan, "blocked-by", budget)}
+        assert related(other, budget) == {(plan, "阻塞", budget)}
     book.import_folder(str(tmp_path / "out"))
-    assert related(book, budget) == {(plan, "blocked-by", budget)}
+    assert related(book, budget) == {(plan, "阻塞", budget)}
 
 
 def test_a_person_adds_and_removes_them_in_the_file_and_a_lost_database_keeps_them(book: Book, pair, home):
     plan, budget = pair
     file = home / book.get(plan).path
-    file.write_text(file.read_text().replace("\n---\n", f"\nlinks:\n  - blocked-by {budget}\n---\n", 1))
+    file.write_text(file.read_text().replace("\n---\n", f"\nlinks:\n  - 阻塞 {budget}\n---\n", 1))
     book.sync()
-    assert related(book, budget) == {(plan, "blocked-by", budget)}
+    assert related(book, budget) == {(plan, "阻塞", budget)}
     book.close()
     for left in (home / ".commonbook").glob("state.db*"):
         left.unlink()
     with commonbook.open(home) as again:
-        assert related(again, budget) == {(plan, "blocked-by", budget)}
+        assert related(again, budget) == {(plan, "阻塞", budget)}
         text = file.read_text()
-        file.write_text("".join(line for line in text.splitlines(keepends=True) if "blocked-by" not in line))
+        file.write_text("".join(line for line in text.splitlines(keepends=True) if "阻塞" not in line))
         again.sync()
         assert related(again, budget) == set()
 

@@ -11,6 +11,7 @@ import pytest
 import commonbook
 from commonbook.book.book import Book
 from commonbook.errors import (
+    Ambiguous,
     BadInput,
     BadSpaceName,
     BadText,
@@ -332,8 +333,36 @@ def test_a_part_of_an_id_is_enough_to_find_it(book: Book):
     assert book.find_id(Path(memory.path).name) == memory.id
     with pytest.raises(NotFound):
         book.find_id("ffffffff")
-    with pytest.raises(BadInput):
+    with pytest.raises(NotFound):
         book.find_id("no id")
+    with pytest.raises(BadInput):
+        book.find_id(" ")
+
+
+def test_a_title_a_file_name_or_an_alias_finds_a_memory_if_only_one_has_it(book: Book, tmp_path: Path):
+    notes = {"Projects/Garden.md": "---\naliases: [Yard]\n---\ngreen", "Home.md": "x", "Other/Home.md": "y"}
+    for path, text in notes.items():
+        (tmp_path / "vault" / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "vault" / path).write_text(text)
+    book.import_folder(str(tmp_path / "vault"), space="team")
+    garden = next(memory.id for memory in book.list().items if memory.text == "green")
+    owner = book.remember("Alice owns billing", space="personal").id
+    for name in ("Garden.md", "garden", "Projects/Garden.md", "projects/garden", "yard"):
+        assert book.find_id(name) == garden
+    assert book.find_id("alice owns BILLING") == owner
+    with pytest.raises(Ambiguous) as several:
+        book.find_id("Home.md")
+    assert "Other/Home.md" in several.value.message
+    assert book.get(book.find_id("Other/Home")).text == "y"
+    for name in ("Alice", "Other/Garden", "none.md"):
+        with pytest.raises(NotFound):
+            book.find_id(name)
+    stranger = book.acting_as("user:eve")
+    with pytest.raises(NotFound):
+        stranger.find_id("Garden.md")
+    book.delete(garden)
+    with pytest.raises(NotFound):
+        book.find_id("Garden.md")
 
 
 # --- links

@@ -8,7 +8,10 @@ import commonbook
 from commonbook.book.book import Book
 from commonbook.errors import BadInput
 from commonbook.model.memory import Filter
+from tests.interfaces.cli.test_cli import cli
 from tests.support.transfers import write
+
+__all__ = ["cli"]
 
 
 def mentioned(book: Book, memory_id: str) -> list[str]:
@@ -280,3 +283,32 @@ def test_a_book_of_an_earlier_program_gets_its_markdown_links(home, tmp_path):
 def _forget_markdown_links(tx):
     tx.run("DELETE FROM mention WHERE target = :target", target="./b")
     tx.run("UPDATE home SET value = 'rows' WHERE name = 'mentions'")
+
+
+# --- tags that stand in the text
+
+
+def test_an_edit_of_tags_names_those_that_stand_in_the_text(book: Book):
+    receipt = book.remember("Water the #Garden #plan", tags=["outdoor", "plan"])
+    assert book.edit(receipt.id, tags=[]).tags_in_text == ("Garden", "plan")
+    assert book.get(receipt.id).tags == ("Garden", "plan")
+    assert book.edit(receipt.id, tags=["garden"]).tags_in_text == ("plan",)
+    assert book.edit(receipt.id, text="Water it", tags=[]).tags_in_text == ()
+    assert book.edit(receipt.id, text="Water the #Garden").tags_in_text == ()
+
+
+def test_a_tag_of_the_text_that_comes_back_with_the_others_is_not_written_a_second_time(book: Book, folder):
+    receipt = book.remember("Water the #Garden", tags=["outdoor"])
+    book.edit(receipt.id, tags=[*book.get(receipt.id).tags, "home"])
+    assert "tags: [outdoor, home]" in (folder() / receipt.path).read_text()
+    book.edit(receipt.id, text="Water the beds")
+    assert book.get(receipt.id).tags == ("outdoor", "home")
+
+
+def test_the_command_line_says_that_a_removed_tag_stands_in_the_text(cli):
+    memory = cli("remember", "Water the #Garden", "--tag", "outdoor", "--json").json["id"]
+    removed = cli("edit", memory, "--remove-tag", "garden")
+    assert "#Garden stands in the text" in removed.out + removed.err
+    assert cli("show", memory, "--json").json["tags"] == ["outdoor", "Garden"]
+    assert cli("edit", memory, "--remove-tag", "garden", "--json").json["tags_in_text"] == ["Garden"]
+    assert cli("edit", memory, "Water the beds", "--remove-tag", "garden", "--json").json["tags_in_text"] == []

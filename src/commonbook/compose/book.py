@@ -242,6 +242,7 @@ def _exists_on_server(settings: Settings, clock: Clock) -> bool:
 
 def prepare_home(folder: str) -> str:
     """Create the missing folders of a home and return its hidden folder, or raise the reason why that is impossible."""
+    require_folder(folder)
     hidden = os.path.join(folder, HIDDEN_FOLDER)
     is_new = not is_home(folder)
     kind = network_file_system(_nearest_existing(folder))
@@ -267,6 +268,20 @@ def prepare_home(folder: str) -> str:
     return hidden
 
 
+def require_folder(path: str) -> None:
+    """Raise NoHome if a home cannot be at a path, since that, or something above it, is a file."""
+    existing = _nearest_existing(path)
+    if not os.path.isdir(existing):
+        raise _is_file_error(existing)
+
+
+def _is_file_error(path: str) -> NoHome:
+    return NoHome(
+        f"{path} is a file, and a home is a folder",
+        fix="name a folder; `commonbook import FILE` brings one note or an archive into a home",
+    )
+
+
 def _no_home_error(settings: Settings) -> NoHome:
     """Return the error that says why there is no book, and how to make one."""
     if settings.database is not None:
@@ -281,6 +296,8 @@ def _no_home_error(settings: Settings) -> NoHome:
     import shlex  # Imported late: only this error needs it.
 
     name = shlex.quote(path)
+    if os.path.isfile(path):
+        return _is_file_error(path)
     if os.path.isdir(path):
         return NoHome(
             f"{path} is a folder but no home; nothing in it was changed",

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from commonbook.compose.book import open_book, prepare_home, wire_folder
+from commonbook.compose.book import open_book, prepare_home, require_folder, wire_folder
 from commonbook.engines.disk import machine_marker
 from commonbook.engines.disk.home_folder import HIDDEN_FOLDER, is_home
 from commonbook.engines.disk.read_only_folder import ReadOnlyFolder
@@ -32,6 +32,7 @@ def plan_home(settings: Settings, *, trust: bool = False, progress: Progress = n
     A `.commonbook/` of another machine raises ForeignHome, unless `trust` is set. A folder inside a home raises
     Conflict: its files would belong to two books.
     """
+    require_folder(settings.home)
     _refuse_nested(settings.home)
     brings = machine_marker.brings_hidden_folder(settings.home) and not machine_marker.is_marked(settings.home)
     if brings and not trust:

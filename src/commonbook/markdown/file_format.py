@@ -86,6 +86,11 @@ class _Layout(NamedTuple):
 _CANONICAL: Final = _Layout()
 
 
+def line_end(layout: str) -> str:
+    """Return how the lines of a file end, by its layout."""
+    return str(json.loads(layout).get("eol", _CANONICAL.eol)) if layout else _CANONICAL.eol
+
+
 def parse(data: bytes, dialect: Dialect) -> Document:
     """Parse a Markdown file; raises BadFile, with line and reason, if it is malformed."""
     content = _decode(data)

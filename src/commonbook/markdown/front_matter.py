@@ -18,7 +18,6 @@ from commonbook.model.memory import (
     MAX_TAGS,
     MAX_TITLE,
     NO_METADATA,
-    RELATION_PATTERN,
     RELATIONS,
     CopyInfo,
     Kind,
@@ -206,9 +205,10 @@ def _read_links(value: object) -> tuple[LinkTo, ...]:
 
 
 def _read_link(value: object) -> LinkTo:
-    relation, _, target = _read_line(value).partition(" ")
+    word, _, target = _read_line(value).partition(" ")
     target, at, taken = target.strip().partition("@")
-    if not _RELATION.fullmatch(relation):
+    relation = validation.parse_relation(word)
+    if relation is None:
         raise ValueError
     return relation, _read_id(target), _read_taken(taken) if at else None
 
@@ -360,7 +360,6 @@ _BRACKETS: Final = re.compile(r"[\[\]{}]")
 _LEADING_HASHES: Final = re.compile(r"^[\s#]+")
 _NOT_TEXT: Final = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _UUID: Final = re.compile(UUID_PATTERN, re.IGNORECASE | re.ASCII)
-_RELATION: Final = re.compile(RELATION_PATTERN)
 _KIND: Final = re.compile("|".join(KINDS), re.IGNORECASE | re.ASCII)
 _AUTHOR: Final = re.compile(r"(?:user|agent):[A-Za-z0-9][A-Za-z0-9._@-]*")
 _SESSION: Final = re.compile(r"\S{1,200}")

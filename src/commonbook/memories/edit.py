@@ -6,22 +6,22 @@ first, so that no write overwrites it.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from commonbook.errors import BadInput, Conflict, NotAllowed, NotFound, VersionConflict
 from commonbook.files import hand_edits, scan
-from commonbook.memories.remember import require_ordered_times, resolve_links
+from commonbook.memories import edited_fields
+from commonbook.memories.remember import resolve_links
 from commonbook.model.memory import UNSET, Changes, Memory, Receipt, is_retracted, receipt_of
 from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import link_checks
 from commonbook.sharing import propagate
 from commonbook.tables import memories, revisions
-from commonbook.text import file_paths, masking, space_names, titles, validation
+from commonbook.text import file_paths, space_names, titles, validation
 from commonbook.write import rewound_messages, store_version
 from commonbook.write.context import WriteContext
-from commonbook.write.new_memory import free_path, title_with_text
+from commonbook.write.new_memory import free_path
 from commonbook.write.refusals import logging_refusal
 
 # --- change
@@ -44,17 +44,21 @@ def edit(
     """
     if to_revision is not None and (changes.text is not UNSET or changes.title is not UNSET):
         raise BadInput("both an older revision and a new text or title are given", fix="give one or the other")
-    changes, masked = _mask(changes) if mask else (changes, 0)
+    changes, masked = edited_fields.mask(changes) if mask else (changes, 0)
+    in_text: tuple[str, ...] = ()
 
     def operation(ctx: WriteContext, memory: Memory) -> Memory:
+        nonlocal in_text
         if memory.notice is not None:
             raise BadInput("a notice is written by the book", fix="`commonbook triage` decides about it")
-        edited = _apply_changes(ctx, memory, changes)
+        edited = edited_fields.apply(ctx, memory, changes)
         if to_revision == memory.revision:
             hand_edits.accept_save(ctx, memory)
         if to_revision is not None:
             title, text = _older_text(ctx, memory, to_revision)
             edited = edited._replace(title=title, text=text)
+        if changes.tags is not UNSET:
+            edited, in_text = edited_fields.without_tags_of_text(edited, memory.tags)
         changed = [name for name in Changes._fields if getattr(edited, name) != getattr(memory, name)]
         if {"expires", "valid_until"} & set(changed) and is_retracted(memory, ctx.tx.now):
             raise Conflict(
@@ -64,25 +68,7 @@ def edit(
         return store_version.store_version(ctx, memory, edited, changed, how="edit") if changed else memory
 
     receipt = _change(engines, actor, memory_id, operation, expected_version=expected_version)
-    return receipt._replace(masked=masked)
-
-
-def _mask(changes: Changes) -> tuple[Changes, int]:
-    """Return the changes without secrets, and the number of secrets."""
-    total = 0
-    if isinstance(changes.text, str):
-        text, count = masking.mask(validation.validate_text(changes.text))
-        changes, total = changes._replace(text=text), total + count
-    if isinstance(changes.title, str):
-        title, count = masking.mask_title(validation.validate_title(changes.title) if changes.title else "")
-        changes, total = changes._replace(title=title), total + count
-    if changes.tags is not UNSET:
-        tags, count = masking.mask_tags(validation.validate_tags(changes.tags))
-        changes, total = changes._replace(tags=tags), total + count
-    if isinstance(changes.metadata, Mapping):
-        fields, count = masking.mask_metadata(validation.validate_metadata(changes.metadata))
-        changes, total = changes._replace(metadata=fields), total + count
-    return changes, total
+    return receipt._replace(masked=masked, tags_in_text=in_text)
 
 
 def _older_text(ctx: WriteContext, memory: Memory, number: int) -> tuple[str, str]:
@@ -133,7 +119,7 @@ def _without_unreadable_words(ctx: WriteContext, memory: Memory) -> Memory:
 
 def link(engines: Engines, actor: Actor, source: str, relation: str, target: str) -> Receipt:
     """Link a memory to another; a link that exists already is kept as it is."""
-    validation.validate_new_relation(relation)
+    relation = validation.validate_new_relation(relation)
     target = validation.validate_memory_id(target)
 
     def operation(ctx: WriteContext, memory: Memory) -> Memory:
@@ -153,7 +139,7 @@ def link(engines: Engines, actor: Actor, source: str, relation: str, target: str
 
 def unlink(engines: Engines, actor: Actor, source: str, relation: str, target: str) -> Receipt:
     """Remove a link."""
-    validation.validate_relation(relation)
+    relation = validation.validate_relation(relation)
     target = validation.validate_memory_id(target)
 
     def operation(ctx: WriteContext, memory: Memory) -> Memory:
@@ -207,44 +193,3 @@ def require_version(memory: Memory, expected: int | None) -> None:
     """Raise VersionConflict unless a memory has the version that the caller expects, if it expects one."""
     if expected is not None and memory.version != expected:
         raise VersionConflict(memory=memory.id, expected=expected, found=memory.version)
-
-
-def _apply_changes(ctx: WriteContext, memory: Memory, changes: Changes) -> Memory:
-    edited = memory
-    if changes.text is not UNSET:
-        text = _with_line_ends_of(memory.text, validation.validate_text(changes.text))
-        edited = edited._replace(text=validation.validate_text(text))
-        edited = edited._replace(title=title_with_text(memory, edited.text))
-    if changes.title is not UNSET:
-        title = validation.validate_title(changes.title) if changes.title else ""
-        edited = edited._replace(title=title or titles.derive_title(edited.text))
-    if changes.kind is not UNSET:
-        if memory.notice is not None:
-            raise BadInput("a notice stays one", fix="`triage` it, or `delete` it to dismiss it")
-        edited = edited._replace(kind=validation.validate_kind(changes.kind))
-    if changes.tags is not UNSET:
-        edited = edited._replace(tags=validation.validate_tags(changes.tags))
-    if changes.importance is not UNSET:
-        edited = edited._replace(importance=validation.validate_importance(changes.importance))
-    if changes.metadata is not UNSET:
-        edited = edited._replace(metadata=validation.validate_metadata(changes.metadata or {}))
-    return require_ordered_times(_apply_times(ctx, edited, changes))
-
-
-def _with_line_ends_of(present: str, text: str) -> str:
-    """Return a new text, with CRLF if all lines of the present one end so: an edit changes no line but its own."""
-    if "\r\n" not in present or present.count("\n") != present.count("\r\n"):
-        return text
-    return re.sub(r"\r?\n", "\r\n", text)
-
-
-def _apply_times(ctx: WriteContext, edited: Memory, changes: Changes) -> Memory:
-    if changes.occurred is not UNSET:
-        edited = edited._replace(occurred=ctx.parse_time("occurred", changes.occurred))
-    if changes.valid_from is not UNSET:
-        edited = edited._replace(valid_from=ctx.parse_time("valid_from", changes.valid_from))
-    if changes.valid_until is not UNSET:
-        edited = edited._replace(valid_until=ctx.parse_time("valid_until", changes.valid_until))
-    if changes.expires is not UNSET:
-        edited = edited._replace(expires=ctx.parse_time("expires", changes.expires))
-    return edited

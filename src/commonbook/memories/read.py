@@ -9,10 +9,10 @@ import posixpath
 import re
 from contextlib import suppress
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from commonbook.access import permissions, scope
-from commonbook.errors import BadInput, CommonbookError
+from commonbook.errors import Ambiguous, BadInput, CommonbookError, NotFound
 from commonbook.memories.deletions import with_deletions
 from commonbook.memories.marks import live_ids, with_invalidations, with_marks
 from commonbook.model.memory import KINDS, LAZY, MENTIONS, Filter, Kind, Link, Memory, Page, Revision
@@ -27,6 +27,9 @@ from commonbook.text.validation import validate_kinds
 if TYPE_CHECKING:
     from commonbook.model.spaces import Actor
     from commonbook.ports.engines import Engines
+
+_MAX_NAMED: Final = 5
+"""An error names at most so many memories."""
 
 # --- reading
 
@@ -58,25 +61,35 @@ def get_stored(engines: Engines, actor: Actor, memory_id: str) -> Memory:
 
 
 def find_id(engines: Engines, actor: Actor, part: str) -> str:
-    """Return the id of the memory that is meant by the first or last digits of its id, or by the path of its file."""
+    """Return the id of the memory that is meant by digits of its id, by its file, its title or an alias.
+
+    `Ambiguous` if several memories are.
+    """
     name = part.strip().lower()
     file_suffix = re.search(r"--([0-9a-f]{8,12})\.md\Z", name)
     digits = file_suffix[1] if file_suffix else name
-    if not validation.is_unicode(part) or "\0" in part:
+    if not name or not validation.is_unicode(part) or "\0" in part:
         return validation.validate_memory_id(part)
     with engines.db.reading() as tx:
         allowed = scope.select(tx, actor)
         memory_id = name if validation.is_memory_id(name) else memories.at_path(tx, posixpath.normpath(part.strip()))
         if memory_id is not None and memories.find(tx, allowed, memory_id) is not None:
             return memory_id
-        if not re.fullmatch(r"[0-9a-f-]{4,36}", digits):
-            return validation.validate_memory_id(part)
-        ids = memories.find_by_digits(tx, allowed, digits, limit=3)
-    if not ids:
-        raise permissions.no_memory(part)
+        is_part_of_id = re.fullmatch(r"[0-9a-f-]{4,36}", digits) is not None
+        ids = memories.find_by_digits(tx, allowed, digits, limit=_MAX_NAMED) if is_part_of_id else []
+        named = {} if ids else links.named_in_spaces(tx, allowed, part)
     if len(ids) > 1:
-        raise BadInput(f"{part!r} means several memories: {', '.join(ids)} …", fix="give more digits of the id")
-    return ids[0]
+        raise Ambiguous(f"{part!r} means several memories: {', '.join(ids)} …", fix="give more digits of the id")
+    if len(named) > 1:
+        paths = ", ".join(sorted(named)[:_MAX_NAMED]) + (" …" if len(named) > _MAX_NAMED else "")
+        raise Ambiguous(f"several memories have that name: {paths}", fix="give the path of one, or its id")
+    if ids or named:
+        return (ids or list(named.values()))[0]
+    if not is_part_of_id:
+        raise NotFound(
+            f"there is no memory with the id, file name or title {part!r}", fix="`commonbook list` shows what there is"
+        )
+    raise permissions.no_memory(part)
 
 
 def list_page(engines: Engines, actor: Actor, chosen: Filter, *, limit: int, after: str | None) -> Page:

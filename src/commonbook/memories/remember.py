@@ -232,4 +232,5 @@ def _normalize_time(ctx: WriteContext, name: str, value: datetime | str | None) 
 
 def _receipt_from(answer: str) -> Receipt:
     fields = json.loads(answer)
-    return Receipt(**{**fields, "near_duplicates": tuple(fields["near_duplicates"])})
+    lists = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
+    return Receipt(**{**fields, **lists})

@@ -54,8 +54,8 @@ RELATIONS: Final[tuple[Relation, ...]] = get_args(Relation)
 MENTIONS: Final = "mentions"
 """The relation of a link that stands in a text, `[[like this]]`: nobody sets or removes it but by editing the text."""
 
-RELATION_PATTERN: Final = r"[a-z][a-z0-9_-]{0,39}"
-"""The pattern of a relation: one of `RELATIONS`, or a word of the user's own, which means nothing to the book."""
+MAX_RELATION: Final = 40
+"""The greatest length of a relation of the user's own, which means nothing to the book."""
 
 MARKDOWN_ENDINGS: Final = (".md", ".MD", ".Md", ".mD")
 """How the name of a note may end, as in Obsidian."""
@@ -325,6 +325,8 @@ class Receipt(NamedTuple):
     """The number of copies that took the change over, as far as the caller may read them."""
     masked: int = 0
     """The number of secrets that were masked."""
+    tags_in_text: tuple[str, ...] = ()
+    """After an edit of the tags: further tags of the memory, which stand in its text as `#tag`."""
 
 
 class Filter(NamedTuple):

@@ -309,6 +309,29 @@ def _named(tx: Reading, space: str, names: Collection[str]) -> dict[str, dict[st
     return {name: ranks[min(ranks)] for name, ranks in by_rank.items()}
 
 
+def named_in_spaces(tx: Reading, spaces: Iterable[str], name: str) -> dict[str, str]:
+    """Return the memories of these spaces that a name means, by path: one of a file, with folders or not, or a title.
+
+    In all spaces together, a file's own name counts before a title, and a title before an alias.
+    """
+    wanted = obsidian.fold(name.strip().strip("/").removesuffix(".md"))
+    last = wanted.rpartition("/")[2]
+    rows = tx.rows(
+        "SELECT memory_name.name, memory.title, memory.path, memory.id FROM memory_name"
+        " JOIN memory ON memory.space = memory_name.space AND memory.id = memory_name.memory"
+        " WHERE memory_name.space IN :spaces AND memory_name.name IN :names",
+        spaces=tuple(spaces),
+        names=tuple(sorted({wanted, last})),
+    )
+    by_rank: dict[int, dict[str, str]] = {}
+    for found, title, path, id_ in rows:
+        place = obsidian.fold(path).removesuffix(".md")
+        if found == wanted or f"/{place}".endswith(f"/{wanted}"):
+            ranked = (obsidian.fold(obsidian.file_stem(path)), obsidian.fold(title), found)
+            by_rank.setdefault(ranked.index(found), {})[path] = id_
+    return by_rank[min(by_rank)] if by_rank else {}
+
+
 def _with_digits(tx: Reading, space: str, ending: str) -> dict[str, str]:
     """Return the live memories of a space whose ids end in these digits, by path."""
     rows = tx.rows(

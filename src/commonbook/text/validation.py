@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final, TypeVar, cast
@@ -15,12 +16,12 @@ from commonbook.model.memory import (
     MAX_KEY,
     MAX_METADATA,
     MAX_METADATA_CHARS,
+    MAX_RELATION,
     MAX_TAG,
     MAX_TAGS,
     MAX_TEXT_BYTES,
     MAX_TITLE,
     MENTIONS,
-    RELATION_PATTERN,
     RELATIONS,
     Kind,
     Metadata,
@@ -38,7 +39,6 @@ _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 _NOT_IN_A_LINE: Final = re.compile(
     r"[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufff9-\ufffb\ufffe\uffff]"
 )
-_RELATION: Final = re.compile(RELATION_PATTERN)
 _TAG: Final = re.compile(r"[^,\[\]{}\x00-\x1f\x7f]+\Z")
 
 
@@ -113,17 +113,31 @@ def validate_kind(value: str) -> Kind:
 
 
 def validate_relation(value: object) -> str:
-    """Return a relation: a known one, or a word of the caller's own."""
-    if not isinstance(value, str) or not _RELATION.fullmatch(value):
+    """Return a relation in composed Unicode (NFC): a known one, or a word of the caller's own."""
+    relation = parse_relation(value) if isinstance(value, str) else None
+    if relation is None:
         raise BadInput(
             f"{value!r} is not a relation",
-            fix=f"use {', '.join(RELATIONS)}, or a word of your own of at most 40 small letters, digits, - and _",
+            fix=f"use {', '.join(RELATIONS)}, or a word of your own of at most {MAX_RELATION} small letters of any"
+            " script, digits, - and _",
         )
-    if value == MENTIONS:
+    if relation == MENTIONS:
         raise BadInput(
             "links of the relation 'mentions' stand in the text of a memory", fix="edit the text: [[title of a note]]"
         )
-    return value
+    return relation
+
+
+def parse_relation(value: str) -> str | None:
+    """Return a relation in composed Unicode (NFC); None if the text is none.
+
+    It is one word: a letter of any script, then letters with their marks, digits, `-` and `_`, none in upper case.
+    """
+    relation = unicodedata.normalize("NFC", value)
+    is_word = all(char in "-_" or unicodedata.category(char)[0] in "LM" or char.isdecimal() for char in relation)
+    if not is_word or not relation[:1].isalpha() or len(relation) > MAX_RELATION or relation != relation.lower():
+        return None
+    return relation
 
 
 def validate_importance(value: float | None) -> float | None:
@@ -150,9 +164,10 @@ def require_page_limit(value: int, *, has_next: bool = True) -> None:
 
 def validate_new_relation(value: str) -> str:
     """Return a relation that a caller may link two memories by; only sharing makes copies."""
-    if validate_relation(value) == "shared_from":
+    relation = validate_relation(value)
+    if relation == "shared_from":
         raise BadInput("only sharing links a copy to its source", fix="make a copy with `share` or `pull`")
-    return value
+    return relation
 
 
 def validate_memory_id(value: str) -> str:

@@ -31,6 +31,7 @@ RECEIPT = {
     "searchable",
     "duplicate_of",
     "near_duplicates",
+    "tags_in_text",
     "copies",
 }
 MEMORY = {

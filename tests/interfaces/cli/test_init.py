@@ -241,6 +241,24 @@ def test_a_folder_inside_a_home_is_not_made_another_home(cli, vault, home):
     assert not (vault / "projects" / ".commonbook").exists()
 
 
+def test_a_file_in_place_of_a_folder_is_called_one(cli, vault, home):
+    before = {path: path.read_bytes() for path in vault.rglob("*") if path.is_file()}
+    note = next(path for path in before if path.suffix == ".md")
+    for args in (
+        ["init", str(note), "--yes"],
+        ["init", str(note / "below"), "--yes"],
+        ["status", "--home", str(note)],
+        ["remember", "x", "--home", str(note)],
+    ):
+        refused = cli(*args)
+        assert refused.code == 1
+        assert f"{note} is a file" in refused.err
+        assert ".commonbook" not in refused.err
+    with pytest.raises(commonbook.NoHome, match="is a file"):
+        commonbook.open(note, create=True)
+    assert {path: path.read_bytes() for path in vault.rglob("*") if path.is_file()} == before
+
+
 def test_init_makes_a_folder_that_does_not_exist(cli, tmp_path, home):
     made = cli("init", str(tmp_path / "new" / "home"), "--yes", "--json").json
     assert (made["made"], made["notes"], made["spaces"]) == (True, 0, [])

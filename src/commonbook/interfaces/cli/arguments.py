@@ -404,7 +404,7 @@ def _fields(to: Parser, *, clears: str = "", meta: str = "metadata of your own (
         to.add_argument(f"--{name}", metavar="TIME", help=f"{summary}{clears}")
 
 
-_ID_HELP: Final = "an id, its first or last digits, or its file's name"
+_ID_HELP: Final = "an id, its first or last digits, the name of its file, or its title"
 _TIMES: Final = (
     ("occurred", "when it happened"),
     ("valid-from", "since when it is true"),

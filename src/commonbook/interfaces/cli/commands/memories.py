@@ -132,8 +132,9 @@ def _changed_tags(
     if isinstance(tags, Unset):
         memory = call.book.get(memory_id)
         tags, expected = list(memory.tags), memory.version if expected is None else expected
-    removed = set(input_text.tags(call.args.remove_tag))
-    return [tag for tag in (*tags, *input_text.tags(call.args.add_tag)) if tag not in removed], expected
+    removed = {tag.casefold() for tag in input_text.tags(call.args.remove_tag)}
+    kept = [tag for tag in (*tags, *input_text.tags(call.args.add_tag)) if tag.casefold() not in removed]
+    return kept, expected
 
 
 def _move(call: Call) -> int:

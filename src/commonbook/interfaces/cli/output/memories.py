@@ -31,6 +31,9 @@ def show_receipt(out: Output, verb: str, receipt: Receipt) -> None:
     out.receipt(verb, memory_id=receipt.id, space=receipt.space, path=receipt.path, version=receipt.version)
     if receipt.masked:
         out.note(_masked_note(receipt.masked))
+    if receipt.tags_in_text:
+        names = ", ".join(f"#{tag}" for tag in receipt.tags_in_text)
+        out.note(f"note: {names} stands in the text, so the memory keeps the tag until you edit the text")
     if receipt.copies:
         out.note(f"note: {receipt.copies} {'copy has' if receipt.copies == 1 else 'copies have'} changed with it")
     if receipt.duplicate_of:
