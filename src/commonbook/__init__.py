@@ -14,7 +14,7 @@ A `Book` has these verbs; `help(commonbook.Book.recall)` explains one. `commonbo
     sharing    share, share_many, share_with, pull, unshare, refresh, set_refresh, detach, adopt, lineage, copies
     rules      add_rule, rules, remove_rule, request_share, pending, approve, reject, set_limit, limits
     reasoning  reflect, supersede, reinstate, dependents, inbox, triage, set_depth
-    access     acting_as, with_key, grant, revoke, grants, create_key, keys, revoke_key
+    access     acting_as, with_key, grant, revoke, grants, create_key, keys, revoke_key, create_login, exchange_login
     spaces     spaces, create_space, rename_space, space_for_writing
     upkeep     sync, watching, status, doctor, rebuild, accept_deletions, import_folder, export, verify_log, log,
                close
@@ -138,7 +138,7 @@ if TYPE_CHECKING:
         ShareRequest,
         SharingRule,
     )
-    from commonbook.model.spaces import ApiKey, Grant, NewKey, Role, Space
+    from commonbook.model.spaces import ApiKey, Grant, LoginCode, NewKey, Role, Space
     from commonbook.ports.embedding import Embedder, EmbedderChoice, EmbeddingInput
     from commonbook.ports.outbox import (
         EnqueuedMessage,
@@ -160,8 +160,8 @@ __all__ = [
     # values that methods return
     "Ancestor", "ApiKey", "AppendReceipt", "CopyInfo", "CopyNode", "CopyPlace", "Decision", "Deleted", "Deletion",
     "Dependent", "Finding", "Grant", "Hit", "Inbox", "InboxItem", "Invalidation", "Lineage", "Link", "LogEntry",
-    "LogReport", "Memory", "MemoryReference", "Message", "MessagePage", "MessageReceipt", "NewKey", "Notice", "Page",
-    "RateLimit", "RecallResult", "Receipt", "Revision", "SchemaMigration", "Session", "SettleReport",
+    "LogReport", "LoginCode", "Memory", "MemoryReference", "Message", "MessagePage", "MessageReceipt", "NewKey",
+    "Notice", "Page", "RateLimit", "RecallResult", "Receipt", "Revision", "SchemaMigration", "Session", "SettleReport",
     "ShareReceipt", "ShareRequest", "SharingRule", "Space", "Status", "SupersedeReason", "SupersedeReport",
     "SyncReport", "TransferReport", "TriageReport", "WorkReport",
     # types of fixed words
@@ -215,7 +215,7 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
         "Ancestor", "CopyNode", "LimitedAction", "Lineage", "RateLimit", "RequestState", "ShareReceipt",
         "ShareRequest", "SharingRule",
     ),
-    "commonbook.model.spaces": ("ApiKey", "Grant", "NewKey", "Role", "Space"),
+    "commonbook.model.spaces": ("ApiKey", "Grant", "LoginCode", "NewKey", "Role", "Space"),
     "commonbook.ports.embedding": ("Embedder", "EmbedderChoice", "EmbeddingInput"),
     "commonbook.ports.outbox": (
         "EnqueuedMessage", "OutboxCounts", "OutboxEntry", "OutboxMessage", "OutboxReceipt", "SessionContext",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -147,6 +148,106 @@ def test_making_and_revoking_keys_stands_in_the_log(team):
         ("key.revoke", made.key.id),
     ]
     assert team.verify_log().findings == ()
+
+
+# --- login codes
+
+
+def test_a_login_code_is_exchanged_once_for_a_secret_of_its_key(team):
+    made = team.create_key(ALICE, limits=[("team/backend", "writer")])
+    login = team.create_login(made.key.id)
+    assert login.key == made.key
+    new = team.exchange_login(f" {login.code.lower()} ")
+    assert new.key == made.key
+    assert new.secret not in (made.secret, login.code)
+    for secret in (made.secret, new.secret):
+        alice = team.with_key(secret)
+        assert alice.actor == ALICE
+        assert texts(alice) == {"billing is Alice's"}
+    with pytest.raises(NotAllowed, match="the code opens nothing here"):
+        team.exchange_login(login.code)
+    team.revoke_key(made.key.id)
+    for secret in (made.secret, new.secret):
+        with pytest.raises(NotAllowed):
+            team.with_key(secret)
+
+
+def test_a_new_login_ends_the_secret_of_the_one_before(team):
+    key = team.create_key(ALICE).key.id
+    first = team.exchange_login(team.create_login(key).code).secret
+    unused = team.create_login(key).code
+    second = team.exchange_login(team.create_login(key).code).secret
+    with pytest.raises(NotAllowed):
+        team.with_key(first)
+    with pytest.raises(NotAllowed):
+        team.exchange_login(unused)
+    assert team.with_key(second).actor == ALICE
+
+
+def test_a_login_code_ends_after_ten_minutes_and_with_its_key(team, monkeypatch):
+    key = team.create_key(ALICE).key.id
+    login = team.create_login(key)
+    now = team._engines.clock.now()
+    assert timedelta(minutes=9) < login.expires - now <= timedelta(minutes=10)
+    team.revoke_key(key)
+    with pytest.raises(NotAllowed):
+        team.exchange_login(login.code)
+    with pytest.raises(BadInput):
+        team.create_login(key)
+    late = team.create_login(team.create_key(ALICE).key.id)
+    monkeypatch.setattr(team._engines.clock, "now", lambda: late.expires + timedelta(seconds=1), raising=False)
+    with pytest.raises(NotAllowed):
+        team.exchange_login(late.code)
+
+
+@pytest.mark.parametrize("code", ["", "AAAAAA-AAAAAA-AAAAAA-AAAAAA", "\udcff", "x" * 10_000])
+def test_any_other_login_code_gets_one_answer(team, code):
+    team.create_login(team.create_key(ALICE).key.id)
+    with pytest.raises(NotAllowed, match="the code opens nothing here"):
+        team.exchange_login(code)
+
+
+def test_of_two_who_exchange_one_login_code_one_gets_a_secret(team, open_book):
+    code = team.create_login(team.create_key(ALICE).key.id).code
+    books = [team, open_book()]
+    with ThreadPoolExecutor() as pool:
+        secrets = [secret for secret in pool.map(lambda book: _exchanged(book, code), books) if secret]
+    assert len(secrets) == 1
+    assert team.with_key(secrets[0]).actor == ALICE
+
+
+def _exchanged(book, code):
+    try:
+        return book.exchange_login(code).secret
+    except NotAllowed:
+        return None
+
+
+def test_neither_a_login_code_nor_its_secret_is_stored(team, stored):
+    key = team.create_key(ALICE).key.id
+    login = team.create_login(key)
+    new = team.exchange_login(login.code)
+    entries = team.log(space="_home")[-2:]
+    assert [(entry.action, entry.actor, json.loads(entry.payload)["key"]) for entry in entries] == [
+        ("key.login_code", "user:local", key),
+        ("key.login", ALICE, key),
+    ]
+    waiting = team.create_login(key).code
+    answers = [team.keys(), team.status(), [team.log(space=space.name) for space in team.spaces()]]
+    team.close()
+    for secret in (login.code, new.secret, waiting):
+        assert secret not in repr(answers)
+        assert [name for name, data in stored().items() if secret.encode() in data] == []
+
+
+def test_those_make_login_codes_who_may_make_the_key(team):
+    alice = team.acting_as(ALICE)
+    own, other = team.create_key(ALICE), team.create_key("user:bob")
+    assert team.exchange_login(alice.create_login(own.key.id).code).key.principal == ALICE
+    with pytest.raises(NotFound):
+        alice.create_login(other.key.id)
+    with pytest.raises(NotAllowed):
+        team.with_key(own.secret).create_login(own.key.id)
 
 
 def test_others_make_keys_for_themselves_alone_and_never_with_a_key(team):

@@ -1,6 +1,7 @@
 """API keys: create, list and revoke the keys by which clients prove which principal they are.
 
-A secret is random, shown once and stored as a keyed hash. A key can be limited to some spaces and roles.
+A secret is random, shown once and stored as a keyed hash. A key can be limited to some spaces and roles. A login code
+carries a key to another machine: it is exchanged once, within minutes, for a second secret of the key.
 """
 
 from __future__ import annotations
@@ -8,20 +9,26 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
+from typing import Final
 
 from commonbook.access import permissions
 from commonbook.access.authentication import KEY_PREFIX, key_hash, principal_name
 from commonbook.admin.grants import format_optional_time, require_future, require_role
 from commonbook.errors import BadInput, NotAllowed, NotFound
 from commonbook.model.ids import new_id
-from commonbook.model.spaces import READER, Actor, ApiKey, NewKey
+from commonbook.model.spaces import READER, Actor, ApiKey, LoginCode, NewKey
+from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
 from commonbook.tables import api_keys
 from commonbook.text import space_names, validation
 from commonbook.write.context import HOME_SPACE, WriteContext, readable_space
 from commonbook.write.foreign_writes import ForeignWrite
 from commonbook.write.transaction import write
+
+_LOGIN_CODE_LIFETIME: Final = timedelta(minutes=10)
+_LOGIN_CODE_BYTES: Final = 15
+"""So many random bytes are 24 characters; nobody guesses them in ten minutes."""
 
 
 def create_key(
@@ -48,7 +55,7 @@ def create_key(
     )
     if space is not None:
         _require_within_limits(space_names.require_space_name(space), allowed)
-    secret = KEY_PREFIX + base64.urlsafe_b64encode(os.urandom(32)).decode().rstrip("=")
+    secret = _new_secret()
 
     def operation(ctx: WriteContext) -> NewKey:
         permissions.require_valid_key(ctx.tx, actor)
@@ -80,6 +87,63 @@ def create_key(
     return write(engines, actor, operation)
 
 
+def create_login(engines: Engines, actor: Actor, key_id: str) -> LoginCode:
+    """Make a login code of a key, in place of an earlier one; those may who may create the key."""
+    digits = base64.b32encode(os.urandom(_LOGIN_CODE_BYTES)).decode()
+    code = "-".join(digits[start : start + 6] for start in range(0, len(digits), 6))
+
+    def operation(ctx: WriteContext) -> LoginCode:
+        key = _require_key(ctx.tx, actor, key_id)
+        _require_may_create(actor, key.principal)
+        if not api_keys.is_valid(key, ctx.tx):
+            raise BadInput(f"the key {key_id} was revoked or has expired", fix="create a new one")
+        expires = ctx.tx.now + _LOGIN_CODE_LIFETIME
+        api_keys.set_login_code(ctx.tx, key.id, _code_hash(engines, code), until=expires)
+        logging = ctx.because(ForeignWrite.OWN_KEY)
+        logging.log(ctx.system_space(HOME_SPACE), "key.login_code", (), key=key.id, principal=key.principal)
+        return LoginCode(key, code, expires)
+
+    return write(engines, actor, operation)
+
+
+def exchange_login(engines: Engines, code: str) -> NewKey:
+    """Exchange a login code for a secret of its key; unknown, used and expired codes get one and the same refusal.
+
+    The secret replaces the one of an earlier login with this key. The one that the key was created with stays.
+    """
+    refused = NotAllowed(
+        "the code opens nothing here",
+        fix="a code works once, within ten minutes: ask for a new `commonbook key create`",
+    )
+    if not validation.is_unicode(code):
+        raise refused
+    hash_, secret = _code_hash(engines, code.strip().upper()), _new_secret()
+    with engines.db.reading() as tx:
+        known = api_keys.find_by_login_code(tx, hash_)
+        if known is None or not api_keys.is_valid(known, tx):
+            raise refused
+
+    def operation(ctx: WriteContext) -> NewKey:
+        key = api_keys.find_by_login_code(ctx.tx, hash_)
+        if key is None or not api_keys.is_valid(key, ctx.tx):
+            raise refused
+        if not api_keys.use_login_code(ctx.tx, key.id, hash_, key_hash(engines, secret)):
+            raise refused
+        logging = ctx.because(ForeignWrite.OWN_KEY)
+        logging.log(ctx.system_space(HOME_SPACE), "key.login", (), key=key.id, principal=key.principal)
+        return NewKey(key, secret)
+
+    return write(engines, Actor(known.principal), operation)
+
+
+def _new_secret() -> str:
+    return KEY_PREFIX + base64.urlsafe_b64encode(os.urandom(32)).decode().rstrip("=")
+
+
+def _code_hash(engines: Engines, code: str) -> str:
+    return engines.keys.keyed_hash("login code", code)
+
+
 def _require_within_limits(space: str, limits: Iterable[tuple[str, str]] | None) -> None:
     """Raise BadInput if the limits of a key forbid it to write to its default space."""
     if limits is not None and not any(space_names.is_within(space, name) and role != READER for name, role in limits):
@@ -101,10 +165,7 @@ def revoke_key(engines: Engines, actor: Actor, key_id: str) -> ApiKey:
     """Revoke a key; to revoke it again changes nothing."""
 
     def operation(ctx: WriteContext) -> ApiKey:
-        permissions.require_valid_key(ctx.tx, actor)
-        key = api_keys.find(ctx.tx, validation.validate_memory_id(key_id))
-        if key is None or not (permissions.is_owner(actor) or key.principal == actor.principal):
-            raise NotFound(f"there is no key {key_id}", fix="`commonbook key list` shows the keys by their ids")
+        key = _require_key(ctx.tx, actor, key_id)
         if actor.key_id not in (None, key.id) and not permissions.is_owner(actor):
             raise NotAllowed(
                 "a key may revoke no other key", fix="revoke it without a key, or ask the owner of the home"
@@ -117,6 +178,15 @@ def revoke_key(engines: Engines, actor: Actor, key_id: str) -> ApiKey:
         return api_keys.find(ctx.tx, key.id) or key
 
     return write(engines, actor, operation)
+
+
+def _require_key(tx: Reading, actor: Actor, key_id: str) -> ApiKey:
+    """Return a key that the actor may see; NotFound for any other."""
+    permissions.require_valid_key(tx, actor)
+    key = api_keys.find(tx, validation.validate_memory_id(key_id))
+    if key is None or not (permissions.is_owner(actor) or key.principal == actor.principal):
+        raise NotFound(f"there is no key {key_id}", fix="`commonbook key list` shows the keys by their ids")
+    return key
 
 
 def _require_may_create(actor: Actor, principal: str) -> None:

@@ -27,6 +27,7 @@ from commonbook import (
     Lineage,
     Link,
     LogEntry,
+    LoginCode,
     LogReport,
     Memory,
     Message,
@@ -106,6 +107,7 @@ class Book:
         expires: datetime | str | None = None,
         space: str | None = None,
     ) -> NewKey: ...
+    async def create_login(self, key_id: str) -> LoginCode: ...
     async def create_space(self, name: str) -> Space: ...
     @property
     def default_space(self) -> str: ...
@@ -132,6 +134,7 @@ class Book:
         expected_version: int | None = None,
         mask: bool = True,
     ) -> Receipt: ...
+    async def exchange_login(self, code: str) -> NewKey: ...
     async def export(
         self,
         target: str,

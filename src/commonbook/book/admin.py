@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from commonbook.admin import api_keys
     from commonbook.admin import grants as admin_grants
     from commonbook.admin import spaces as admin_spaces
-    from commonbook.model.spaces import ApiKey, Grant, NewKey, Role, Space
+    from commonbook.model.spaces import ApiKey, Grant, LoginCode, NewKey, Role, Space
 else:
     # A verb loads the module that it needs, so that a command loads no more than its own subject.
     admin_grants = LazyModule("commonbook.admin.grants")
@@ -84,3 +84,17 @@ class AdminVerbs(BookBase):
     def revoke_key(self, key_id: str) -> ApiKey:
         """Revoke an API key; it opens nothing from now on."""
         return api_keys.revoke_key(self._engines, self._actor, key_id)
+
+    def create_login(self, key_id: str) -> LoginCode:
+        """Make a login code of an API key, which carries the key to another machine: `commonbook login URL CODE`.
+
+        It works once, within ten minutes. Those may make one who may create the key.
+        """
+        return api_keys.create_login(self._engines, self._actor, key_id)
+
+    def exchange_login(self, code: str) -> NewKey:
+        """Exchange a login code for a secret of its API key; the code is the only proof that this needs.
+
+        The secret replaces the one of an earlier login with this key; the one that the key was created with stays.
+        """
+        return api_keys.exchange_login(self._engines, code)

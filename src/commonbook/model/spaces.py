@@ -121,3 +121,11 @@ class NewKey(NamedTuple):
 
     key: ApiKey
     secret: str
+
+
+class LoginCode(NamedTuple):
+    """A code that is exchanged once, until it expires, for a secret of an API key."""
+
+    key: ApiKey
+    code: str
+    expires: datetime

@@ -1,12 +1,13 @@
 """The table `api_key`: a row is a key by which a client proves to be a principal.
 
-Only a hash of the secret is stored.
+Only hashes are stored: of the secret that it was made with, of a login code, and of the secret that replaced the code.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from datetime import datetime
 from typing import Final, NamedTuple
 
 from commonbook.model.ids import format_time, parse_time
@@ -49,8 +50,8 @@ def add(tx: Transaction, key: ApiKey, hash_: str) -> None:
 
 
 def find_by_hash(tx: Reading, hash_: str) -> ApiKey | None:
-    """Return the key whose secret has this hash, or None."""
-    row = tx.row(f"SELECT {_COLUMNS} FROM api_key WHERE hash = :hash", hash=hash_)
+    """Return the key that has a secret with this hash, or None."""
+    row = tx.row(f"SELECT {_COLUMNS} FROM api_key WHERE hash = :hash OR login_hash = :hash", hash=hash_)
     return _key(_KeyRow._make(row)) if row else None
 
 
@@ -74,6 +75,39 @@ def get_all(tx: Reading) -> list[ApiKey]:
 def revoke(tx: Transaction, key_id: str) -> None:
     """Mark a key as revoked; a revoked key keeps its time."""
     tx.run("UPDATE api_key SET revoked = :now WHERE id = :id AND revoked IS NULL", now=format_time(tx.now), id=key_id)
+
+
+def set_login_code(tx: Transaction, key_id: str, code_hash: str, *, until: datetime) -> None:
+    """Store the hash of a login code, in place of an earlier one of the key."""
+    tx.run(
+        "UPDATE api_key SET login_code = :code, login_until = :until WHERE id = :id",
+        code=code_hash,
+        until=format_time(until),
+        id=key_id,
+    )
+
+
+def find_by_login_code(tx: Reading, code_hash: str) -> ApiKey | None:
+    """Return the key whose login code has this hash and has not expired, or None."""
+    row = tx.row(
+        f"SELECT {_COLUMNS} FROM api_key WHERE login_code = :code AND login_until > :now",
+        code=code_hash,
+        now=format_time(tx.now),
+    )
+    return _key(_KeyRow._make(row)) if row else None
+
+
+def use_login_code(tx: Transaction, key_id: str, code_hash: str, hash_: str) -> bool:
+    """Replace a login code by the hash of a secret; False if another transaction has used the code."""
+    return bool(
+        tx.run(
+            "UPDATE api_key SET login_code = NULL, login_until = NULL, login_hash = :hash"
+            " WHERE id = :id AND login_code = :code",
+            hash=hash_,
+            id=key_id,
+            code=code_hash,
+        )
+    )
 
 
 def is_valid(key: ApiKey, tx: Reading) -> bool:

@@ -74,7 +74,12 @@ TABLES: Final = (
     _table("log_head", "space", "seq hash signature key_id"),
     _table("kept_vector", "embedder hash", "vector"),
     _table("space_grant", "space principal", "role expires granted_by granted_at"),
-    _table("api_key", "id", "principal label limits created created_by expires revoked hash default_space"),
+    _table(
+        "api_key",
+        "id",
+        "principal label limits created created_by expires revoked hash default_space"
+        " login_code login_until login_hash",
+    ),
     _table("copy", "space root", "memory source mode"),
     _table("rule", "space id", "source maker kinds tags importance approval refresh created"),
     _table("rule_taken", "space rule root"),

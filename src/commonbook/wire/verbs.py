@@ -19,7 +19,7 @@ class Verb(NamedTuple):
     `changes` tells whether it changes the book: such a request may be repeated with an `Idempotency-Key`. `expanded` is
     the argument of a GET whose fields are query parameters themselves. `versioned` tells whether the answer has the
     version of one memory, which goes into the header `ETag`. `is_property` verbs are properties of `Book`. An `archive`
-    verb has a zip archive as its body or answer, and all arguments in the query.
+    verb has a zip archive as its body or answer, and all arguments in the query. A `without_key` verb needs no API key.
     """
 
     name: str
@@ -31,6 +31,7 @@ class Verb(NamedTuple):
     versioned: bool = False
     is_property: bool = False
     archive: bool = False
+    without_key: bool = False
 
     @property
     def path_arguments(self) -> tuple[str, ...]:
@@ -114,6 +115,8 @@ _TABLE: Final = (
     Verb("create_key", "POST", "/v1/keys", "administration", changes=True),
     Verb("keys", "GET", "/v1/keys", "administration"),
     Verb("revoke_key", "DELETE", "/v1/keys/{key_id}", "administration", changes=True),
+    Verb("create_login", "POST", "/v1/keys/{key_id}/login", "administration", changes=True),
+    Verb("exchange_login", "POST", "/v1/login", "administration", without_key=True),
     Verb("set_limit", "PUT", "/v1/limits", "administration", changes=True),
     Verb("limits", "GET", "/v1/limits", "administration"),
     # Maintenance.

@@ -276,7 +276,17 @@ ALTER TABLE file_left ADD COLUMN space TEXT;
 ALTER TABLE api_key ADD COLUMN default_space TEXT;
 """
 
+VERSION_6: Final = """
+-- keys: a login code that is exchanged once for a second secret, both stored as keyed hashes
+ALTER TABLE api_key ADD COLUMN login_code TEXT;
+ALTER TABLE api_key ADD COLUMN login_until TEXT;
+ALTER TABLE api_key ADD COLUMN login_hash TEXT;
+CREATE UNIQUE INDEX api_key_by_login_code ON api_key (login_code) WHERE login_code IS NOT NULL;
+CREATE UNIQUE INDEX api_key_by_login_hash ON api_key (login_hash) WHERE login_hash IS NOT NULL;
+"""
+
 MIGRATIONS: Final = tuple(
-    version.replace(" TEXT", ' TEXT COLLATE "C"') for version in (VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5)
+    version.replace(" TEXT", ' TEXT COLLATE "C"')
+    for version in (VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6)
 )
 """Migration n takes a database from version n to version n + 1."""
