@@ -1,4 +1,4 @@
-"""Write the types of `commonbook.aio.Book`, from the signatures of `commonbook.Book`: `python tools/make_aio.py`."""
+"""Write the types of `commonbook.aio`, from the signatures of `Book` and `RemoteBook`: `python tools/make_aio.py`."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from pathlib import Path
 import commonbook
 from commonbook.aio.threads import CONTEXT_MANAGERS
 from commonbook.book.book import Book
+from commonbook.client.remote_book import RemoteBook
 
-STUB = Path(__file__).parents[1] / "src" / "commonbook" / "aio" / "book.pyi"
+FOLDER = Path(__file__).parents[1] / "src" / "commonbook" / "aio"
 
 HEADER = '''"""The types of `commonbook.aio.book`; made by `tools/make_aio.py`, which a test compares with this file."""
 
@@ -42,6 +43,41 @@ def open(
 ) -> Opening: ...
 """
 
+REMOTE_HEADER = '''"""The types of `commonbook.aio.remote_book`; made by `tools/make_aio.py`; a test compares it."""
+
+import builtins
+import os
+{imports}
+
+class RemoteBook:
+    def __init__(self, book: commonbook.RemoteBook, threads: BookThreads) -> None: ...
+    async def __aenter__(self) -> Self: ...
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+'''
+
+REMOTE_FOOTER = """
+class Connecting:
+    def __init__(self, connect: Callable[[], commonbook.RemoteBook]) -> None: ...
+    def __await__(self) -> Generator[Any, None, RemoteBook]: ...
+    async def __aenter__(self) -> RemoteBook: ...
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+def connect(
+    addresses: str | Iterable[str] | None = None,
+    key: str | None = None,
+    *,
+    space: str | None = None,
+    outbox: str | os.PathLike[str] | None = None,
+    allow_http: bool = False,
+    answer_seconds: float = 15.0,
+    patience_seconds: float = 30.0,
+) -> Connecting: ...
+"""
+
 _STARS: dict[object, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
 
 MODULES = {
@@ -49,6 +85,7 @@ MODULES = {
     "Any": "typing",
     "BookThreads": "commonbook.aio.threads",
     "Callable": "collections.abc",
+    "Coroutine": "collections.abc",
     "Generator": "collections.abc",
     "Iterable": "collections.abc",
     "Iterator": "collections.abc",
@@ -61,25 +98,33 @@ MODULES = {
 }
 
 
-def stub() -> str:
-    """Return the text of the stub file, formatted."""
-    body = "".join(_member(name) for name in sorted(dir(Book)) if not name.startswith("_"))
-    text = HEADER + body + FOOTER
+def stubs() -> dict[Path, str]:
+    """Return the text of each stub file, formatted."""
+    return {
+        FOLDER / "book.pyi": _stub(Book, HEADER, FOOTER, own={"Book", "open"}),
+        FOLDER / "remote_book.pyi": _stub(RemoteBook, REMOTE_HEADER, REMOTE_FOOTER, own={"RemoteBook", "connect"}),
+    }
+
+
+def _stub(book: type, header: str, footer: str, *, own: set[str]) -> str:
+    body = "".join(_member(book, name) for name in sorted(dir(book)) if not name.startswith("_"))
+    text = header + body + footer
     words = set(re.findall(r"\b\w+\b", re.sub(r'""".*?"""', "", text, flags=re.DOTALL)))
-    own = {"Book", "open"}
     imports = sorted(f"from {module} import {name}" for name, module in MODULES.items() if name in words - own)
     text = text.replace("{imports}", "\n".join(["", "import commonbook", *imports]))
-    for command in (["check", "--select", "I", "--fix", "-q"], ["format", "-q"]):
-        ruff = [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(STUB), "-"]
+    for command in (["check", "--select", "I,F401", "--fix", "-q"], ["format", "-q"]):
+        ruff = [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(FOLDER / "book.pyi"), "-"]
         text = subprocess.run(ruff, input=text, capture_output=True, text=True, check=True).stdout
     return text
 
 
-def _member(name: str) -> str:
-    verb = getattr(Book, name)
+def _member(book: type, name: str) -> str:
+    verb = getattr(book, name)
     if isinstance(verb, property):
         returned = inspect.signature(verb.fget).return_annotation  # type: ignore[arg-type] # every property is read
-        return f"    @property\n    def {name}(self) -> {returned}: ...\n"
+        # A property of a remote book asks the server.
+        shown = returned if book is Book else f"Coroutine[Any, Any, {returned}]"
+        return f"    @property\n    def {name}(self) -> {shown}: ...\n"
     signature = inspect.signature(verb)
     parameters = ", ".join(_parameters(signature))
     if name in CONTEXT_MANAGERS:
@@ -111,4 +156,5 @@ def _parameters(signature: inspect.Signature) -> list[str]:
 
 
 if __name__ == "__main__":
-    STUB.write_text(stub(), encoding="utf-8")
+    for path, text in stubs().items():
+        path.write_text(text, encoding="utf-8")

@@ -21,7 +21,7 @@ A `Book` has these verbs; `help(commonbook.Book.recall)` explains one. `commonbo
 
 They take and return values such as `Draft`, `Filter`, `NewMessage`, `Memory`, `Hit` and `Receipt`: immutable, and all
 importable from here, as are the types of fixed words (`Kind`, `Role`, `Verdict`). Every error is a `CommonbookError`
-with a `fix`. `open_client` makes a `Client`, which keeps messages for a remote book in an outbox.
+with a `fix`. `connect(url)` opens a `RemoteBook`, which has the verbs of a book on a server, and an outbox.
 
 The public names are loaded when they are first used (PEP 562): `import commonbook` alone loads none of them.
 """
@@ -33,10 +33,12 @@ from typing import TYPE_CHECKING, Final
 from commonbook.version import __version__
 
 if TYPE_CHECKING:
+    import collections.abc
     import os
 
     from commonbook.book.book import Book
     from commonbook.client.client import Client
+    from commonbook.client.remote_book import RemoteBook
     from commonbook.errors import (
         Ambiguous,
         BadFile,
@@ -168,8 +170,8 @@ __all__ = [
     "CopyMode", "Freshness", "HitType", "Include", "Kind", "LimitedAction", "Mark", "Refresh",
     "Relation", "RequestState", "Role", "SwitchReason", "Verdict",
     # the client of a remote book
-    "open_client", "Client", "EnqueuedMessage", "OutboxCounts", "OutboxEntry", "OutboxMessage", "OutboxReceipt",
-    "SessionContext", "StoredMessage", "Transport",
+    "connect", "RemoteBook", "open_client", "Client", "EnqueuedMessage", "OutboxCounts", "OutboxEntry", "OutboxMessage",
+    "OutboxReceipt", "SessionContext", "StoredMessage", "Transport",
     # the parts of an embedder of one's own
     "Embedder", "EmbedderChoice", "EmbeddingInput",
     # errors
@@ -185,6 +187,7 @@ __all__ = [
 _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "commonbook.book.book": ("Book",),
     "commonbook.client.client": ("Client",),
+    "commonbook.client.remote_book": ("RemoteBook",),
     "commonbook.errors": (
         "Ambiguous", "BadFile", "BadInput", "BadSpaceName", "BadText", "BadTime", "Busy", "CommonbookError", "Conflict",
         "DatabaseError", "DatabaseRefused", "DatabaseUnfit", "DatabaseUnreachable", "DiskFull",
@@ -241,6 +244,42 @@ def open(  # noqa: A001 - the name is the point
 
     settings = Settings.load(home, space=space)
     return open_book(settings, create=create or may_be_made(settings))
+
+
+def connect(
+    addresses: str | collections.abc.Iterable[str] | None = None,
+    key: str | None = None,
+    *,
+    space: str | None = None,
+    outbox: str | os.PathLike[str] | None = None,
+    allow_http: bool = False,
+    answer_seconds: float = 15.0,
+    patience_seconds: float = 30.0,
+) -> RemoteBook:
+    """Connect to a book on a server (`commonbook serve`) at one address or several; see `RemoteBook`.
+
+    Without `addresses`, COMMONBOOK_URL is used. Without `key`, it is COMMONBOOK_KEY, else the key that
+    `commonbook login` has saved. `space` is the space of calls that name none, in place of the default space of the
+    key. Nothing is sent before the first call.
+
+    - `outbox`: the file for messages that cannot be sent at once; by default one for each server and each key.
+    - `allow_http`: whether an address other than this machine's may do without encryption.
+    - `answer_seconds`: how long to wait for one answer, before the next address is asked.
+    - `patience_seconds`: how long to try in all, before `Unreachable` is raised.
+    """
+    from commonbook.compose.client import connect as compose_remote
+    from commonbook.settings.remote import RemoteSettings
+
+    return compose_remote(
+        RemoteSettings.load(),
+        addresses,
+        key,
+        space=space,
+        outbox=outbox,
+        allow_http=allow_http,
+        answer_seconds=answer_seconds,
+        patience_seconds=patience_seconds,
+    )
 
 
 def open_client(

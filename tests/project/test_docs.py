@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from commonbook.settings.remote import RemoteSettings
 from commonbook.settings.settings import CONFIG_KEYS, PROJECT_KEYS, Settings
 
 ROOT = Path(__file__).parents[2]
@@ -53,6 +54,12 @@ def test_every_environment_variable_is_documented_and_nothing_else(tmp_path):
     assert documented("Environment") == environ.names
 
 
+def test_every_variable_of_a_remote_client_is_documented_and_nothing_else():
+    environ = Recorder()
+    RemoteSettings.load(environ)
+    assert documented("Remote clients") == environ.names
+
+
 def test_every_key_of_the_homes_configuration_is_documented():
     assert documented("The home: `.commonbook/config.toml`") == set(CONFIG_KEYS)
 
@@ -67,7 +74,7 @@ def test_nothing_but_settings_reads_the_environment():
         for path in SOURCE.rglob("*.py")
         if re.search(r"\b(os\.environ\b|os\.getenv\b|environb\b|import environ\b)", path.read_text(encoding="utf-8"))
     }
-    assert readers == {"settings/settings.py"}
+    assert readers == {"settings/remote.py", "settings/settings.py"}
 
 
 def blocks(page: str, language: str) -> list[str]:

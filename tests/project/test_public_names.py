@@ -108,7 +108,9 @@ def test_the_package_exports_exactly_these_names():
         "__version__",
         "open",
         "open_client",
+        "connect",
         "Book",
+        "RemoteBook",
         "Embedder",
         "EmbedderChoice",
         "EmbeddingInput",
@@ -140,7 +142,7 @@ def test_type_checkers_see_every_exported_name():
     }
     table = {(name, module) for module, names in commonbook._MODULES.items() for name in names}
     assert imported == table
-    assert {name for name, _ in table} == set(commonbook.__all__) - {"__version__", "open", "open_client"}
+    assert {name for name, _ in table} == set(commonbook.__all__) - {"__version__", "open", "open_client", "connect"}
 
 
 def test_importing_the_package_alone_loads_nothing_else():
@@ -347,7 +349,19 @@ def test_a_book_has_just_these_verbs():
 
 def test_the_client_offers_just_this():
     public = {name for name in vars(client.Client) if not name.startswith("_")}
-    assert public == {"append", "close", "counts", "discard", "flush", "pending", "refused", "retry", "trouble"}
+    assert public == {
+        "append",
+        "close",
+        "counts",
+        "discard",
+        "enqueue",
+        "flush",
+        "is_waiting",
+        "pending",
+        "refused",
+        "retry",
+        "trouble",
+    }
     assert set(client.__all__) == {
         "Client",
         "EnqueuedMessage",

@@ -3,11 +3,14 @@
     async with commonbook.aio.open() as book:
         await book.remember("Alice owns the billing service")
 
+`commonbook.aio.connect` opens a book on a server in the same way.
+
 A coroutine that is cancelled does not stop its thread: a write may still be made. Callbacks are called in a thread.
 """
 
 from __future__ import annotations
 
 from commonbook.aio.book import Book, Opening, open  # noqa: A004 - as in the package
+from commonbook.aio.remote_book import Connecting, RemoteBook, connect
 
-__all__ = ["Book", "Opening", "open"]
+__all__ = ["Book", "Connecting", "Opening", "RemoteBook", "connect", "open"]

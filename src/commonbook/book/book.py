@@ -17,9 +17,11 @@ from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
     from commonbook.access import authentication
+    from commonbook.text import space_names
 else:
     # A verb loads the module that it needs, so that a command loads no more than its own subject.
     authentication = LazyModule("commonbook.access.authentication")
+    space_names = LazyModule("commonbook.text.space_names")
 
 
 class Book(MemoryVerbs, SessionVerbs, SharingVerbs, SharingRuleVerbs, ReasoningVerbs, AdminVerbs, MaintenanceVerbs):
@@ -37,17 +39,19 @@ class Book(MemoryVerbs, SessionVerbs, SharingVerbs, SharingRuleVerbs, ReasoningV
         self._require_owner("act in another's name")
         return self._as_actor(Actor(authentication.principal_name(principal)))
 
-    def with_key(self, secret: str) -> Book:
+    def with_key(self, secret: str, *, space: str | None = None) -> Book:
         """Return a view of this book that acts for the principal of an API key, within the limits of the key.
 
-        Closing the view does not close the book.
+        `space` is the space of calls that name none, in place of the default space of the key. Closing the view does
+        not close the book.
         """
-        return self._as_actor(authentication.actor_of_key(self._engines, secret))
+        named = None if space is None else space_names.require_space_name(space)
+        return self._as_actor(authentication.actor_of_key(self._engines, secret), space=named)
 
-    def _as_actor(self, actor: Actor) -> Book:
+    def _as_actor(self, actor: Actor, *, space: str | None = None) -> Book:
         book = Book(
             self._engines,
-            self._settings,
+            self._settings if space is None else self._settings._replace(space=space),
             actor=actor,
             transfer_service=self._transfer_service,
             recall_service=self._recall_service,

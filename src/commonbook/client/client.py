@@ -61,19 +61,20 @@ class Client:
         *,
         mask: Mask,
         clock: Clock,
-        space: str,
+        space: str | None,
         background: bool = True,
         senders: int = 4,
         answer_seconds: float = 15.0,
     ) -> None:
         """Send the messages of the outbox in threads, or without `background` only while a call waits for it.
 
-        `space` is the default space: that of messages which name none, also of those that an older version left. At
-        most `senders` threads send at once. The server has `answer_seconds` for each answer. The client owns the outbox
-        and closes it.
+        `space` is the default space: that of messages which name none, also of those that an older version left.
+        Without one, such messages go to the default space that the API key has on the server. At most `senders` threads
+        send at once. The server has `answer_seconds` for each answer. The client owns the outbox and closes it.
         """
         self._outbox, self._mask, self._clock, self._space = outbox, mask, clock, space
-        outbox.assign_space(space)
+        if space is not None:
+            outbox.assign_space(space)
         self._sender = Sender(transport, outbox, background=background, threads=senders, answer_seconds=answer_seconds)
         self._sender.wake()
 
@@ -103,14 +104,26 @@ class Client:
         """
         self._require_open()
         validation.validate_session_id(session)
-        name = self._space if space is None else space
-        context = _context(name, parent, tags)
+        context = session_context(self._space if space is None else space, parent, tags)
         validation.require_message_list(messages)
         entries = [self._entry(message, item) for item, message in enumerate(messages)]
+        return self.enqueue(session, entries, context, wait=wait)
+
+    def enqueue(
+        self, session: str, entries: Sequence[OutboxEntry], context: SessionContext, *, wait: float = 0.0
+    ) -> OutboxReceipt:
+        """Store messages that are validated and masked already; `append` explains the rest."""
+        self._require_open()
         stored = self._outbox.add(session, entries, context=context) if entries else ()
         self._sender.wake()
+        name = context.space or ""
         sent = wait > 0 and self._wait_until_sent((name, session), stored, wait)
         return OutboxReceipt(session, stored, durable=True, sent=sent, space=name)
+
+    def is_waiting(self, session: str, *, space: str | None = None) -> bool:
+        """Tell whether messages of a session wait to be sent."""
+        name = self._space if space is None else space
+        return self._outbox.counts(session=(name or "", session)).waiting > 0
 
     def flush(self, timeout: float) -> bool:
         """Send all waiting messages now, for at most `timeout` seconds; return whether none waits any more.
@@ -202,10 +215,11 @@ def _check(message: OutboxMessage) -> None:
     if message.client_id is not None:
         validation.validate_key(message.client_id)
     if message.time is not None:
-        _check_time(message.time)
+        require_time_with_zone(message.time)
 
 
-def _check_time(value: object) -> None:
+def require_time_with_zone(value: object) -> None:
+    """Raise BadTime unless this is a time with its zone that can be stored."""
     if not isinstance(value, datetime) or value.utcoffset() is None:
         raise BadTime("the time of a message has no zone", fix="give a datetime with its zone, or none for now")
     try:
@@ -214,9 +228,11 @@ def _check_time(value: object) -> None:
         raise BadTime(f"{value} is before the first or after the last year", fix="give another time") from error
 
 
-def _context(space: str, parent: str | None, tags: Iterable[str]) -> SessionContext:
-    _require_text(space, "space")
-    space_names.require_space_name(space)
+def session_context(space: str | None, parent: str | None, tags: Iterable[str]) -> SessionContext:
+    """Validate the space, the parent and the tags of a session."""
+    if space is not None:
+        _require_text(space, "space")
+        space_names.require_space_name(space)
     if parent is not None:
         validation.validate_session_id(parent)
     tag_list = validation.validate_list(tags, "tags")

@@ -1,21 +1,25 @@
-"""The composition root of the remote client: wires a client to the outbox file of this machine."""
+"""The composition root of remote clients: wires a client or a remote book to its outbox file on this machine."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
 from commonbook.engines.process.clock import SystemClock
-from commonbook.errors import CommonbookError
+from commonbook.errors import BadInput, CommonbookError
 from commonbook.model.reports import Finding, OutboxStatus
 from commonbook.settings.default_space import default_space
 
 if TYPE_CHECKING:
     from commonbook.client.client import Client, Mask
+    from commonbook.client.remote_book import RemoteBook
     from commonbook.engines.sqlite.outbox import OutboxFile
+    from commonbook.model.spaces import ApiKey
     from commonbook.ports.keys import Clock
     from commonbook.ports.outbox import Transport
+    from commonbook.settings.remote import RemoteSettings
     from commonbook.settings.settings import Settings
 
 
@@ -82,7 +86,7 @@ def open_outbox(
     transport: Transport,
     *,
     mask: Mask,
-    space: str,
+    space: str | None,
     clock: Clock | None = None,
     busy_seconds: float = 5.0,
     background: bool = True,
@@ -91,7 +95,7 @@ def open_outbox(
 ) -> Client:
     """Make a client whose outbox is this file, created if it does not exist, and send its messages.
 
-    `space` is the space of messages that name none.
+    `space` is the space of messages that name none; without one it is the default space of the key on the server.
     """
     from commonbook.client.client import Client
     from commonbook.engines.sqlite.outbox import OutboxFile
@@ -107,3 +111,77 @@ def open_outbox(
         senders=senders,
         answer_seconds=answer_seconds,
     )
+
+
+def connect(
+    settings: RemoteSettings,
+    addresses: str | Iterable[str] | None = None,
+    key: str | None = None,
+    *,
+    space: str | None = None,
+    outbox: str | os.PathLike[str] | None = None,
+    allow_http: bool = False,
+    answer_seconds: float = 15.0,
+    patience_seconds: float = 30.0,
+) -> RemoteBook:
+    """Make a remote book over the addresses of a server; its outbox is opened if it exists. Nothing is sent yet."""
+    _require_http()
+    from commonbook.client.addresses import parse_addresses
+    from commonbook.client.http import HttpCaller
+    from commonbook.client.http_transport import HttpTransport
+    from commonbook.client.lazy_outbox import LazyOutbox
+    from commonbook.client.remote_book import RemoteBook
+    from commonbook.settings import remote
+    from commonbook.text.masking import clean_for_storage
+
+    parsed = parse_addresses(addresses or settings.url or "", allow_http=allow_http)
+    given = remote.require_key(key, "the key") if key is not None else settings.key
+    saved = None if given else next(filter(None, (remote.saved_key(settings, at.origin) for at in parsed)), None)
+    if given is None and saved is None:
+        raise BadInput(
+            f"there is no key for {parsed[0]}",
+            fix="`commonbook login URL CODE` saves one; or give it as an argument, or in COMMONBOOK_KEY",
+        )
+    path = os.fspath(outbox) if outbox is not None else remote.outbox_path(settings, parsed[0].origin, given)
+    http, clock, default = HttpCaller(parsed, given or saved), SystemClock(), space or settings.space
+    transport = HttpTransport(http)
+
+    def open_client() -> Client:
+        return open_outbox(
+            path,
+            transport,
+            mask=clean_for_storage,
+            clock=clock,
+            space=default,
+            answer_seconds=answer_seconds,
+        )
+
+    lazy = LazyOutbox(open_client, lambda: os.path.exists(path), mask=clean_for_storage, clock=clock)
+    return RemoteBook(http, lazy, space=default, answer_seconds=answer_seconds, patience_seconds=patience_seconds)
+
+
+def log_in(
+    settings: RemoteSettings, addresses: str, code: str, *, allow_http: bool = False
+) -> tuple[ApiKey, list[str]]:
+    """Exchange a login code for a key, and save it for each address; return the key and the paths of its files."""
+    _require_http()
+    from commonbook.client.addresses import parse_addresses
+    from commonbook.client.login import exchange
+    from commonbook.settings import remote
+
+    parsed = parse_addresses(addresses, allow_http=allow_http)
+    remote.require_savable(settings)
+    new = exchange(parsed, code)
+    return new.key, [
+        remote.save_key(settings, origin, new.secret) for origin in dict.fromkeys(at.origin for at in parsed)
+    ]
+
+
+def _require_http() -> None:
+    """Raise an error that says what to install if the HTTP library is missing."""
+    try:
+        import httpx2  # noqa: F401
+    except ImportError as error:
+        raise BadInput(
+            f"a remote book needs a package that is not installed: {error.name}", fix="pip install 'commonbook[client]'"
+        ) from error

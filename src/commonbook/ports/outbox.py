@@ -28,7 +28,8 @@ class OutboxMessage(NamedTuple):
 class SessionContext(NamedTuple):
     """The space of a session, and its parent and tags if it is new.
 
-    The space is fixed when the outbox takes a message, and only missing for messages of an older version.
+    The space is fixed when the outbox takes a message. Without one, the session is in the default space that the API
+    key has on the server; or the message is one of an older version, until `assign_space` fixes it.
     """
 
     space: str | None = None

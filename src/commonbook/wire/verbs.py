@@ -145,6 +145,9 @@ EXPORT: Final = Verb("export", "GET", "/v1/export", "maintenance", archive=True)
 BATCH_PATH: Final = "/v1/batch"
 """The path of a batch: each line of the body is a request of its own."""
 
+DEFAULT_SPACE_HEADER: Final = "Commonbook-Space"
+"""The header with the space of calls that name none, percent-encoded, in place of the default space of the key."""
+
 NOT_SENT: Final = ("self", "progress", "noticed")
 """Arguments that stay in the process: callbacks cannot be sent."""
 

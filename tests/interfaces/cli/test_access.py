@@ -95,7 +95,7 @@ def test_trouble_goes_to_standard_error_with_its_exit_code(team, args, code):
 
 def made(cli, *options: str) -> tuple[str, str]:
     key = cli("key", "create", *options, "--json").json
-    assert key.keys() == KEY | {"secret"}
+    assert key.keys() == KEY | {"secret", "login"}
     return key["id"], key["secret"]
 
 
@@ -196,3 +196,18 @@ def test_the_command_shows_no_diff_to_a_text_of_another_space(cli):
 def test_a_recall_by_the_command_without_a_space_gives_nothing_of_others(cli):
     cli.remember("the heron is mine", "--space", "personal")
     assert cli("recall", "heron", "--as", "user:alice", "--json").json["hits"] == []
+
+
+# --- login
+
+
+def test_a_new_key_comes_with_the_line_that_logs_another_machine_in(team, monkeypatch):
+    result = team("key", "create", "agent:helper", "--url", "https://memory.example.com", "--json")
+    code = result.json["login"]["code"]
+    assert result.json["login"]["command"] == f"commonbook login https://memory.example.com {code}"
+    assert INSTANT.match(result.json["login"]["expires"])
+    assert result.json["secret"] not in result.json["login"]["command"]
+    plain = team("key", "create", "agent:helper")
+    assert re.search(r"commonbook login http://127\.0\.0\.1:7373 [A-Z2-7-]{27}\n", plain.err)
+    monkeypatch.setenv("COMMONBOOK_URL", "https://elsewhere.example.com")
+    assert "commonbook login https://elsewhere.example.com " in team("key", "create", "agent:helper").err

@@ -1,4 +1,4 @@
-"""Command line arguments of grants, API keys, and trust in project files."""
+"""Command line arguments of grants, API keys, logins, and trust in project files."""
 
 from __future__ import annotations
 
@@ -40,9 +40,23 @@ def key_arguments(to: argparse.ArgumentParser, actions: Callable[[Any], Any], ad
         "--limit", action="append", metavar="SPACE=ROLE", help="limit the key to this space and role (repeatable)"
     )
     create.add_argument("--expires", metavar="TIME", help="when it ends")
+    create.add_argument(
+        "--url",
+        metavar="URL",
+        help="the address of the server, for the line with `commonbook login`; else COMMONBOOK_URL",
+    )
     add(of_key, "list", "list the keys, without their secrets")
     revoke = add(of_key, "revoke", "revoke an API key")
     revoke.add_argument("key", metavar="KEY", help="the id of the key, or its first or last digits")
+
+
+def login_arguments(to: argparse.ArgumentParser) -> None:
+    """Add the arguments of `login`."""
+    to.add_argument("url", metavar="URL", help="the address of the server; several with commas between them")
+    to.add_argument(
+        "code", metavar="CODE", nargs="?", help="the login code that `key create` has printed; default: from input"
+    )
+    to.add_argument("--allow-http", action="store_true", help="send the key without encryption to another machine")
 
 
 def trust_arguments(to: argparse.ArgumentParser) -> None:

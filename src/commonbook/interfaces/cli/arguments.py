@@ -477,11 +477,9 @@ _COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
     "triage": ("decide about a suspect memory", _triage),
     "session": ("append, show, switch, rewind and settle sessions of messages", _session),
     "space": ("list, create and rename spaces, and set the maximum depth of reflections", _space),
-    "grant": (
-        "let others read, write or administer spaces",
-        lambda to: access_arguments.grant_arguments(to, **_ADDERS),
-    ),
+    "grant": ("let others use spaces", lambda to: access_arguments.grant_arguments(to, **_ADDERS)),
     "key": ("create, list and revoke API keys", lambda to: access_arguments.key_arguments(to, **_ADDERS)),
+    "login": ("save the key of a server on this machine", lambda to: access_arguments.login_arguments(to)),
     "trust": (
         "let the `.commonbook.toml` of a git repository name the default space",
         lambda to: access_arguments.trust_arguments(to),

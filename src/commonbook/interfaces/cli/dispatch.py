@@ -128,6 +128,7 @@ _COMMANDS: Final[Mapping[str, Callable[[], _Commands]]] = {
     **dict.fromkeys(("request", "limit list", "limit set"), _sharing_rules),
     **dict.fromkeys(("reflect", "supersede", "reinstate", "dependents", "inbox", "triage"), _reasoning),
     **dict.fromkeys(("grant add", "grant list", "grant revoke", "key create", "key list", "key revoke"), _access),
+    "login": _access,
     **dict.fromkeys(("space list", "space create", "space rename", "space which", "space depth"), _spaces),
     "trust": _spaces,
     "worker": _worker,
@@ -136,7 +137,7 @@ _COMMANDS: Final[Mapping[str, Callable[[], _Commands]]] = {
     "init": _init,
     "completion": _completion,
 }
-_WITHOUT_BOOK: Final = frozenset({"completion", "audit keys", "migrate", "init"})
+_WITHOUT_BOOK: Final = frozenset({"completion", "audit keys", "migrate", "init", "login"})
 _WITHOUT_NEW_BOOK: Final = frozenset({"space which"})
 """Commands that use the book if there is one, and make none."""
 

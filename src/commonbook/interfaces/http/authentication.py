@@ -6,11 +6,13 @@ The key is looked up for every request, so that a revoked key is refused at once
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from urllib.parse import unquote
 
 from starlette.requests import HTTPConnection
 
 from commonbook.errors import NotAllowed
 from commonbook.interfaces.http.answers import Unauthenticated
+from commonbook.wire.verbs import DEFAULT_SPACE_HEADER
 
 if TYPE_CHECKING:
     from commonbook.book.book import Book
@@ -30,9 +32,15 @@ def secret_of(connection: HTTPConnection) -> str:
     return secret.strip()
 
 
-def view_of(book: Book, secret: str) -> Book:
+def default_space_of(connection: HTTPConnection) -> str | None:
+    """Return the space of a request whose arguments name none: the header `Commonbook-Space`, percent-encoded."""
+    named = connection.headers.get(DEFAULT_SPACE_HEADER)
+    return None if named is None else unquote(named)
+
+
+def view_of(book: Book, secret: str, space: str | None = None) -> Book:
     """Return a view of the book for the principal of a key; Unauthenticated if the key opens nothing."""
     try:
-        return book.with_key(secret)
+        return book.with_key(secret, space=space)
     except NotAllowed as error:
         raise Unauthenticated(error) from None

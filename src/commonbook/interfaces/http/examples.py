@@ -69,6 +69,8 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
     "grants": {"space": "team/backend"},
     "create_key": {"principal": "agent:helper", "label": "helper", "limits": [["team/backend", "writer"]]},
     "revoke_key": {"key_id": _ID},
+    "create_login": {"key_id": _ID},
+    "exchange_login": {"code": "K3VQ7M-2JXW5T-R8LQ4N-6YZB2D"},
     "set_limit": {"action": "share", "per_minute": 20, "principal": "agent:helper"},
     "verify_log": {"space": "team/backend"},
     "log": {"space": "team/backend", "limit": 20},

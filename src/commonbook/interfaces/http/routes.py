@@ -24,13 +24,14 @@ from starlette.responses import Response
 from commonbook.book.book import Book
 from commonbook.interfaces.http import examples
 from commonbook.interfaces.http.answers import BadShape, error_answer
-from commonbook.interfaces.http.authentication import secret_of, view_of
+from commonbook.interfaces.http.authentication import default_space_of, secret_of, view_of
 from commonbook.interfaces.http.calls import Call
 from commonbook.interfaces.http.models import Problem, result_type
 from commonbook.interfaces.http.preconditions import entity_tag, expected_version, is_unchanged
 from commonbook.wire.encoding import dumps
 from commonbook.wire.problems import MEDIA_TYPE
 from commonbook.wire.signatures import REQUIRED
+from commonbook.wire.verbs import DEFAULT_SPACE_HEADER
 
 if TYPE_CHECKING:
     from commonbook.interfaces.http.config import ServerConfig
@@ -84,16 +85,16 @@ class Handler:
     async def __call__(self, request: Request) -> Response:
         """Answer a request."""
         # Without a key nothing of the body is read.
-        secret = secret_of(request)
+        secret = None if self._call.verb.without_key else secret_of(request)
         body = b""
         if self._call.verb.takes_body:
             _require_json(request)
             body = await request.body()
         return await self._threads.run(partial(self._answer, request, secret, body))
 
-    def _answer(self, request: Request, secret: str, body: bytes) -> Response:
+    def _answer(self, request: Request, secret: str | None, body: bytes) -> Response:
         verb = self._call.verb
-        view = view_of(self._book, secret)
+        view = self._book if secret is None else view_of(self._book, secret, default_space_of(request))
         query = request.query_params.multi_items()
         if verb.takes_body:
             if query:
@@ -191,7 +192,7 @@ def _not_modified(call: Call) -> dict[int | str, dict[str, Any]]:
 def _documented(call: Call) -> Callable[..., None]:
     """Return a function that is never called: its signature is the documentation of a route."""
     verb = call.verb
-    parameters = [_parameter("key", Annotated[Any, Security(BEARER)])]
+    parameters = [] if verb.without_key else [_parameter("key", Annotated[Any, Security(BEARER)])]
     for name in verb.path_arguments:
         example = examples.EXAMPLES[verb.name][name]
         parameters.append(_parameter(name, Annotated[str, Path(examples=[example], min_length=1)]))
@@ -223,6 +224,8 @@ def _headers(call: Call) -> dict[str, str]:
         found["If-Match"] = 'The `ETag` of the memory, such as `"3"`, in place of `expected_version`.'
     if verb.versioned and verb.method == "GET":
         found["If-None-Match"] = "The `ETag` of an earlier answer; if it is still that, the status is 304."
+    if not verb.without_key:
+        found[DEFAULT_SPACE_HEADER] = "The space of calls that name none, percent-encoded such as `team%2Fbackend`."
     return found
 
 

@@ -1,18 +1,24 @@
-"""The access commands: grants on spaces, and API keys."""
+"""The access commands: grants on spaces, API keys, and logins."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, cast
 
 from commonbook.errors import BadInput, NotFound
 from commonbook.interfaces import json_values
+from commonbook.model.ids import format_time
+from commonbook.settings.remote import RemoteSettings
 
 if TYPE_CHECKING:
     from commonbook.interfaces.cli.call import Call, Command
     from commonbook.interfaces.cli.output.plain import Output
-    from commonbook.model.spaces import ApiKey, Grant, Role
+    from commonbook.model.spaces import ApiKey, Grant, NewKey, Role
+
+_DEFAULT_URL: Final = "http://127.0.0.1:7373"
+"""The address of `commonbook serve`, if it is not told another one."""
 
 
 # --- grants
@@ -71,9 +77,15 @@ def _create_key(call: Call) -> int:
     created = call.book.create_key(
         args.principal, label=args.label, limits=limits, expires=args.expires, space=args.space
     )
+    login = call.book.create_login(created.key.id)
+    command = f"commonbook login {args.url or RemoteSettings.load().url or _DEFAULT_URL} {login.code}"
     return call.print_answer(
-        {**json_values.key_json(created.key, _space_names(call)), "secret": created.secret},
-        lambda out: _show_new_key(out, created.key, created.secret),
+        {
+            **json_values.key_json(created.key, _space_names(call)),
+            "secret": created.secret,
+            "login": {"command": command, "code": login.code, "expires": format_time(login.expires)},
+        },
+        lambda out: _show_new_key(out, created, command),
     )
 
 
@@ -116,9 +128,11 @@ def _space_names(call: Call) -> dict[str, str]:
     return {space.id: space.name for space in call.book.spaces()}
 
 
-def _show_new_key(out: Output, key: ApiKey, secret: str) -> None:
+def _show_new_key(out: Output, new: NewKey, command: str) -> None:
+    key, secret = new
     out.report(f"Created a key for {key.principal}: {secret}", [(key.id, key.principal, secret)])
     out.note("save it now: it is shown once and stored nowhere. Programs read it from COMMONBOOK_KEY")
+    out.note(f"or let another machine have the key, once and within ten minutes: {command}")
 
 
 def _show_keys(out: Output, keys: Sequence[ApiKey], names: Mapping[str, str]) -> None:
@@ -144,6 +158,26 @@ def _show_keys(out: Output, keys: Sequence[ApiKey], names: Mapping[str, str]) ->
     )
 
 
+# --- login
+
+
+def _login(call: Call) -> int:
+    from commonbook.compose.client import log_in
+
+    args = call.args
+    code = args.code or sys.stdin.readline().strip()
+    key, files = log_in(RemoteSettings.load(), args.url, code, allow_http=args.allow_http)
+    answer = {"key": key.id, "principal": key.principal, "expires": _time_json(key.expires), "files": files}
+    sentence = f"Saved the key of {key.principal} in {', '.join(files)}"
+    return call.print_answer(
+        answer, lambda out: out.report(sentence, [(key.id, key.principal, file) for file in files])
+    )
+
+
+def _time_json(time: datetime | None) -> str | None:
+    return format_time(time) if time else None
+
+
 def _limits(key: ApiKey, names: Mapping[str, str]) -> str:
     return ", ".join(f"{names.get(space, space)}={role}" for space, role in key.limits or ())
 
@@ -160,4 +194,5 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "key create": _create_key,
     "key list": _list_keys,
     "key revoke": _revoke_key,
+    "login": _login,
 }

@@ -1,0 +1,270 @@
+"""Requests over HTTP with a limited time: attempts at several addresses, with retries that are safe.
+
+A request that changes something has an `Idempotency-Key`, made before the first attempt, so that it may be repeated
+after a lost answer, at any address. Redirects are not followed. Each address has connections of its own, which alone
+carry the key.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from commonbook.client.addresses import Address, AddressChoice, pause_seconds
+from commonbook.errors import Busy, CommonbookError, HomeError, ServerFailed, Unreachable
+from commonbook.runtime.fork_reset import reset_in_child
+from commonbook.runtime.lazy_modules import LazyModule
+from commonbook.version import __version__
+from commonbook.wire.problems import error_of
+from commonbook.wire.requests import Request
+
+if TYPE_CHECKING:
+    import httpx2
+else:
+    # It belongs to the extra `client`; a book that is not remote does without.
+    httpx2 = LazyModule("httpx2")
+
+_CONNECT_SECONDS: Final = 5.0
+_MAX_ANSWER_BYTES: Final = 512 << 20
+_MAX_CONNECTIONS: Final = 64
+_GATEWAY_STATUS: Final = frozenset({502, 504})
+_RANDOM: Final = random.SystemRandom()  # A forked child does not repeat the numbers of its parent.
+_FIX: Final = "check the address, the network, and whether `commonbook serve` runs there"
+
+
+class Patience(NamedTuple):
+    """How long a request may take: in all, in one attempt, and whether all addresses are tried more than once.
+
+    A request that is not `repeatable` is not sent again once it may have arrived.
+    """
+
+    seconds: float
+    attempt_seconds: float
+    once: bool = False
+    repeatable: bool = True
+
+
+class Answer(NamedTuple):
+    """The answer of a server: its status, its headers, and its body."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    address: Address
+
+    def json(self) -> Any:  # noqa: ANN401 - any JSON
+        """Return the JSON of the body, None if it is empty; ServerFailed if it is none."""
+        if not self.body:
+            return None
+        try:
+            return json.loads(self.body)
+        except (ValueError, RecursionError) as error:
+            raise ServerFailed(
+                f"{self.address} answered with something else than JSON (status {self.status})", fix=_FIX
+            ) from error
+
+
+class NoAnswer(Exception):
+    """An attempt without an answer; `arrived` unless it is certain that the server got nothing of it."""
+
+    def __init__(self, reason: str, *, arrived: bool) -> None:
+        """Describe why."""
+        super().__init__(reason)
+        self.reason, self.arrived = reason, arrived
+
+
+class Deadline:
+    """The end of an attempt, by the clock that never goes back."""
+
+    def __init__(self, seconds: float) -> None:
+        """Begin now."""
+        self._end = time.monotonic() + seconds
+
+    @property
+    def left(self) -> float:
+        """The seconds that are left, not less than 0."""
+        return max(0.0, self._end - time.monotonic())
+
+
+class HttpCaller:
+    """Sends requests to the addresses of one server; safe to use from any thread, and after a fork."""
+
+    def __init__(self, addresses: tuple[Address, ...], key: str | None) -> None:
+        """Connect to nothing yet."""
+        self.choice: Final = AddressChoice(addresses)
+        self._key = key
+        self.reset_after_fork()
+        reset_in_child(self)
+
+    def reset_after_fork(self) -> None:
+        """Begin without connections, at first and in a forked child, which must not use those of its parent."""
+        self._clients: dict[Address, httpx2.Client] = {}
+        self._guard = threading.Lock()
+        self._closed = threading.Event()
+        self.choice.reset_after_fork()
+
+    def close(self) -> None:
+        """Close all connections; a request that waits for a retry gives up."""
+        self._closed.set()
+        with self._guard:
+            clients, self._clients = self._clients, {}
+        for client in clients.values():
+            client.close()
+
+    def send(self, request: Request, *, patience: Patience, headers: Mapping[str, str] | None = None) -> Answer:
+        """Return the answer to a request; Unreachable if there is none in time, from no address.
+
+        An answer that says that the server is busy counts as none while there is time to ask again.
+        """
+        end = Deadline(patience.seconds)
+        passes = 0
+        while True:
+            try:
+                return self._try_each(request, patience, end, headers or {})
+            except _TryAgainError as error:
+                pause = pause_seconds(passes, share=_RANDOM.random(), retry_after=error.retry_after)
+                if patience.once or pause >= end.left or self._closed.wait(pause):
+                    raise error.final from None
+                passes += 1
+
+    def _try_each(self, request: Request, patience: Patience, end: Deadline, headers: Mapping[str, str]) -> Answer:
+        """Ask each address once, in turn."""
+        last: _TryAgainError | None = None
+        for address in self.choice.order():
+            if last is not None and not end.left:
+                break
+            seconds = min(patience.attempt_seconds, max(end.left, 0.001))
+            try:
+                answer = self._attempt(address, request, headers, Deadline(seconds))
+            except NoAnswer as error:
+                self.choice.failed(address)
+                final = Unreachable(f"{address} does not answer: {error.reason}", fix=_FIX)
+                if error.arrived and not patience.repeatable:
+                    raise final from None
+                last = _TryAgainError(final)
+                continue
+            if answer.status in _GATEWAY_STATUS:
+                self.choice.failed(address)
+                last = _TryAgainError(Unreachable(f"{address} answered with status {answer.status}", fix=_FIX))
+                continue
+            self.choice.answered(address)
+            busy = _busy(answer)
+            if busy is None:
+                return answer
+            last = busy
+        assert last is not None  # noqa: S101 - there is at least one address
+        raise last
+
+    def _attempt(self, address: Address, request: Request, headers: Mapping[str, str], end: Deadline) -> Answer:
+        sent = {**headers, "Content-Type": "application/json"} if request.body is not None else dict(headers)
+        client = self._client(address)
+        with _network_errors():
+            message = client.build_request(
+                request.method,
+                str(address) + request.path,
+                params=list(request.query),
+                content=request.body,
+                headers=sent,
+                timeout=httpx2.Timeout(end.left, connect=min(end.left, _CONNECT_SECONDS)),
+            )
+            response = client.send(message, stream=True)
+            try:
+                body = _read_whole(response, end)
+            finally:
+                response.close()
+        if 300 <= response.status_code < 400:
+            raise NoAnswer("it redirects to another address, which the key must not go to", arrived=False)
+        return Answer(response.status_code, response.headers, body, address)
+
+    def _client(self, address: Address) -> httpx2.Client:
+        with self._guard:
+            if self._closed.is_set():
+                raise HomeError("the remote book is closed", fix="connect again")
+            if address not in self._clients:
+                self._clients[address] = self._new_client(address)
+            return self._clients[address]
+
+    def _new_client(self, address: Address) -> httpx2.Client:
+        headers = {"Accept": "application/json", "User-Agent": f"commonbook/{__version__}"}
+        if self._key is not None:
+            headers["Authorization"] = f"Bearer {self._key}"
+        return httpx2.Client(
+            headers=headers,
+            follow_redirects=False,
+            # A proxy of the system is no way to this machine.
+            trust_env=not address.is_loopback,
+            limits=httpx2.Limits(max_connections=_MAX_CONNECTIONS, max_keepalive_connections=_MAX_CONNECTIONS),
+        )
+
+
+class _TryAgainError(Exception):
+    """No address has answered for good; `final` is the error if there is no time left."""
+
+    def __init__(self, final: CommonbookError, retry_after: float = 0.0) -> None:
+        super().__init__(final.message)
+        self.final, self.retry_after = final, retry_after
+
+
+def _busy(answer: Answer) -> _TryAgainError | None:
+    """Return an error if the server asks to come again soon, else None."""
+    if answer.status != 503:
+        return None
+    error = problem_of(answer)
+    return _TryAgainError(error, _retry_after(answer.headers)) if isinstance(error, Busy) else None
+
+
+def problem_of(answer: Answer) -> CommonbookError:
+    """Return the error that an answer with a status of 400 or more describes."""
+    try:
+        details = answer.json()
+    except ServerFailed:
+        details = None
+    if not isinstance(details, Mapping) or "type" not in details:
+        # A proxy or another program has answered.
+        if answer.status >= 500:
+            return Unreachable(f"{answer.address} answered with status {answer.status}", fix=_FIX)
+        return ServerFailed(f"{answer.address} is no Commonbook server: status {answer.status}", fix=_FIX)
+    return error_of(details, answer.status)
+
+
+def _retry_after(headers: Mapping[str, str]) -> float:
+    value = headers.get("retry-after", "")
+    return float(value) if value.isascii() and value.isdecimal() else 0.0
+
+
+def _read_whole(response: httpx2.Response, end: Deadline) -> bytes:
+    """Return the body of an answer, with limits of time and size."""
+    parts: list[bytes] = []
+    size = 0
+    for part in response.iter_bytes():
+        parts.append(part)
+        size += len(part)
+        if size > _MAX_ANSWER_BYTES:
+            raise NoAnswer("its answer has no end", arrived=True)
+        if not end.left:
+            raise NoAnswer("its answer took too long", arrived=True)
+    return b"".join(parts)
+
+
+@contextmanager
+def _network_errors() -> Iterator[None]:
+    """Turn the errors of the HTTP library into NoAnswer; their texts name neither key nor content."""
+    try:
+        yield
+    except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol) as error:
+        raise NoAnswer(_reason(error), arrived=False) from None
+    except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError, RuntimeError) as error:
+        # A RuntimeError says that another thread has closed the connections.
+        raise NoAnswer(_reason(error), arrived=True) from None
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, httpx2.TimeoutException):
+        return "no answer in time"
+    line = " ".join(str(error).split())
+    return line[:200] or type(error).__name__

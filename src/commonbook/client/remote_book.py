@@ -1,0 +1,186 @@
+"""The class `RemoteBook`: the verbs of a book on a server, over HTTP.
+
+A verb is one request, made by the table of verbs, and its answer is decoded to the value that the local book returns.
+Errors of the server are raised as the same classes. `append` never loses a message: if no server answers, it goes into
+the outbox of this machine, and from there to the server in order.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Mapping
+from functools import cache
+from types import TracebackType
+from typing import Any, Final, Self
+from urllib.parse import quote
+
+from commonbook.client.client import Client, session_context
+from commonbook.client.http import HttpCaller, Patience, problem_of
+from commonbook.client.http_transport import append_receipt, append_request, send_append
+from commonbook.client.lazy_outbox import LazyOutbox, PreparedMessage
+from commonbook.client.verbs.administration import AdministrationVerbs
+from commonbook.client.verbs.maintenance import MaintenanceVerbs
+from commonbook.client.verbs.memories import MemoryVerbs
+from commonbook.client.verbs.reasoning import ReasoningVerbs
+from commonbook.client.verbs.recall import RecallVerbs
+from commonbook.client.verbs.sessions import SessionVerbs
+from commonbook.client.verbs.sharing import SharingVerbs
+from commonbook.errors import Busy, HomeError, ServerFailed, TransportError, Unreachable
+from commonbook.model.ids import new_id
+from commonbook.model.session import AppendReceipt, ChatMessage, MessageReceipt, NewMessage
+from commonbook.ports.outbox import SessionContext
+from commonbook.text import validation
+from commonbook.wire.encoding import Malformed, decode
+from commonbook.wire.requests import request_of
+from commonbook.wire.signatures import signature
+from commonbook.wire.verbs import DEFAULT_SPACE_HEADER, VERBS
+
+_SLOW_SECONDS: Final = 3600.0
+_SLOW: Final = frozenset(
+    {"doctor", "verify_log", "rebuild", "reindex", "sync", "accept_deletions", "work", "remember_many", "rename_space"}
+)
+"""Verbs that may take minutes: the server has much time for their answers."""
+
+_AFTER_OUTBOX: Final = {"switch": "old", "rewind": "session", "settle": "session", "close_session": "session"}
+"""Verbs that must find all messages of a session on the server, by the argument that names the session."""
+
+_NOT_REPEATABLE: Final = frozenset({"exchange_login"})
+
+
+class RemoteBook(
+    MemoryVerbs, SessionVerbs, SharingVerbs, ReasoningVerbs, RecallVerbs, AdministrationVerbs, MaintenanceVerbs
+):
+    """A book on a server, with the verbs of `Book`; `commonbook.connect` opens one.
+
+    It is safe to use from any thread. Close it, or use it in a `with` statement. Every error is a `CommonbookError`; if
+    no server answers it is `Unreachable`. Callbacks such as `progress` are accepted and not called.
+    """
+
+    def __init__(
+        self,
+        http: HttpCaller,
+        outbox: LazyOutbox,
+        *,
+        space: str | None = None,
+        answer_seconds: float = 15.0,
+        patience_seconds: float = 30.0,
+    ) -> None:
+        """Use these connections and this outbox; both are closed with the book.
+
+        A server has `answer_seconds` for an answer; for `patience_seconds` a call is tried again, at all addresses.
+        """
+        self._http, self._outbox, self._space = http, outbox, space
+        self._answer_seconds, self._patience_seconds = answer_seconds, patience_seconds
+
+    @property
+    def outbox(self) -> Client:
+        """The outbox of this machine for this server: which messages wait, and which the server has refused."""
+        return self._outbox.client()
+
+    def append(
+        self,
+        session: str,
+        messages: Iterable[NewMessage | str | ChatMessage],
+        *,
+        space: str | None = None,
+        parent: str | None = None,
+        tags: Iterable[str] = (),
+    ) -> AppendReceipt:
+        """Append messages to a session in order, all or none; they are durable when this returns.
+
+        If no server answers, or messages of the session wait already, they go into the outbox of this machine, and are
+        sent in order as soon as a server answers. The receipt then has `searchable=False`, and its messages have an
+        empty id and the number 0. Otherwise it is as for `Book.append`, which explains the arguments.
+        """
+        validation.validate_session_id(session)
+        context = session_context(self._space if space is None else space, parent, tags)
+        prepared = self._outbox.prepare(messages)
+        if not prepared or not (self._http.choice.all_rest or self._outbox.is_waiting(session, context.space)):
+            try:
+                return self._append_directly(session, prepared, context)
+            except (TransportError, Busy, HomeError):
+                if not prepared:
+                    raise
+        new = self._outbox.enqueue(session, prepared, context)
+        receipts = tuple(
+            MessageReceipt("", 0, new=is_new, masked=message.masked)
+            for message, is_new in zip(prepared, new, strict=True)
+        )
+        return AppendReceipt(session, receipts, searchable=False, space=context.space or "")
+
+    def close(self) -> None:
+        """Close all connections. Messages that wait in the outbox stay there, for the next process that connects."""
+        self._outbox.close()
+        self._http.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _append_directly(self, session: str, prepared: list[PreparedMessage], context: SessionContext) -> AppendReceipt:
+        request = append_request(session, [message.message for message in prepared], context)
+        receipt = append_receipt(send_append(self._http, request, seconds=self._answer_seconds), len(prepared))
+        masked = [message.masked for message in prepared]
+        return receipt._replace(
+            messages=tuple(
+                stored._replace(masked=stored.masked + count)
+                for stored, count in zip(receipt.messages, masked, strict=True)
+            )
+        )
+
+    def _call(self, verb: str, arguments: Mapping[str, object]) -> Any:  # noqa: ANN401 - as the verb's annotation says
+        """Send a call to the server, and return its result; the error of the server is raised here."""
+        if verb in _AFTER_OUTBOX:
+            self._send_waiting(str(arguments[_AFTER_OUTBOX[verb]]), arguments.get("space"))
+        chosen, defaults = VERBS[verb], _defaults(verb)
+        given = {name: value for name, value in arguments.items() if not _is_default(value, defaults.get(name))}
+        headers = {}
+        if chosen.changes:
+            headers["Idempotency-Key"] = f'"{new_id()}"'
+        if self._space is not None:
+            headers[DEFAULT_SPACE_HEADER] = quote(self._space)
+        answer = self._http.send(request_of(chosen, given), patience=self._patience(verb), headers=headers)
+        if answer.status >= 400:
+            raise problem_of(answer)
+        try:
+            return decode(_result(verb), answer.json())
+        except Malformed as error:
+            raise ServerFailed(
+                f"{answer.address} answered {verb} with something else: {error}", fix="update Commonbook here or there"
+            ) from error
+
+    def _patience(self, verb: str) -> Patience:
+        if verb in _SLOW:
+            return Patience(_SLOW_SECONDS, _SLOW_SECONDS)
+        return Patience(self._patience_seconds, self._answer_seconds, repeatable=verb not in _NOT_REPEATABLE)
+
+    def _send_waiting(self, session: str, space: object) -> None:
+        """Send the messages of a session that wait in the outbox; Unreachable if they cannot be sent in time."""
+        name = space if isinstance(space, str) else self._space
+        if self._outbox.is_waiting(session, name):
+            self.outbox.flush(self._patience_seconds)
+            if self._outbox.is_waiting(session, name):
+                raise Unreachable(
+                    f"messages of the session {session!r} wait in the outbox of this machine",
+                    fix="try again when the server answers",
+                )
+
+
+@cache
+def _defaults(verb: str) -> Mapping[str, object]:
+    function = getattr(RemoteBook, verb)
+    if isinstance(function, property):
+        return {}
+    return {name: parameter.default for name, parameter in inspect.signature(function).parameters.items()}
+
+
+def _is_default(value: object, default: object) -> bool:
+    """Tell whether an argument need not be sent; `0` and `False` are different values."""
+    return value is default or (type(value) is type(default) and value == default)
+
+
+@cache
+def _result(verb: str) -> Any:  # noqa: ANN401 - a type
+    return signature(getattr(RemoteBook, verb)).result

@@ -1,0 +1,131 @@
+"""Verbs of a remote book: administration. Made by `tools/make_client.py`; a test compares it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from commonbook.client.verbs.base import VerbCaller
+from commonbook.model.sharing import LimitedAction, RateLimit
+from commonbook.model.spaces import ApiKey, Grant, LoginCode, NewKey, Role, Space
+
+
+class AdministrationVerbs(VerbCaller):
+    """Verbs of a remote book: administration."""
+
+    @property
+    def actor(self) -> str:
+        """The principal that this book acts for, such as `user:ana` or `agent:helper`."""
+        value: str = self._call("actor", {})
+        return value
+
+    @property
+    def default_space(self) -> str:
+        """The space of calls that name none: as configured, as the project or the API key says, or `personal`."""
+        value: str = self._call("default_space", {})
+        return value
+
+    def space_for_writing(self) -> str:
+        """Return the space of a write that names none, and record it as that of this git repository, if it is one.
+
+        NotAllowed if the caller is not the owner and its API key has no default space.
+        """
+        result: str = self._call("space_for_writing", {})
+        return result
+
+    def spaces(self) -> tuple[Space, ...]:
+        """Return the spaces that you may read, ordered by name."""
+        result: tuple[Space, ...] = self._call("spaces", {})
+        return result
+
+    def create_space(self, name: str) -> Space:
+        """Create a space, such as `team/backend`; an existing one is a conflict (`SpaceExists`).
+
+        Verbs that write to a space create it on their own, if you may.
+        """
+        result: Space = self._call("create_space", {"name": name})
+        return result
+
+    def rename_space(self, old: str, new: str) -> Space:
+        """Rename a space and everything below it, with the files; ids stay."""
+        result: Space = self._call("rename_space", {"old": old, "new": new})
+        return result
+
+    def grant(self, principal: str, space: str, role: Role, *, expires: datetime | str | None = None) -> Grant:
+        """Grant a principal the role `reader`, `writer` or `admin` on a space and everything below it.
+
+        A new grant replaces the one that the principal has on the same space. Without `expires` it does not end.
+        """
+        result: Grant = self._call("grant", {"principal": principal, "space": space, "role": role, "expires": expires})
+        return result
+
+    def revoke(self, principal: str, space: str) -> None:
+        """Revoke the grant of a principal on a space; a grant on a space above it stays."""
+        self._call("revoke", {"principal": principal, "space": space})
+
+    def grants(self, *, space: str | None = None) -> tuple[Grant, ...]:
+        """Return the grants on the spaces that you administer, and your own; or those on one space."""
+        result: tuple[Grant, ...] = self._call("grants", {"space": space})
+        return result
+
+    def create_key(
+        self,
+        principal: str,
+        *,
+        label: str = "",
+        limits: Iterable[tuple[str, Role]] | None = None,
+        expires: datetime | str | None = None,
+        space: str | None = None,
+    ) -> NewKey:
+        """Create an API key for a principal: the owner for anybody, others for themselves.
+
+        The secret is in the result and stored nowhere. `limits` are pairs of a space and a role: the key opens these
+        spaces only, with at most these roles. Without `limits` it has all permissions of the principal. `space` is the
+        default space of the key: without one, each write with it has to name a space.
+        """
+        result: NewKey = self._call(
+            "create_key", {"principal": principal, "label": label, "limits": limits, "expires": expires, "space": space}
+        )
+        return result
+
+    def keys(self) -> tuple[ApiKey, ...]:
+        """Return all API keys, without their secrets, if you own the book; otherwise your own."""
+        result: tuple[ApiKey, ...] = self._call("keys", {})
+        return result
+
+    def revoke_key(self, key_id: str) -> ApiKey:
+        """Revoke an API key; it opens nothing from now on."""
+        result: ApiKey = self._call("revoke_key", {"key_id": key_id})
+        return result
+
+    def create_login(self, key_id: str) -> LoginCode:
+        """Make a login code of an API key, which carries the key to another machine: `commonbook login URL CODE`.
+
+        It works once, within ten minutes. Those may make one who may create the key.
+        """
+        result: LoginCode = self._call("create_login", {"key_id": key_id})
+        return result
+
+    def exchange_login(self, code: str) -> NewKey:
+        """Exchange a login code for a secret of its API key; the code is the only proof that this needs.
+
+        The secret replaces the one of an earlier login with this key; the one that the key was created with stays.
+        """
+        result: NewKey = self._call("exchange_login", {"code": code})
+        return result
+
+    def set_limit(self, action: LimitedAction, per_minute: int | None, *, principal: str | None = None) -> RateLimit:
+        """Limit how often in a minute a principal may `share` or `request`.
+
+        Without `principal`, the limit is for everybody who has none of their own. None as `per_minute` removes a limit.
+        Only the owner may call it.
+        """
+        result: RateLimit = self._call(
+            "set_limit", {"action": action, "per_minute": per_minute, "principal": principal}
+        )
+        return result
+
+    def limits(self) -> tuple[RateLimit, ...]:
+        """Return all rate limits if you own the book; otherwise your own."""
+        result: tuple[RateLimit, ...] = self._call("limits", {})
+        return result

@@ -1,0 +1,204 @@
+"""Verbs of a remote book: memories. Made by `tools/make_client.py`; a test compares it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+from commonbook.client.verbs.base import VerbCaller
+from commonbook.model.memory import (
+    NO_METADATA,
+    UNSET,
+    Deleted,
+    Draft,
+    Filter,
+    Kind,
+    Link,
+    Memory,
+    Page,
+    Receipt,
+    Relation,
+    Revision,
+    Scalar,
+    Unset,
+)
+
+
+class MemoryVerbs(VerbCaller):
+    """Verbs of a remote book: memories."""
+
+    def remember(
+        self,
+        text: str,
+        *,
+        space: str | None = None,
+        kind: Kind = "note",
+        title: str | None = None,
+        tags: Iterable[str] = (),
+        importance: float | None = None,
+        occurred: datetime | str | None = None,
+        valid_from: datetime | str | None = None,
+        valid_until: datetime | str | None = None,
+        expires: datetime | str | None = None,
+        links: Iterable[tuple[Relation | str, str]] = (),
+        replaces: str | None = None,
+        key: str | None = None,
+        metadata: Mapping[str, Scalar] = NO_METADATA,
+        mask: bool = True,
+    ) -> Receipt:
+        """Store a new memory and return its receipt; it is durable and searchable when this returns.
+
+        - `kind`: `note`, `fact`, `preference`, `decision`, `procedure`, `episode` or `reflection`.
+        - `title`: by default the first line of the text.
+        - `importance`: a number from 0 to 1.
+        - `occurred`, `valid_from`, `valid_until`, `expires`: a datetime, or a text such as `2026-03-01` or `yesterday`.
+        - `links`: pairs of a relation, as for `link`, and the id of another memory.
+        - `replaces`: the id of a memory that this one supersedes.
+        - `key`: an idempotency key. If you have used it before, the first receipt is returned and nothing is stored.
+        - `metadata`: fields of your own, by which `list` and `recall` can filter: at most 32 names, each with a text, a
+          number or a truth value.
+        - `mask`: whether secrets in title and text are masked before anything is stored; the receipt counts them.
+
+        The receipt names memories with the same text (`duplicate_of`) or a similar one (`near`).
+        """
+        result: Receipt = self._call(
+            "remember",
+            {
+                "text": text,
+                "space": space,
+                "kind": kind,
+                "title": title,
+                "tags": tags,
+                "importance": importance,
+                "occurred": occurred,
+                "valid_from": valid_from,
+                "valid_until": valid_until,
+                "expires": expires,
+                "links": links,
+                "replaces": replaces,
+                "key": key,
+                "metadata": metadata,
+                "mask": mask,
+            },
+        )
+        return result
+
+    def remember_many(self, drafts: Sequence[Draft]) -> list[Receipt]:
+        """Store many memories in one transaction, all or none; return their receipts in the same order."""
+        result: list[Receipt] = self._call("remember_many", {"drafts": drafts})
+        return result
+
+    def get(self, memory_id: str) -> Memory:
+        """Return a memory with its links and marks; a stale lazy copy is refreshed from its source first."""
+        result: Memory = self._call("get", {"memory_id": memory_id})
+        return result
+
+    def find_id(self, part: str) -> str:
+        """Return the full id of a memory, from its first or last digits (at least 4) or the path of its file."""
+        result: str = self._call("find_id", {"part": part})
+        return result
+
+    def edit(
+        self,
+        memory_id: str,
+        *,
+        text: str | Unset = UNSET,
+        title: str | None | Unset = UNSET,
+        kind: Kind | Unset = UNSET,
+        tags: Iterable[str] | Unset = UNSET,
+        importance: float | None | Unset = UNSET,
+        occurred: datetime | str | None | Unset = UNSET,
+        valid_from: datetime | str | None | Unset = UNSET,
+        valid_until: datetime | str | None | Unset = UNSET,
+        expires: datetime | str | None | Unset = UNSET,
+        metadata: Mapping[str, Scalar] | None | Unset = UNSET,
+        to_revision: int | None = None,
+        expected_version: int | None = None,
+        mask: bool = True,
+    ) -> Receipt:
+        """Change the fields that are given; None clears a field. The old title and text stay in the history.
+
+        `to_revision` brings the title and text of an older revision back, as a new revision. Secrets in a new title or
+        text are masked, unless `mask` is false.
+
+        With `expected_version` (optimistic locking), raise `VersionConflict` if the memory is at another version.
+        """
+        result: Receipt = self._call(
+            "edit",
+            {
+                "memory_id": memory_id,
+                "text": text,
+                "title": title,
+                "kind": kind,
+                "tags": tags,
+                "importance": importance,
+                "occurred": occurred,
+                "valid_from": valid_from,
+                "valid_until": valid_until,
+                "expires": expires,
+                "metadata": metadata,
+                "to_revision": to_revision,
+                "expected_version": expected_version,
+                "mask": mask,
+            },
+        )
+        return result
+
+    def move(self, memory_id: str, space: str, *, expected_version: int | None = None) -> Receipt:
+        """Move a memory to another space, with its file and its history; its id stays."""
+        result: Receipt = self._call(
+            "move", {"memory_id": memory_id, "space": space, "expected_version": expected_version}
+        )
+        return result
+
+    def delete(self, *ids: str, expected_version: int | None = None, dry_run: bool = False) -> Deleted:
+        """Delete memories, all or none; a tombstone and the history of each are kept. With `dry_run`, only report."""
+        result: Deleted = self._call("delete", {"ids": ids, "expected_version": expected_version, "dry_run": dry_run})
+        return result
+
+    def delete_where(self, chosen: Filter, *, dry_run: bool = False) -> Deleted:
+        """Delete every memory that matches a filter, all or none; an empty filter is refused."""
+        result: Deleted = self._call("delete_where", {"chosen": chosen, "dry_run": dry_run})
+        return result
+
+    def undelete(self, memory_id: str) -> Receipt:
+        """Bring a deleted memory back, with its text, history, links, tags and session, in the space where it was.
+
+        A copy follows its source again, if that is still allowed. A memory that is not deleted stays as it is.
+        """
+        result: Receipt = self._call("undelete", {"memory_id": memory_id})
+        return result
+
+    def history(self, memory_id: str) -> tuple[Revision, ...]:
+        """Return every title and text that a memory has had, oldest first; also of a deleted memory.
+
+        Each names the deletions of its time, and how the memory came back.
+        """
+        result: tuple[Revision, ...] = self._call("history", {"memory_id": memory_id})
+        return result
+
+    def link(self, source: str, relation: Relation | str, target: str) -> Receipt:
+        """Link a memory to another, such as `related_to`, `derived_from`, `contradicts` or `supersedes`.
+
+        A relation of your own is a word of at most 40 small letters, digits, `-` and `_`; it means nothing to the book.
+        """
+        result: Receipt = self._call("link", {"source": source, "relation": relation, "target": target})
+        return result
+
+    def unlink(self, source: str, relation: Relation | str, target: str) -> Receipt:
+        """Remove a link; raise `NotFound` if the memory does not have it."""
+        result: Receipt = self._call("unlink", {"source": source, "relation": relation, "target": target})
+        return result
+
+    def links(self, memory_id: str) -> tuple[Link, ...]:
+        """Return the links of a memory in both directions, outgoing links first."""
+        result: tuple[Link, ...] = self._call("links", {"memory_id": memory_id})
+        return result
+
+    def list(self, chosen: Filter | None = None, *, limit: int = 50, after: str | None = None) -> Page:
+        """Return a page of memories, newest first, of all readable spaces or by a filter.
+
+        Give the `next` of a page as `after` to get the following one.
+        """
+        result: Page = self._call("list", {"chosen": chosen, "limit": limit, "after": after})
+        return result

@@ -1,0 +1,97 @@
+"""Verbs of a remote book: recall. Made by `tools/make_client.py`; a test compares it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+from commonbook.client.verbs.base import VerbCaller
+from commonbook.model.memory import NO_METADATA, Kind, Scalar
+from commonbook.model.recall import Include, RecallResult
+from commonbook.model.reports import Progress, no_progress
+
+
+class RecallVerbs(VerbCaller):
+    """Verbs of a remote book: recall."""
+
+    def recall(
+        self,
+        query: str = "",
+        *,
+        spaces: str | Iterable[str] | None = None,
+        k: int = 10,
+        kinds: Iterable[Kind] = (),
+        tags: Iterable[str] = (),
+        session: str | None = None,
+        author: str | None = None,
+        metadata: Mapping[str, Scalar] = NO_METADATA,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        as_of: datetime | str | None = None,
+        min_score: float | None = None,
+        budget_tokens: int | None = None,
+        include: Iterable[Include] = (),
+        explain: bool = False,
+        progress: Progress = no_progress,
+    ) -> RecallResult:
+        """Return the passages of memories and messages that answer a query best; without a query, the newest.
+
+        - `spaces`: a name or several; by default those of the default space and `personal` that may be read.
+        - `k`: the maximum number of hits.
+        - `kinds`, `tags`: only memories of one of these kinds, with all of these tags.
+        - `session`: only messages of the session of this name, and episodes of it.
+        - `author`: only messages and memories of this author, such as `user:bob`.
+        - `metadata`: only memories with all of these fields of metadata, such as `{"ticket": "A-12"}`.
+        - `since`, `until`: only what happened, or else was created, in this period.
+        - `as_of`: only what was valid at this time.
+        - `min_score`: only hits with at least this score, from 0 to 2.
+        - `budget_tokens`: only as many hits as fit into a prompt of so many tokens.
+        - `include`: also `superseded` or `expired` memories, or `notices`, which are left out by default.
+        - `explain`: also return the parts of each score and the duration of each step.
+
+        Every restriction applies before the best hits are chosen.
+        """
+        result: RecallResult = self._call(
+            "recall",
+            {
+                "query": query,
+                "spaces": spaces,
+                "k": k,
+                "kinds": kinds,
+                "tags": tags,
+                "session": session,
+                "author": author,
+                "metadata": metadata,
+                "since": since,
+                "until": until,
+                "as_of": as_of,
+                "min_score": min_score,
+                "budget_tokens": budget_tokens,
+                "include": include,
+                "explain": explain,
+            },
+        )
+        return result
+
+    def prefetch(self, session: str, query: str, *, space: str | None = None, **options: Any) -> bool:  # noqa: ANN401 - as in the book
+        """Begin a recall for a session in the background, to be fetched with `prefetched`.
+
+        `space` is the space of the session; without it, that of the only readable session of that name, else the
+        default space. `options` are the parameters of `recall`, except `session`. Return False if too many are running,
+        and this one is not begun.
+        """
+        result: bool = self._call("prefetch", {**options, "session": session, "query": query, "space": space})
+        return result
+
+    def prefetched(
+        self, session: str, query: str, *, space: str | None = None, wait: float = 0.0
+    ) -> RecallResult | None:
+        """Return the prefetched result of this session and query, once; None if it is not ready within `wait` seconds.
+
+        A switch or a rewind of the session discards the result. `space` is as for `prefetch`.
+        """
+        result: RecallResult | None = self._call(
+            "prefetched", {"session": session, "query": query, "space": space, "wait": wait}
+        )
+        return result

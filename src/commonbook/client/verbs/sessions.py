@@ -1,0 +1,74 @@
+"""Verbs of a remote book: sessions. Made by `tools/make_client.py`; a test compares it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from commonbook.client.verbs.base import VerbCaller
+from commonbook.model.session import Message, MessagePage, Session, SettleReport, SwitchReason
+
+
+class SessionVerbs(VerbCaller):
+    """Verbs of a remote book: sessions."""
+
+    def messages(self, session: str, *, space: str | None = None, after: int = 0, limit: int = 100) -> MessagePage:
+        """Return a page of the messages of a session after a number, in order; rewound messages are included.
+
+        Without `space`, it is the only readable session of that name; `Ambiguous` if there are several. Give the `next`
+        of a page as `after` to get the following one.
+        """
+        result: MessagePage = self._call(
+            "messages", {"session": session, "space": space, "after": after, "limit": limit}
+        )
+        return result
+
+    def sessions(self, *, space: str | None = None, limit: int = 50) -> tuple[Session, ...]:
+        """Return the newest sessions, of all readable spaces or of one."""
+        result: tuple[Session, ...] = self._call("sessions", {"space": space, "limit": limit})
+        return result
+
+    def switch(
+        self,
+        old: str,
+        new: str,
+        *,
+        reason: SwitchReason = "new",
+        space: str | None = None,
+        to_space: str | None = None,
+        tags: Iterable[str] = (),
+    ) -> SettleReport:
+        """Settle the old session and begin or resume the new one, in one transaction.
+
+        The `reason` is `new`, `reset`, `resume`, `branch` or `compress`. The old session is closed, except for
+        `branch`, and is the parent of a new one, except for `resume`. Both are in `space`, or in the default space;
+        `to_space` is for a new session elsewhere. A new session has the tags of the old one, unless others are given.
+        """
+        result: SettleReport = self._call(
+            "switch", {"old": old, "new": new, "reason": reason, "space": space, "to_space": to_space, "tags": tags}
+        )
+        return result
+
+    def rewind(self, session: str, after: int | str, *, space: str | None = None) -> tuple[Message, ...]:
+        """Remove every message after one, given by its number or id, from recall and episodes; return the removed ones.
+
+        The log of the session keeps them, marked as rewound. `after=0` rewinds all. Without `space`, it is the session
+        in the default space, else the only one of that name that the actor may write to.
+        """
+        result: tuple[Message, ...] = self._call("rewind", {"session": session, "after": after, "space": space})
+        return result
+
+    def settle(self, session: str, *, space: str | None = None) -> SettleReport:
+        """Make episodes of all unsettled messages of a session now; otherwise a worker does so in time.
+
+        Without `space`, the session is found as for `rewind`.
+        """
+        result: SettleReport = self._call("settle", {"session": session, "space": space})
+        return result
+
+    def close_session(self, session: str, *, space: str | None = None) -> SettleReport:
+        """Settle all messages of a session and close it; a later append opens it again.
+
+        Without `space`, the session is found as for `rewind`.
+        """
+        result: SettleReport = self._call("close_session", {"session": session, "space": space})
+        return result

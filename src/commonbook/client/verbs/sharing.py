@@ -1,0 +1,146 @@
+"""Verbs of a remote book: sharing. Made by `tools/make_client.py`; a test compares it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from commonbook.client.verbs.base import VerbCaller
+from commonbook.model.memory import Kind, Receipt, Refresh
+from commonbook.model.sharing import CopyNode, Lineage, ShareReceipt, ShareRequest, SharingRule
+
+
+class SharingVerbs(VerbCaller):
+    """Verbs of a remote book: sharing."""
+
+    def share(self, memory_id: str, to: str, *, refresh: Refresh = "live") -> ShareReceipt:
+        """Copy a memory into a space; the copy stays bound to its source.
+
+        With `refresh="live"` it follows the source at once, with `lazy` when it is read, and a `snapshot` never by
+        itself. If the space has a copy already, that one is returned, unchanged. But a copy that no longer follows
+        anything, since its source is gone or its sharer may not read it any more, is tied again in your name: the
+        receipt says `retied`.
+        """
+        result: ShareReceipt = self._call("share", {"memory_id": memory_id, "to": to, "refresh": refresh})
+        return result
+
+    def pull(self, memory_id: str, to: str | None = None, *, refresh: Refresh = "live") -> ShareReceipt:
+        """Copy a memory that you may read into a space of yours (by default the default space); see `share`."""
+        result: ShareReceipt = self._call("pull", {"memory_id": memory_id, "to": to, "refresh": refresh})
+        return result
+
+    def share_many(self, ids: Sequence[str], to: str, *, refresh: Refresh = "live") -> tuple[ShareReceipt, ...]:
+        """Share several memories into a space, each in a transaction of its own; a failed one has an `error`."""
+        result: tuple[ShareReceipt, ...] = self._call("share_many", {"ids": ids, "to": to, "refresh": refresh})
+        return result
+
+    def share_with(self, memory_id: str, principal: str, *, refresh: Refresh = "live") -> ShareReceipt:
+        """Share a memory with one principal: into a space that only the two of you can read."""
+        result: ShareReceipt = self._call(
+            "share_with", {"memory_id": memory_id, "principal": principal, "refresh": refresh}
+        )
+        return result
+
+    def unshare(self, copy_id: str) -> Receipt:
+        """Delete a copy; copies that were made from it stay."""
+        result: Receipt = self._call("unshare", {"copy_id": copy_id})
+        return result
+
+    def refresh(self, copy_id: str) -> Receipt:
+        """Update a copy from its source now."""
+        result: Receipt = self._call("refresh", {"copy_id": copy_id})
+        return result
+
+    def set_refresh(self, copy_id: str, mode: Refresh) -> Receipt:
+        """Change when a copy follows its source: `live`, `lazy` or `snapshot`; see `share`."""
+        result: Receipt = self._call("set_refresh", {"copy_id": copy_id, "mode": mode})
+        return result
+
+    def detach(self, copy_id: str) -> Receipt:
+        """Unbind a copy from its source, which it no longer follows; its origin stays known."""
+        result: Receipt = self._call("detach", {"copy_id": copy_id})
+        return result
+
+    def adopt(self, copy_id: str) -> Receipt:
+        """Overwrite a copy that was edited here with its source; the edited text stays in its history.
+
+        An imported copy, and one whose sharer may no longer read the source, follow it from then on, by your
+        permissions.
+        """
+        result: Receipt = self._call("adopt", {"copy_id": copy_id})
+        return result
+
+    def lineage(self, memory_id: str, *, depth: int = 32) -> Lineage:
+        """Return the sources of a memory and the copies made from it, at most `depth` steps each way."""
+        result: Lineage = self._call("lineage", {"memory_id": memory_id, "depth": depth})
+        return result
+
+    def copies(self, memory_id: str) -> tuple[CopyNode, ...]:
+        """Return every copy of a memory, direct or not and however deep, as a flat list in depth-first order.
+
+        `lineage` returns the tree, to a depth.
+        """
+        result: tuple[CopyNode, ...] = self._call("copies", {"memory_id": memory_id})
+        return result
+
+    def add_rule(
+        self,
+        space: str,
+        from_space: str,
+        *,
+        kinds: Iterable[Kind] = (),
+        tags: Iterable[str] = (),
+        importance: float | None = None,
+        approval: bool = False,
+        refresh: Refresh = "live",
+    ) -> SharingRule:
+        """Add a rule that shares memories from one space into another as they are written from now on.
+
+        It matches memories of one of the `kinds`, with all `tags`, and at least this `importance`. With `approval`, a
+        match waits as a request until an admin of the space approves it. The rule acts with your permissions.
+        """
+        result: SharingRule = self._call(
+            "add_rule",
+            {
+                "space": space,
+                "from_space": from_space,
+                "kinds": kinds,
+                "tags": tags,
+                "importance": importance,
+                "approval": approval,
+                "refresh": refresh,
+            },
+        )
+        return result
+
+    def rules(self, *, space: str | None = None) -> tuple[SharingRule, ...]:
+        """Return the sharing rules into and from the spaces that you administer; or those of one space."""
+        result: tuple[SharingRule, ...] = self._call("rules", {"space": space})
+        return result
+
+    def remove_rule(self, rule_id: str) -> SharingRule:
+        """Remove a sharing rule and its waiting requests; the copies that it made stay."""
+        result: SharingRule = self._call("remove_rule", {"rule_id": rule_id})
+        return result
+
+    def request_share(self, memory_id: str, to: str, *, refresh: Refresh = "live") -> ShareRequest:
+        """Ask the admins of a space, which you can read but need not be able to write to, to accept a memory.
+
+        Asking again while the request waits returns the same request.
+        """
+        result: ShareRequest = self._call("request_share", {"memory_id": memory_id, "to": to, "refresh": refresh})
+        return result
+
+    def pending(self, *, space: str | None = None, decided: bool = False) -> tuple[ShareRequest, ...]:
+        """Return the requests that wait for your decision, and your own; with `decided`, also the decided ones."""
+        result: tuple[ShareRequest, ...] = self._call("pending", {"space": space, "decided": decided})
+        return result
+
+    def approve(self, request_id: str, *, note: str = "") -> ShareRequest:
+        """Approve a request: the memory is shared now. You cannot approve your own request."""
+        result: ShareRequest = self._call("approve", {"request_id": request_id, "note": note})
+        return result
+
+    def reject(self, request_id: str, *, note: str = "") -> ShareRequest:
+        """Reject a request, or withdraw your own."""
+        result: ShareRequest = self._call("reject", {"request_id": request_id, "note": note})
+        return result

@@ -1,0 +1,84 @@
+"""Login: a code is exchanged for a key, which is saved where only its user can read it."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import commonbook
+from commonbook.errors import BadInput, NotAllowed
+from tests.interfaces.cli.test_cli import cli, cli_without_book
+
+__all__ = ["cli", "cli_without_book"]
+
+
+def test_a_login_saves_the_key_that_a_connection_uses(book, server, connect, cli_without_book):
+    book.grant("agent:helper", "team", "writer")
+    key = book.create_key("agent:helper", space="team").key
+    code = book.create_login(key.id).code
+    result = cli_without_book("login", server.url, code, "--json")
+    assert (result.code, result.err) == (0, "")
+    assert (result.json["key"], result.json["principal"]) == (key.id, "agent:helper")
+    (path,) = map(Path, result.json["files"])
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert path.read_text(encoding="ascii").strip() not in result.out
+    here = connect(server.url)
+    assert (here.actor, here.default_space) == ("agent:helper", "team")
+    again = cli_without_book("login", server.url, code)
+    assert (again.code, "the code opens nothing here" in again.err) == (4, True)
+    book.revoke_key(key.id)
+    with pytest.raises(NotAllowed):
+        connect(server.url).status()
+
+
+def test_a_login_for_several_addresses_saves_the_key_for_each(book, serve, connect, cli_without_book):
+    first, second = serve(), serve()
+    code = book.create_login(book.create_key("agent:helper").key.id).code
+    assert cli_without_book("login", f"{first.url},{second.url}", code).code == 0
+    for server in (first, second):
+        assert connect(server.url).actor == "agent:helper"
+
+
+def test_a_code_may_come_from_standard_input(book, server, tmp_path):
+    code = book.create_login(book.create_key("agent:helper").key.id).code
+    command = [sys.executable, "-m", "commonbook", "login", server.url]
+    run = subprocess.run(command, input=f"{code}\n", capture_output=True, text=True, env=dict(os.environ), check=True)
+    assert "agent:helper" in run.stdout
+    assert list((tmp_path / "config").rglob("http*"))
+
+
+def test_the_printed_line_logs_in(book, server, cli):
+    printed = cli("key", "create", "agent:helper", "--url", server.url, "--json").json["login"]["command"]
+    assert cli(*shlex.split(printed)[1:]).code == 0
+    with commonbook.connect(server.url) as here:
+        assert here.actor == "agent:helper"
+
+
+def test_a_code_is_not_used_up_where_no_key_can_be_saved(book, server, tmp_path, cli_without_book):
+    (tmp_path / "config").write_text("no folder")
+    login = book.create_login(book.create_key("agent:helper").key.id)
+    assert cli_without_book("login", server.url, login.code).code == 1
+    assert book.exchange_login(login.code).key == login.key
+
+
+def test_a_login_goes_unencrypted_to_this_machine_alone(cli_without_book):
+    result = cli_without_book("login", "http://memory.example.com", "AAAAAA")
+    assert (result.code, "not encrypted" in result.err) == (2, True)
+
+
+def test_a_server_that_does_not_answer_is_named(book, server, cli_without_book):
+    server.kill()
+    result = cli_without_book("login", server.url, "AAAAAA-AAAAAA-AAAAAA-AAAAAA")
+    assert (result.code, server.url in result.err) == (1, True)
+
+
+def test_a_key_that_is_no_word_is_refused_without_showing_it():
+    with pytest.raises(BadInput) as refused:
+        commonbook.connect("http://127.0.0.1:1", "two words")
+    assert "two words" not in refused.value.message

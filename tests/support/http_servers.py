@@ -1,0 +1,114 @@
+"""Real servers in processes of their own, which tests start, kill, freeze and cut off."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+from tests.support import crashing
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class ServerProcess:
+    """A server of the book of the environment, in a process of its own."""
+
+    def __init__(self, *, port: int = 0, **environ: str) -> None:
+        command = [sys.executable, "-m", "tests.support.http_child", str(port)]
+        env = {**crashing.environment(), **os.environ, "PYTHONPATH": str(ROOT / "src"), **environ}
+        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env=env)
+        assert self._process.stdout
+        line = self._process.stdout.readline()
+        assert line, "the server did not start"
+        self.port = int(line)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def send(self, number: signal.Signals) -> None:
+        self._process.send_signal(number)
+
+    def freeze(self) -> None:
+        """Stop the process, and wait until it stands still."""
+        self.send(signal.SIGSTOP)
+        crashing.wait_until_stopped(self._process)
+
+    def thaw(self) -> None:
+        self.send(signal.SIGCONT)
+
+    def kill(self) -> None:
+        """Kill the process with -9."""
+        self._process.kill()
+        self._process.wait(60)
+
+    def stop(self) -> None:
+        """End the process as an administrator does."""
+        self.thaw()
+        self._process.terminate()
+        self._process.wait(60)
+
+    def close(self) -> None:
+        self.kill()
+        self._process.communicate()
+
+
+class Cable:
+    """A proxy on a port of its own, which passes bytes to a server until it is cut."""
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self._listening.getsockname()[1]
+        self._open: list[socket.socket] = []
+        self.cut_after: int | None = None
+        """After so many bytes of the next answer both sides are cut off, once; None for never."""
+        self.cuts = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = self._listening.accept()
+                server = socket.create_connection(("127.0.0.1", self._target))
+                self._open += [client, server]
+                threading.Thread(target=self._pass, args=(client, server), daemon=True).start()
+                threading.Thread(target=self._pass_answers, args=(server, client), daemon=True).start()
+
+    def _pass_answers(self, server: socket.socket, client: socket.socket) -> None:
+        with suppress(OSError):
+            while data := server.recv(65536):
+                if self.cut_after is not None:
+                    client.sendall(data[: self.cut_after])
+                    self.cut_after = None
+                    self.cuts += 1
+                    break
+                client.sendall(data)
+        _shut(server, client)
+
+    def _pass(self, source: socket.socket, target: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(65536):
+                target.sendall(data)
+        _shut(source, target)
+
+    def close(self) -> None:
+        for one in (self._listening, *self._open):
+            with suppress(OSError):
+                one.close()
+
+
+def _shut(*sides: socket.socket) -> None:
+    for side in sides:
+        with suppress(OSError):
+            side.shutdown(socket.SHUT_RDWR)
