@@ -17,7 +17,7 @@ A `Book` has these verbs; `help(commonbook.Book.recall)` explains one. `commonbo
     access     acting_as, with_key, grant, revoke, grants, create_key, keys, revoke_key, create_login, exchange_login
     spaces     spaces, create_space, rename_space, space_for_writing
     upkeep     sync, watching, status, doctor, rebuild, accept_deletions, import_folder, export, verify_log, log,
-               close
+               log_size, changes, metrics, close
 
 They take and return values such as `Draft`, `Filter`, `NewMessage`, `Memory`, `Hit` and `Receipt`: immutable, and all
 importable from here, as are the types of fixed words (`Kind`, `Role`, `Verdict`). Every error is a `CommonbookError`
@@ -107,9 +107,12 @@ if TYPE_CHECKING:
     from commonbook.model.reasoning import Dependent, Inbox, InboxItem, MemoryReference, SupersedeReport, TriageReport
     from commonbook.model.recall import CopyPlace, Hit, HitType, Include, RecallResult
     from commonbook.model.reports import (
+        ChangeEvent,
+        ChangePage,
         Finding,
         LogEntry,
         LogReport,
+        Metrics,
         Progress,
         SchemaMigration,
         Status,
@@ -160,10 +163,12 @@ __all__ = [
     # values that callers pass in
     "ChatMessage", "ChatObject", "Draft", "Filter", "Metadata", "NewMessage", "Progress", "Scalar", "UNSET", "Unset",
     # values that methods return
-    "Ancestor", "ApiKey", "AppendReceipt", "CopyInfo", "CopyNode", "CopyPlace", "Decision", "Deleted", "Deletion",
+    "Ancestor", "ApiKey", "AppendReceipt", "ChangeEvent", "ChangePage", "CopyInfo", "CopyNode", "CopyPlace",
+    "Decision", "Deleted", "Deletion",
     "Dependent", "Finding", "Grant", "Hit", "Inbox", "InboxItem", "Invalidation", "Lineage", "Link", "LogEntry",
-    "LogReport", "LoginCode", "Memory", "MemoryReference", "Message", "MessagePage", "MessageReceipt", "NewKey",
-    "Notice", "Page", "RateLimit", "RecallResult", "Receipt", "Revision", "SchemaMigration", "Session", "SettleReport",
+    "LogReport", "LoginCode", "Memory", "MemoryReference", "Message", "MessagePage", "MessageReceipt", "Metrics",
+    "NewKey", "Notice", "Page", "RateLimit", "RecallResult", "Receipt", "Revision", "SchemaMigration", "Session",
+    "SettleReport",
     "ShareReceipt", "ShareRequest", "SharingRule", "Space", "Status", "SupersedeReason", "SupersedeReport",
     "SyncReport", "TransferReport", "TriageReport", "WorkReport",
     # types of fixed words
@@ -206,8 +211,8 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "commonbook.model.recall": ("CopyPlace", "Hit", "HitType", "Include", "RecallResult"),
     "commonbook.model.reports": (
-        "Finding", "LogEntry", "LogReport", "Progress", "SchemaMigration", "Status", "SyncReport",
-        "TransferReport",
+        "ChangeEvent", "ChangePage", "Finding", "LogEntry", "LogReport", "Metrics", "Progress", "SchemaMigration",
+        "Status", "SyncReport", "TransferReport",
     ),
     "commonbook.model.session": (
         "AppendReceipt", "ChatMessage", "ChatObject",

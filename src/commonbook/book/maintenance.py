@@ -11,9 +11,11 @@ from commonbook.access import permissions
 from commonbook.book.recall import RecallVerbs
 from commonbook.errors import BadInput, CommonbookError
 from commonbook.model.reports import (
+    ChangePage,
     Finding,
     LogEntry,
     LogReport,
+    Metrics,
     Progress,
     SchemaMigration,
     Status,
@@ -26,13 +28,15 @@ from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
     from commonbook.files import scan
-    from commonbook.maintenance import audit, health
+    from commonbook.maintenance import audit, change_feed, health, metrics
     from commonbook.maintenance import rebuild as rebuilding
     from commonbook.model import path_filter
 else:
     # A verb loads the module that it needs, so that a command loads no more than its own subject.
     audit = LazyModule("commonbook.maintenance.audit")
+    change_feed = LazyModule("commonbook.maintenance.change_feed")
     health = LazyModule("commonbook.maintenance.health")
+    metrics = LazyModule("commonbook.maintenance.metrics")
     path_filter = LazyModule("commonbook.model.path_filter")
     rebuilding = LazyModule("commonbook.maintenance.rebuild")
     scan = LazyModule("commonbook.files.scan")
@@ -175,6 +179,31 @@ class MaintenanceVerbs(RecallVerbs):
     def verify_log(self, *, space: str | None = None, progress: Progress = no_progress) -> LogReport:
         """Verify the signed log, a hash chain for each space; report the first bad entry of each."""
         return audit.verify_log(self._engines, self._actor, space, progress=progress)
+
+    @retry_read
+    def changes(self, *, after: str | None = None, space: str | None = None, limit: int = 100) -> ChangePage:
+        """Return the changes after a position in the spaces that you may read, oldest first, and the next position.
+
+        Give the `next` of a page as `after` to get the following changes. Without `after` there are none: `next` is the
+        present position. The position "0" is before all changes. `space` chooses spaces as for a recall. Of a space
+        that becomes readable later, the changes come from its beginning.
+        """
+        return change_feed.list_changes(self._engines, self._actor, after=after, space=space, limit=limit)
+
+    @retry_read
+    def log_size(self) -> int:
+        """Return the number of entries in the logs of all spaces: while it stays the same, nothing has changed.
+
+        Only the owner may call it.
+        """
+        self._require_owner("look at everything")
+        return change_feed.log_size(self._engines)
+
+    @retry_read
+    def metrics(self) -> Metrics:
+        """Return figures about pending work, for a monitoring system. Only the owner may call it."""
+        self._require_owner("look at everything")
+        return metrics.read_metrics(self._engines, self._recall_service)
 
     @retry_read
     def log(self, *, space: str, after: int = 0, limit: int = 100) -> tuple[LogEntry, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from typing import NamedTuple, TypeAlias
 
 Progress: TypeAlias = Callable[[str, int, int], None]
@@ -67,6 +68,47 @@ class LogEntry(NamedTuple):
     hash: str
     signature: str
     key_id: str
+
+
+class ChangeEvent(NamedTuple):
+    """A change in a space: an entry of its log, without the hashes and signatures.
+
+    `number` counts the changes of the space. The first of the `subjects` is the id of the memory or message.
+    """
+
+    space: str
+    number: int
+    time: datetime
+    actor: str
+    action: str
+    subjects: tuple[str, ...]
+
+
+class ChangePage(NamedTuple):
+    """A page of changes, and the position after them.
+
+    `lost_spaces` is the number of spaces in the position before that the caller cannot read any longer.
+    """
+
+    items: tuple[ChangeEvent, ...]
+    next: str
+    lost_spaces: int = 0
+
+
+class Metrics(NamedTuple):
+    """Figures about the pending work of a book, for a monitoring system."""
+
+    unsettled_messages: int
+    waiting_jobs: int
+    failed_jobs: int
+    queue_age_seconds: float
+    """How long the oldest job that is due has waited."""
+    stale_copies: int
+    """Copies that took over other words than their source has now."""
+    open_notices: int
+    index_lag: int
+    """Changed memories and messages that are not in the index yet; a recall searches them directly."""
+    pending_files: int
 
 
 class Finding(NamedTuple):

@@ -70,6 +70,10 @@ class RecallService(Protocol):
         """Return the faults of the index."""
         ...
 
+    def pending_changes(self, engines: Engines) -> int:
+        """Return how many changed memories and messages are not in the index yet."""
+        ...
+
     def close(self) -> None:
         """Close the index."""
         ...

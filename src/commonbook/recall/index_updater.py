@@ -101,6 +101,10 @@ class IndexUpdater:
             view, _ = self._inspect(engines)
         return view
 
+    def count_pending(self, engines: Engines) -> int:
+        """Return how many memories and messages changed since the index was written."""
+        return self._inspect(engines)[1]
+
     def _inspect(self, engines: Engines) -> tuple[IndexView, int]:
         """Return the index, or an empty view if it cannot be trusted, and the number of changes since."""
         view = self._index.view()

@@ -176,6 +176,10 @@ class Recaller:
         fix = "run `commonbook reindex --anew`; nothing is lost, the index can be made again at any time"
         return tuple(Finding("index", ".commonbook/index", why, fix) for why in self._index.damage())
 
+    def pending_changes(self, engines: Engines) -> int:
+        """Return how many changed memories and messages are not in the index yet."""
+        return self._updater.count_pending(engines)
+
     def close(self) -> None:
         """Close the index."""
         self._index.close()

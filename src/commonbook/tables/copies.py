@@ -163,6 +163,18 @@ def count(tx: Reading, spaces: SpaceScope) -> int:
     return int(count)
 
 
+def count_outdated(tx: Reading) -> int:
+    """Return how many copies follow a source that says something else than they took over."""
+    (count,) = tx.row(
+        "SELECT count(*) FROM copy JOIN link ON link.space = copy.space AND link.source = copy.memory"
+        " JOIN place ON place.id = copy.source"
+        " JOIN memory ON memory.space = place.space AND memory.id = copy.source"
+        " WHERE copy.mode <> 'detached' AND link.relation = 'shared_from' AND link.target = copy.source"
+        " AND memory.deleted IS NULL AND COALESCE(link.target_hash, '') <> memory.content_hash"
+    ) or (0,)
+    return int(count)
+
+
 def derive(tx: Transaction, space: str, of_space: Sequence[Memory], *, after: str, last: bool) -> None:
     """Make the rows again for a batch of a space's memories, which come in the order of their ids."""
     tx.run(

@@ -268,6 +268,12 @@ def is_due(tx: Reading, spaces: SpaceScope, *, kinds: tuple[str, ...], now: date
     return row is not None
 
 
+def due_since(tx: Reading, now: datetime) -> datetime | None:
+    """Return the time at which the oldest waiting job became due, or None if none is due."""
+    (due,) = tx.row("SELECT min(due) FROM job WHERE state = 'waiting' AND due <= :now", now=format_time(now)) or (None,)
+    return parse_time(due) if due else None
+
+
 def _time_bounds(now: datetime) -> dict[str, str]:
     return {
         "now": format_time(now),

@@ -1,0 +1,71 @@
+"""The change feed: the entries that were added to the logs of the readable spaces since a position.
+
+A position has a number for each space, so that writers of two spaces need no common order. A space that the position
+does not name is new to the reader, and read from its beginning.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections.abc import Iterator
+from itertools import islice
+from typing import TYPE_CHECKING, Final
+
+from commonbook.access import permissions, scope
+from commonbook.errors import BadInput
+from commonbook.log import chain, positions
+from commonbook.model.ids import parse_time
+from commonbook.model.reports import ChangeEvent, ChangePage, LogEntry
+
+if TYPE_CHECKING:
+    from commonbook.model.spaces import Actor, SpaceScope
+    from commonbook.ports.database import Reading
+    from commonbook.ports.engines import Engines
+
+_MAX_LIMIT: Final = 1000
+
+
+def list_changes(engines: Engines, actor: Actor, *, after: str | None, space: str | None, limit: int) -> ChangePage:
+    """Return the changes of the readable spaces after a position, and the position after them."""
+    if not 1 <= limit <= _MAX_LIMIT:
+        raise BadInput(f"a page has 1 to {_MAX_LIMIT} changes", fix="give such a `limit`")
+    read = None if after is None else positions.parse_position(after)
+    with engines.db.reading() as tx:
+        permissions.require_valid_key(tx, actor)
+        allowed = scope.select(tx, actor, space)
+        heads = {id_: seq for id_, (seq, _) in chain.heads(tx).items() if id_ in allowed}
+        if read is None:
+            return ChangePage((), positions.format_position({**dict.fromkeys(allowed, 0), **heads}))
+        numbers = {id_: read.get(id_, 0) for id_ in allowed}
+        entries = list(islice(_entries_by_time(tx, numbers, heads, limit), limit))
+    numbers |= {entry.space: entry.seq for entry in entries}
+    return ChangePage(
+        tuple(_event(entry, allowed) for entry in entries),
+        positions.format_position(numbers),
+        lost_spaces=len(read.keys() - allowed.keys()),
+    )
+
+
+def _entries_by_time(tx: Reading, numbers: dict[str, int], heads: dict[str, int], limit: int) -> Iterator[LogEntry]:
+    """Return the new entries of all spaces, those of one space in their order and the spaces merged by time."""
+    changed = [id_ for id_, seq in sorted(heads.items()) if seq > numbers.get(id_, 0)]
+    pages = (chain.entries(tx, id_, after=numbers[id_], limit=limit) for id_ in changed)
+    return heapq.merge(*pages, key=lambda entry: (entry.time, entry.space))
+
+
+def _event(entry: LogEntry, allowed: SpaceScope) -> ChangeEvent:
+    return ChangeEvent(
+        space=allowed[entry.space].name,
+        number=entry.seq,
+        time=parse_time(entry.time),
+        actor=entry.actor,
+        action=entry.action,
+        subjects=tuple(json.loads(entry.subjects)),
+    )
+
+
+def log_size(engines: Engines) -> int:
+    """Return the number of entries in the logs of all spaces together."""
+    with engines.db.reading() as tx:
+        return sum(seq for seq, _ in chain.heads(tx).values())
