@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from commonbook.client.client import Client
     from commonbook.client.remote_book import RemoteBook
     from commonbook.errors import (
+        AddressTaken,
         Ambiguous,
         BadFile,
         BadInput,
@@ -180,8 +181,9 @@ __all__ = [
     # the parts of an embedder of one's own
     "Embedder", "EmbedderChoice", "EmbeddingInput",
     # errors
-    "Ambiguous", "BadFile", "BadInput", "BadSpaceName", "BadText", "BadTime", "Busy", "CommonbookError", "Conflict",
-    "DatabaseError", "DatabaseRefused", "DatabaseUnfit", "DatabaseUnreachable", "DiskFull", "EmbedderFailed",
+    "AddressTaken", "Ambiguous", "BadFile", "BadInput", "BadSpaceName", "BadText", "BadTime", "Busy",
+    "CommonbookError", "Conflict", "DatabaseError", "DatabaseRefused", "DatabaseUnfit", "DatabaseUnreachable",
+    "DiskFull", "EmbedderFailed",
     "FileInTheWay", "ForeignHome", "HomeDamaged", "HomeError", "HomeIsNewer", "HomeReadOnly", "KeyConflict",
     "KeyMissing", "Moved", "NetworkFileSystem", "NoHome", "NotAllowed", "NotFound", "NotReplicated", "Refused",
     "ServerBusy", "ServerFailed", "ServerLost", "SpaceExists", "TooLarge", "TooMany", "TransportError", "Unreachable",
@@ -194,8 +196,9 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "commonbook.client.client": ("Client",),
     "commonbook.client.remote_book": ("RemoteBook",),
     "commonbook.errors": (
-        "Ambiguous", "BadFile", "BadInput", "BadSpaceName", "BadText", "BadTime", "Busy", "CommonbookError", "Conflict",
-        "DatabaseError", "DatabaseRefused", "DatabaseUnfit", "DatabaseUnreachable", "DiskFull",
+        "AddressTaken", "Ambiguous", "BadFile", "BadInput", "BadSpaceName", "BadText", "BadTime", "Busy",
+        "CommonbookError", "Conflict", "DatabaseError", "DatabaseRefused", "DatabaseUnfit", "DatabaseUnreachable",
+        "DiskFull",
         "EmbedderFailed", "FileInTheWay", "ForeignHome", "HomeDamaged", "HomeError", "HomeIsNewer", "HomeReadOnly",
         "KeyConflict", "KeyMissing", "Moved", "NetworkFileSystem", "NoHome", "NotAllowed", "NotFound", "NotReplicated",
         "Refused", "ServerBusy", "ServerFailed", "ServerLost", "SpaceExists", "TooLarge", "TooMany",

@@ -14,6 +14,7 @@ CommonbookError
 │   ├── VersionConflict
 │   ├── KeyConflict                  an idempotency key used again for other content
 │   ├── SpaceExists
+│   ├── AddressTaken                 a port that another program listens on
 │   └── FileInTheWay                 a memory whose file is malformed, or a path that is taken
 ├── Busy                             another process held a lock for too long
 ├── TooMany                          above a rate limit: has the seconds until the next try
@@ -124,6 +125,10 @@ class KeyConflict(Conflict):
 
 class SpaceExists(Conflict):
     """A space of that name exists already."""
+
+
+class AddressTaken(Conflict):
+    """A server cannot listen on an address, because another program does or this user may not."""
 
 
 class FileInTheWay(Conflict):

@@ -16,7 +16,6 @@ from commonbook.settings.settings import CONFIG_KEYS, PROJECT_KEYS, Settings
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "commonbook"
-GUARANTEES = (ROOT / "docs" / "GUARANTEES.md").read_text(encoding="utf-8")
 PAGES = [
     page.relative_to(ROOT)
     for page in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), SOURCE / "adapters" / "hermes" / "README.md")
@@ -124,8 +123,10 @@ def test_the_shell_commands_of_the_readme_run(tmp_path):
     assert "the log is intact" in done.stdout
 
 
-def test_every_test_that_the_guarantees_name_exists():
-    named = re.findall(r"`((?:tests|benchmarks)/[\w/]+\.py)`|`(test_\w+)`", GUARANTEES)
+@pytest.mark.parametrize("page", ["GUARANTEES.md", "SECURITY.md"])
+def test_every_test_that_a_page_of_promises_names_exists(page):
+    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
+    named = re.findall(r"`((?:tests|benchmarks)/[\w/]+\.py)`|`(test_\w+)`", text)
     assert named
     source = ""
     for path, test in named:

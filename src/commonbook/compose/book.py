@@ -88,12 +88,15 @@ def open_book(
     return book
 
 
-def may_be_made(settings: Settings) -> bool:
+def may_be_made(settings: Settings, *, anywhere: bool = False) -> bool:
     """Tell whether the first write may make this book: a database that was named, or the default home.
 
-    A default home in which files lie already is not made: they would become memories without a question.
+    With `anywhere` it may be any home. One in whose folder files lie already is not made: they would become memories
+    without a question.
     """
-    return settings.database is not None or (settings.is_default_home and not holds_files(settings.home))
+    if settings.database is not None:
+        return True
+    return (anywhere or settings.is_default_home) and not holds_files(settings.home)
 
 
 def wire_home(settings: Settings, clock: Clock, *, create: bool = False) -> tuple[Engines, Callable[[], RecallService]]:

@@ -13,10 +13,11 @@ from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.version import __version__
 
 if TYPE_CHECKING:
-    from commonbook.interfaces.cli import access_arguments, sharing_rule_arguments
+    from commonbook.interfaces.cli import access_arguments, server_arguments, sharing_rule_arguments
 else:
     # Most commands are not about rights or rules.
     access_arguments = LazyModule("commonbook.interfaces.cli.access_arguments")
+    server_arguments = LazyModule("commonbook.interfaces.cli.server_arguments")
     sharing_rule_arguments = LazyModule("commonbook.interfaces.cli.sharing_rule_arguments")
 
 _WITH_SEVERAL_SPACES: Final = ("recall",)
@@ -225,15 +226,6 @@ def _session_command(actions: argparse._SubParsersAction[Parser], name: str, sum
 
 _MESSAGE_FIELDS: Final = "text, role, author, time and client_id"
 _REASONS: Final = ("new", "reset", "resume", "branch", "compress")
-
-
-def _worker(to: Parser) -> None:
-    how_long = to.add_mutually_exclusive_group()
-    how_long.add_argument("--once", action="store_true", help="run the jobs that are due now, and end")
-    how_long.add_argument(
-        "--every", type=seconds, default=1.0, metavar="SECONDS", help="how often to look for work (1); Ctrl-C ends it"
-    )
-    to.add_argument("--retry", action="store_true", help="first try the failed jobs again")
 
 
 def _init(to: Parser) -> None:
@@ -492,7 +484,14 @@ _COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
     "reindex": ("update the index now, not with the next recall", _reindex),
     "doctor": ("check everything and show what is wrong", _doctor),
     "status": ("show numbers, what is pending and what is wrong", _no_arguments),
-    "worker": ("run the jobs that are due, such as settling sessions into episodes", _worker),
+    "serve": (
+        "serve the book over HTTP, with a worker; Ctrl-C ends it",
+        lambda to: server_arguments.serve_arguments(to),
+    ),
+    "worker": (
+        "run the jobs that are due, such as settling sessions into episodes",
+        lambda to: server_arguments.worker_arguments(to, seconds),
+    ),
     "audit": ("verify and read the signed log", _audit),
     "completion": ("print a script that completes commands in your shell", _completion),
 }

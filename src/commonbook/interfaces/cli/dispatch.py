@@ -100,6 +100,12 @@ def _worker() -> _Commands:
     return worker.COMMANDS
 
 
+def _serve() -> _Commands:
+    from commonbook.interfaces.cli.commands import serve
+
+    return serve.COMMANDS
+
+
 def _maintenance() -> _Commands:
     from commonbook.interfaces.cli.commands import maintenance
 
@@ -132,12 +138,13 @@ _COMMANDS: Final[Mapping[str, Callable[[], _Commands]]] = {
     **dict.fromkeys(("space list", "space create", "space rename", "space which", "space depth"), _spaces),
     "trust": _spaces,
     "worker": _worker,
+    "serve": _serve,
     **dict.fromkeys(("import", "export", "migrate", "rebuild", "reindex", "doctor", "status"), _maintenance),
     **dict.fromkeys(("audit verify", "audit list", "audit keys"), _maintenance),
     "init": _init,
     "completion": _completion,
 }
-_WITHOUT_BOOK: Final = frozenset({"completion", "audit keys", "migrate", "init", "login"})
+_WITHOUT_BOOK: Final = frozenset({"completion", "audit keys", "migrate", "init", "login", "serve"})
 _WITHOUT_NEW_BOOK: Final = frozenset({"space which"})
 """Commands that use the book if there is one, and make none."""
 

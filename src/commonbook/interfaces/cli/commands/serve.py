@@ -1,0 +1,77 @@
+"""`serve`: the book over HTTP, with a worker and the watcher, until it is interrupted."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+from commonbook.compose.book import may_be_made, open_book
+from commonbook.compose.owner_key import ensure_owner_key
+from commonbook.errors import BadInput
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+
+    from commonbook.interfaces.cli.call import Call, Command
+    from commonbook.interfaces.cli.output.plain import Output
+    from commonbook.interfaces.http.serving.addresses import ServeOptions
+
+
+def run_serve(call: Call) -> int:
+    """Serve the book until SIGINT or SIGTERM."""
+    try:
+        from commonbook.interfaces.http.serving import server
+    except ImportError as error:
+        raise BadInput(
+            f"the server needs a package that is not installed: {error.name}", fix="pip install 'commonbook[server]'"
+        ) from error
+    if call.args.actor is not None or call.settings.key is not None:
+        raise BadInput("a server serves the whole book, as its owner", fix="leave out --as, and unset COMMONBOOK_KEY")
+    options = _options(call.args)
+    # Where the server runs says nothing about its callers.
+    settings = call.settings._replace(cwd="")
+    create = may_be_made(settings, anywhere=call.args.init)
+    with call.progress, open_book(settings, create=create, progress=call.progress) as book:
+        call.report_migration(book.schema_migration)
+        key_path = ensure_owner_key(book, settings) if options.is_loopback else None
+
+        def ready(urls: Sequence[str]) -> None:
+            answer = {"url": urls[0], "key": key_path, "metrics": urls[1] + "/metrics" if urls[1:] else None}
+            call.print_answer(answer, lambda out: _show(out, book.home, urls, key_path))
+            call.flush()
+
+        server.serve(book, options, ready=ready)
+    return 0
+
+
+def _options(args: Namespace) -> ServeOptions:
+    from commonbook.interfaces.http.serving.addresses import ServeOptions
+
+    return ServeOptions(
+        host=args.host,
+        port=args.port,
+        behind_proxy=tuple(args.behind_proxy),
+        tls_cert=args.tls_cert,
+        tls_key=args.tls_key,
+        allowed_hosts=tuple(args.allowed_host),
+        metrics_port=args.metrics_port,
+        worker=not args.no_worker,
+        log_requests=not args.no_request_log,
+    )
+
+
+def _show(out: Output, home: str, urls: Sequence[str], key_path: str | None) -> None:
+    out.line(f"Commonbook serves {home} at {urls[0]}")
+    if urls[1:]:
+        out.line(f"Metrics are at {urls[1]}/metrics")
+    if key_path is None:
+        return
+    out.line(f"The key of the owner is in {key_path}")
+    key = f'"Authorization: Bearer $(cat {shlex.quote(key_path)})"'
+    for verb, body in (("memories", '{"text": "Alice owns billing"}'), ("recall", '{"query": "who owns billing?"}')):
+        json = f"-H 'Content-Type: application/json' -d '{body}'"
+        out.line(f"  curl -s {urls[0]}/v1/{verb} -H {key} {json}")
+
+
+COMMANDS: Final[Mapping[str, Command]] = {"serve": run_serve}

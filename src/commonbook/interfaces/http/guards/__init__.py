@@ -1,0 +1,1 @@
+"""Guards: the layers around the app that refuse what no request of a client of ours would do."""

@@ -1,0 +1,33 @@
+"""The limits that guards apply to every request, before the app sees it."""
+
+from __future__ import annotations
+
+from ipaddress import IPv4Network, IPv6Network
+from typing import Final, NamedTuple, TypeAlias
+
+Network: TypeAlias = IPv4Network | IPv6Network
+
+LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+"""The names by which a program on the same machine calls a server."""
+
+HEALTH_PATHS: Final = frozenset({"/health/live", "/health/ready"})
+"""The paths that a load balancer asks, by whatever name and from wherever: their answers tell nothing."""
+
+
+class GuardConfig(NamedTuple):
+    """The configuration of the guards.
+
+    A server that has `proxies` takes requests from them and from its own machine only, and believes them which scheme
+    and address a request came from.
+    """
+
+    allowed_hosts: frozenset[str] = LOOPBACK_NAMES
+    """The names of this server in the header Host, without port."""
+    proxies: tuple[Network, ...] = ()
+    max_body_bytes: int = 32 << 20
+    max_archive_bytes: int = 1 << 30
+    """The limit of bodies that are no JSON object: archives to import, and batches."""
+    max_depth: int = 64
+    """How deep arrays and objects may be nested in a JSON body."""
+    body_seconds: float = 30.0
+    """How long a JSON body may take to arrive, and any other one each of its parts."""

@@ -1,0 +1,73 @@
+"""The guard of Host and Origin: no page of another site makes a browser use this server.
+
+DNS rebinding gives a page of an attacker an address of this machine under the attacker's own name, which is then in the
+header Host. A page of another origin, also of another port of the same machine, is told by Origin and Sec-Fetch-Site.
+There is no CORS: a preflight request is refused like any other of a foreign origin.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from starlette.datastructures import Headers
+
+from commonbook.errors import BadInput, NotAllowed
+from commonbook.interfaces.http.guards.answers import refuse
+from commonbook.interfaces.http.guards.config import HEALTH_PATHS
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from commonbook.interfaces.http.guards.config import GuardConfig
+
+_HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::([0-9]{1,5}))?")
+_DEFAULT_PORTS: Final = {"http": "80", "https": "443"}
+_OWN_SITES: Final = frozenset({"same-origin", "none"})
+"""The values of Sec-Fetch-Site of our own pages, and of addresses that a person typed."""
+
+_OTHER_HOST: Final = BadInput(
+    "this server has another name",
+    fix="call it by a name that it was started with; `commonbook serve --allowed-host NAME` adds one",
+)
+_OTHER_SITE: Final = NotAllowed("a page of another site may not use this server", fix="call it from no other page")
+
+
+class HostGuard:
+    """Refuses requests for another host, and those that a page of another origin makes."""
+
+    def __init__(self, app: ASGIApp, config: GuardConfig) -> None:
+        """Guard this app."""
+        self._app, self._hosts = app, config.allowed_hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request on, or refuse it."""
+        if scope["type"] != "http" or scope["path"] in HEALTH_PATHS:
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        host = _parse_host(headers.getlist("host"))
+        if host is None or host[0] not in self._hosts:
+            await refuse(scope, send, _OTHER_HOST, 421)
+        elif not _is_own_page(headers, _origin(scope["scheme"], *host)):
+            await refuse(scope, send, _OTHER_SITE, 403)
+        else:
+            await self._app(scope, receive, send)
+
+
+def _parse_host(values: list[str]) -> tuple[str, str | None] | None:
+    """Return name and port in the header Host; None if there is not exactly one, or it is malformed."""
+    found = _HOST.fullmatch(values[0].lower()) if len(values) == 1 else None
+    return None if found is None else (found[1].removesuffix("."), found[2])
+
+
+def _origin(scheme: str, name: str, port: str | None) -> str:
+    shown = "" if port in (None, _DEFAULT_PORTS.get(scheme)) else f":{port}"
+    return f"{scheme}://{name}{shown}"
+
+
+def _is_own_page(headers: Headers, own_origin: str) -> bool:
+    """Tell whether a request comes from a page of this server, or from no page at all."""
+    if any(site not in _OWN_SITES for site in headers.getlist("sec-fetch-site")):
+        return False
+    return all(origin.lower() == own_origin for origin in headers.getlist("origin"))

@@ -1,0 +1,53 @@
+"""Health: a load balancer learns whether the process runs and whether the book can be read, and nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import TYPE_CHECKING, Final
+
+import anyio.to_thread
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from commonbook.errors import CommonbookError
+
+if TYPE_CHECKING:
+    from commonbook.book.book import Book
+
+_ANSWER_SECONDS: Final = 3.0
+_KEPT_SECONDS: Final = 1.0
+"""How long an answer is kept, so that nobody makes the book work by asking often."""
+
+
+class Health:
+    """Answers whether the server is alive and ready."""
+
+    def __init__(self, book: Book) -> None:
+        """Ask this book."""
+        self._book = book
+        self._is_ready, self._asked_at = False, -_KEPT_SECONDS
+        self._asking = asyncio.Lock()
+        self.is_closing = False
+
+    def routes(self) -> list[Route]:
+        """Return the routes of both questions."""
+        return [Route("/health/live", self._live), Route("/health/ready", self._ready)]
+
+    async def _live(self, _request: Request) -> Response:
+        return Response(status_code=200)
+
+    async def _ready(self, _request: Request) -> Response:
+        async with self._asking:
+            if time.monotonic() - self._asked_at >= _KEPT_SECONDS:
+                self._is_ready, self._asked_at = await self._can_read(), time.monotonic()
+        return Response(status_code=200 if self._is_ready and not self.is_closing else 503)
+
+    async def _can_read(self) -> bool:
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                await anyio.to_thread.run_sync(self._book.log_size, abandon_on_cancel=True)
+        except (CommonbookError, TimeoutError):
+            return False
+        return True

@@ -1,0 +1,159 @@
+"""The server process: the app with its guards, the worker and the watcher, until a signal ends it.
+
+A signal ends the streams at once and lets running requests complete. What still runs after the time of grace is cut
+off: every acknowledged write is durable, and an unacknowledged one is as after a crash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
+
+import uvicorn
+from starlette.applications import Starlette
+
+from commonbook.interfaces.http.app import make_app
+from commonbook.interfaces.http.guards.connections import TimedProtocol
+from commonbook.interfaces.http.guards.stack import guarded
+from commonbook.interfaces.http.serving import addresses, logs
+from commonbook.interfaces.http.serving.events import ChangeStreams
+from commonbook.interfaces.http.serving.health import Health
+from commonbook.interfaces.http.serving.metrics import ServerMetrics
+
+if TYPE_CHECKING:
+    import socket
+    from types import FrameType
+
+    from starlette.types import ASGIApp
+
+    from commonbook.book.book import Book
+    from commonbook.interfaces.http.serving.addresses import ServeOptions
+
+_GRACE_SECONDS: Final = 2
+"""How long running requests may take after a signal."""
+
+_CUT_OFF_SECONDS: Final = 2.75
+_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
+_MAX_CONNECTIONS: Final = 1000
+_KEEP_ALIVE_SECONDS: Final = 30
+
+
+def serve(book: Book, options: ServeOptions, *, ready: Callable[[Sequence[str]], None]) -> None:
+    """Serve a book of the owner until SIGINT or SIGTERM; `ready` is called with the URLs when it listens."""
+    addresses.require_safe(options, has_keys=_has_keys(book))
+    logs.write_to_stderr(with_requests=options.log_requests)
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(addresses.bind(options.host, options.port))]
+        if options.metrics_port is not None:
+            sockets.append(stack.enter_context(addresses.bind(options.host, options.metrics_port)))
+        process = _Process(book, options)
+        stack.enter_context(process.signals())
+        stack.enter_context(book.watching())
+        if options.worker:
+            stack.enter_context(book.working())
+        asyncio.run(process.run(sockets, ready=lambda: ready(addresses.urls_of(sockets, options))))
+
+
+def _has_keys(book: Book) -> bool:
+    now, keys = datetime.now(UTC), book.keys()
+    return any(key.revoked is None and (key.expires is None or key.expires > now) for key in keys)
+
+
+class _Process:
+    """The servers of one process, and how they end together."""
+
+    def __init__(self, book: Book, options: ServeOptions) -> None:
+        self._options = options
+        self._metrics = ServerMetrics(book)
+        self._health = Health(book)
+        self._streams = ChangeStreams(book, self._metrics.open_streams)
+        self._book = book
+        self._servers: list[uvicorn.Server] = []
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    async def run(self, sockets: Sequence[socket.socket], *, ready: Callable[[], None]) -> None:
+        """Serve on these sockets: the first is for the book, the second for metrics alone."""
+        self._loop = asyncio.get_running_loop()
+        apps = [self._book_app(), self._metrics_app()]
+        self._servers = [_Server(self._config(app)) for app, _ in zip(apps, sockets, strict=False)]
+        serving = [
+            asyncio.create_task(server.serve(sockets=[sock]))
+            for server, sock in zip(self._servers, sockets, strict=True)
+        ]
+        while not all(server.started for server in self._servers) and not any(task.done() for task in serving):
+            await asyncio.sleep(0.01)
+        ready()
+        await asyncio.gather(*serving)
+
+    def _book_app(self) -> ASGIApp:
+        app = make_app(self._book)
+        app.router.routes[:0] = [
+            *self._health.routes(),
+            self._metrics.route(with_key=True),
+            self._streams.route(),
+        ]
+        return guarded(app, addresses.guard_config(self._options), self._metrics.count)
+
+    def _metrics_app(self) -> ASGIApp:
+        app = Starlette(routes=[*self._health.routes(), self._metrics.route(with_key=False)])
+        # Who watches a server comes from elsewhere than its proxies.
+        return guarded(app, addresses.guard_config(self._options)._replace(proxies=()))
+
+    def _config(self, app: ASGIApp) -> uvicorn.Config:
+        return uvicorn.Config(
+            app,
+            http=TimedProtocol,
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=_MAX_CONNECTIONS,
+            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=_GRACE_SECONDS,
+            ssl_certfile=self._options.tls_cert,
+            ssl_keyfile=self._options.tls_key,
+        )
+
+    @contextmanager
+    def signals(self) -> Iterator[None]:
+        """End the servers at a signal, while the `with` block runs."""
+        before = {number: signal.signal(number, self._stop) for number in _SIGNALS}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _stop(self, _number: int, _frame: FrameType | None) -> None:
+        cut_off = threading.Timer(_CUT_OFF_SECONDS, _cut_off)
+        cut_off.daemon = True
+        cut_off.start()
+        self._health.is_closing = True
+        for server in self._servers:
+            server.should_exit = True
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._streams.close)
+
+
+class _Server(uvicorn.Server):
+    """A server that leaves signals to its process."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield
+
+
+def _cut_off() -> None:
+    """End the process now, whatever still runs."""
+    sys.stderr.flush()
+    os._exit(0)

@@ -1,0 +1,71 @@
+"""Health tells strangers nothing but a status; metrics are for the owner, or on a port of their own."""
+
+from __future__ import annotations
+
+import httpx2
+import pytest
+from starlette.applications import Starlette
+from starlette.testclient import TestClient
+
+from commonbook.errors import DatabaseUnreachable
+from commonbook.interfaces.http.serving import health as serving_health
+from commonbook.interfaces.http.serving.health import Health
+from tests.support.servers import serving
+
+FIGURES = (
+    "commonbook_requests_total",
+    "commonbook_recall_seconds_bucket",
+    "commonbook_unsettled_messages",
+    "commonbook_queue_age_seconds",
+    "commonbook_stale_copies",
+    "commonbook_open_notices",
+    "commonbook_index_lag",
+    "commonbook_open_streams",
+    "process_resident_memory_bytes",
+)
+
+
+def test_a_server_is_alive_and_ready_as_long_as_the_book_can_be_read(book, monkeypatch):
+    monkeypatch.setattr(serving_health, "_KEPT_SECONDS", 0)
+    health = Health(book)
+    client = TestClient(Starlette(routes=health.routes()))
+
+    def statuses() -> list[tuple[int, bytes]]:
+        return [(answer.status_code, answer.content) for answer in map(client.get, ("/health/live", "/health/ready"))]
+
+    assert statuses() == [(200, b""), (200, b"")]
+
+    def unreachable() -> int:
+        raise DatabaseUnreachable("the database at db.example is away", fix="start it")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(book, "log_size", unreachable, raising=False)
+        assert statuses() == [(200, b""), (503, b"")]
+    assert statuses() == [(200, b""), (200, b"")]
+    health.is_closing = True
+    assert statuses() == [(200, b""), (503, b"")]
+
+
+@pytest.mark.slow
+def test_metrics_need_the_key_of_the_owner_or_a_port_of_their_own(home):
+    with serving(home, "--metrics-port", "0") as server, server.client() as client:
+        client.post("/v1/memories", json={"text": "Alice owns billing"})
+        client.post("/v1/recall", json={"query": "who owns billing?"})
+        client.post("/v1/append", json={"session": "talk", "messages": [{"text": "hello"}]})
+        reader = client.post("/v1/keys", json={"principal": "user:alice"}).json()["secret"]
+        text = client.get("/metrics").text
+        for name in FIGURES:
+            assert name in text, name
+        assert 'commonbook_requests_total{method="POST",route="/v1/recall",status="200"} 1.0' in text
+        assert "commonbook_recall_seconds_count 1.0" in text
+        assert "commonbook_unsettled_messages 1.0" in text
+        assert httpx2.get(f"{server.url}/metrics").status_code == 401
+        assert client.get("/metrics", headers={"Authorization": f"Bearer {reader}"}).status_code == 403
+        assert server.metrics is not None
+        assert "commonbook_unsettled_messages 1.0" in httpx2.get(server.metrics).text
+        assert httpx2.get(server.metrics, headers={"Host": "evil.example"}).status_code == 421
+        elsewhere = server.metrics.removesuffix("/metrics")
+        assert httpx2.get(f"{elsewhere}/v1/actor", headers=client.headers).status_code == 404
+        for path in ("live", "ready"):
+            answer = httpx2.get(f"{server.url}/health/{path}")
+            assert (answer.status_code, answer.content) == (200, b"")
