@@ -484,3 +484,8 @@ def test_a_title_that_was_made_from_the_text_follows_it_and_a_given_one_stays(bo
     for memory in (made, given):
         book.edit(memory.id, text="Bob owns billing")
     assert (book.get(made.id).title, book.get(given.id).title) == ("Bob owns billing", "Billing")
+
+
+def test_many_memories_of_a_generator_are_all_stored(book):
+    receipts = book.remember_many(Draft(text, space="team") for text in ("one", "two"))
+    assert [book.get(receipt.id).text for receipt in receipts] == ["one", "two"]

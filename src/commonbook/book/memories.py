@@ -101,6 +101,8 @@ class MemoryVerbs(BookBase):
 
     def remember_many(self, drafts: Sequence[Draft]) -> list[Receipt]:
         """Store many memories in one transaction, all or none; return their receipts in the same order."""
+        # A generator, which untyped callers pass, would be used up by the first look at it, and nothing stored.
+        drafts = tuple(drafts)
         space = "" if all(draft.space for draft in drafts) else self.space_for_writing()
         with_spaces = [draft if draft.space else draft._replace(space=space) for draft in drafts]
         return memories_remember.remember(self._engines, self._actor, with_spaces)
