@@ -14,12 +14,15 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test check check-models lint format bench constraints clean
+.PHONY: help run tour test check check-models lint format bench constraints clean
 
 help:  ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: $(READY)  ## Take a guided tour in a temporary home
+run: $(READY)  ## Serve a few example memories over HTTP, from a temporary home (HOME_DIR=... for another)
+	@$(BIN)/python tools/run.py "$(HOME_DIR)"
+
+tour: $(READY)  ## Take a guided tour of the command line, in a temporary home
 	@$(BIN)/python tools/tour.py
 
 test: $(DEV)  ## Run every test (ARGS="-k words" for some)
@@ -60,7 +63,7 @@ $(READY): pyproject.toml constraints.txt
 	@echo "Making $(VENV), once ..." >&2
 	@$(PYTHON) -m venv --clear $(VENV) || \
 	  { echo "on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
-	@$(PIP) install --root-user-action=ignore --constraint constraints.txt --editable .
+	@$(PIP) install --root-user-action=ignore --constraint constraints.txt --editable '.[server]'
 	@touch $@
 
 $(DEV): $(READY)

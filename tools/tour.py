@@ -5,16 +5,24 @@ Every command is really run. The tour stops with an error as soon as one of them
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
+import re
 import shlex
 import shutil
 import sqlite3
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import textwrap
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
+
+WIDTH = 100
+"""The width of the terminal on which the commands run."""
 
 
 class Tour:
@@ -26,44 +34,59 @@ class Tour:
         self._folder = folder
         # Settings of this machine must not lead the tour to another home.
         self._env = {name: value for name, value in os.environ.items() if not name.startswith("COMMONBOOK_")}
-        self._env["HOME"] = str(folder)
+        self._env |= {"HOME": str(folder), "TERM": "xterm"}
+        if not sys.stdout.isatty():
+            self._env["NO_COLOR"] = "1"
 
     def say(self, text: str) -> None:
         """Print what the next step shows."""
         print("\n" + textwrap.fill(text, 92) + "\n")
 
     def run(self, *args: str, code: int = 0) -> str:
-        """Run a command, show its output, and require its exit code."""
-        print(f"  $ commonbook {shlex.join(args)}")
-        completed = subprocess.run(
-            [sys.executable, "-m", "commonbook", *args],
-            cwd=self._folder,
-            env=self._env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            encoding="utf-8",
-            timeout=120,
-            check=False,
+        """Run a command on a terminal, show its output, and require its exit code; return the output without colour."""
+        print(f"  $ commonbook {shlex.join(args)}", flush=True)
+        output, exit_code = self._run_on_terminal([sys.executable, "-m", "commonbook", *args])
+        self.quote(output)
+        if exit_code != code:
+            sys.exit(f"the tour stopped: that ended with {exit_code}, not {code}")
+        return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", output)
+
+    def _run_on_terminal(self, command: list[str]) -> tuple[str, int]:
+        """Run a command on a terminal of its own; return what a person would see, and its exit code."""
+        master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, WIDTH, 0, 0))
+        process = subprocess.Popen(
+            command, cwd=self._folder, env=self._env, stdin=subprocess.DEVNULL, stdout=slave, stderr=slave
         )
-        self.quote(completed.stdout + completed.stderr)
-        if completed.returncode != code:
-            sys.exit(f"the tour stopped: that ended with {completed.returncode}, not {code}")
-        return completed.stdout
+        os.close(slave)
+        output = bytearray()
+        # Linux reports the end of a terminal as an error.
+        with suppress(OSError):
+            while part := os.read(master, 65536):
+                output += part
+        os.close(master)
+        return output.decode(errors="replace").replace("\r\n", "\n"), process.wait()
 
     def remember(self, text: str, *options: str) -> tuple[str, Path]:
         """Remember a text; return the short id of the memory and its file."""
-        memory_id, _space, path, _version = self.run("remember", text, *options).strip().split("\t")
-        return memory_id[-8:], Path(path)
+        first, path = self.run("remember", text, *options).strip().splitlines()
+        return _short_id(first), Path(path.strip())
 
     def quote(self, text: str) -> None:
         """Show the output of a command, or the content of a file."""
-        print(textwrap.indent(text.rstrip("\n"), "    "))
+        lines = (line.rstrip() for line in text.strip("\n").splitlines())
+        print(textwrap.indent("\n".join(lines).strip("\n"), "    "))
 
     def require(self, wanted: str, output: str) -> None:
         """Stop the tour if the output lacks what was promised."""
         if wanted not in output:
             sys.exit(f"the tour stopped: {wanted!r} was expected here")
+
+
+def _short_id(receipt: str) -> str:
+    """Return the id in the first line of a receipt, such as `Remembered acaacc6e in team`."""
+    found = re.search(r"\b[0-9a-f]{8}\b", receipt)
+    return found[0] if found else sys.exit(f"the tour stopped: there is no id in {receipt!r}")
 
 
 def main() -> int:
@@ -126,7 +149,7 @@ def _move(tour: Tour, billing: str) -> None:
 def _reflect(tour: Tour, billing: str) -> None:
     tour.say("An agent stores a conclusion together with the memories that it is based on:")
     receipt = tour.run("reflect", "Questions about invoices go to Bob.", "--on", billing, "--space", "team/support")
-    reflection = receipt.split("\t")[0][-8:]
+    reflection = _short_id(receipt)
     tour.say(
         "Later the premise changes. Every memory that depends on it is marked as suspect in the same transaction, and"
         " the inbox tells why:"
@@ -134,12 +157,12 @@ def _reflect(tour: Tour, billing: str) -> None:
     carla, _ = tour.remember("Carla owns billing.", "--space", "team/billing")
     tour.run("supersede", billing, "--by", carla, "--reason", "Bob has moved to sales")
     tour.require("suspect", tour.run("dependents", billing))
-    tour.require("Bob has moved to sales", tour.run("inbox"))
+    tour.require("superseded", tour.run("inbox"))
     tour.say(
         "The conclusion stays marked until somebody decides. On a terminal, `inbox` asks you about each open notice."
     )
     tour.run("triage", reflection, "retract", "--note", "Carla answers them now")
-    tour.require("decided: retract", tour.run("show", reflection))
+    tour.require("retract, by", tour.run("show", reflection))
 
 
 def _use_a_session(tour: Tour) -> None:

@@ -1,4 +1,4 @@
-"""The guided tour of `make run` does what it says."""
+"""The guided tour of `make tour` does what it says."""
 
 from __future__ import annotations
 

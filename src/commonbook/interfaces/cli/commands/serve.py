@@ -67,11 +67,16 @@ def _show(out: Output, home: str, urls: Sequence[str], key_path: str | None) -> 
         out.line(f"Metrics are at {urls[1]}/metrics")
     if key_path is None:
         return
-    out.line(f"The key of the owner is in {key_path}")
-    key = f'"Authorization: Bearer $(cat {shlex.quote(key_path)})"'
-    for verb, body in (("memories", '{"text": "Alice owns billing"}'), ("recall", '{"query": "who owns billing?"}')):
-        json = f"-H 'Content-Type: application/json' -d '{body}'"
-        out.line(f"  curl -s {urls[0]}/v1/{verb} -H {key} {json}")
+    out.line(f"The key of the owner is in {key_path}; try it in another terminal:")
+    out.line(f"  KEY=$(cat {shlex.quote(key_path)})")
+    for path, body in (("memories", '{"text": "Bob owns the web shop"}'), ("recall", '{"query": "who owns billing?"}')):
+        out.line(f"  {curl_line(urls[0], path, body)}")
+
+
+def curl_line(url: str, path: str, body: str) -> str:
+    """Return a command that sends a body of JSON to a verb, with the key in the variable KEY."""
+    headers = """-H "Authorization: Bearer $KEY" -H 'Content-Type: application/json'"""
+    return f"curl -s {url}/v1/{path} {headers} -d '{body}'"
 
 
 COMMANDS: Final[Mapping[str, Command]] = {"serve": run_serve}
