@@ -263,6 +263,7 @@ SHARED = st.builds(
     at=TIMES.filter(bool),
     claimed=st.booleans(),
     mode_set=TIMES,
+    source_ends=TIMES,
 )
 HASHES = st.from_regex(r"\A[0-9a-f]{16}\Z")
 NUMBERS = st.integers(1, 10**15 - 1)

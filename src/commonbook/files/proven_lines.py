@@ -79,6 +79,8 @@ def _with_tie(ctx: WriteContext, edited: Memory, document: Document) -> Memory:
     copy, source = tie
     if copy.order > edited.shared.order:
         return _with_source(edited._replace(shared=copy), source)
+    if edited.shared.source_ends is None and copy.source_ends is not None:
+        edited = edited._replace(shared=edited.shared._replace(source_ends=copy.source_ends))
     return _with_words_taken(ctx, edited, source)
 
 

@@ -154,6 +154,7 @@ def _typed(fields: Mapping[str, Scalar]) -> frozenset[tuple[str, type, Scalar]]:
 NO_METADATA: Final = Metadata()
 
 _MODE_SET: Final = "since:"
+_SOURCE_ENDS: Final = "ends:"
 
 
 class CopyInfo(NamedTuple):
@@ -170,6 +171,8 @@ class CopyInfo(NamedTuple):
     claimed: bool = False
     mode_set: datetime | None = None
     """When the mode was last changed; None if it is the one that the copy was shared with."""
+    source_ends: datetime | None = None
+    """When its source ended or ends, if that was deleted: the copy still knows it without the database."""
 
     @property
     def order(self) -> tuple[datetime, bool]:
@@ -184,6 +187,7 @@ class CopyInfo(NamedTuple):
             self.by,
             format_time(self.at),
             *((_MODE_SET + format_time(self.mode_set),) if self.mode_set else ()),
+            *((_SOURCE_ENDS + format_time(self.source_ends),) if self.source_ends else ()),
             *(("claimed",) if self.claimed else ()),
         )
         return " ".join(words)
@@ -195,12 +199,23 @@ class CopyInfo(NamedTuple):
         if claimed and claimed[0].isdecimal():
             # A revision of the copy, by which an earlier program recognised an edit of it.
             claimed = claimed[1:]
-        mode_set = (
-            parse_time(claimed.pop(0)[len(_MODE_SET) :]) if claimed and claimed[0].startswith(_MODE_SET) else None
-        )
+        mode_set, source_ends = (_take_time(claimed, prefix) for prefix in (_MODE_SET, _SOURCE_ENDS))
         if mode not in (*MODES, DETACHED) or claimed not in ([], ["claimed"]):
             raise ValueError(line)
-        return cls(cast("CopyMode", mode), root, by, parse_time(at), claimed=bool(claimed), mode_set=mode_set)
+        return cls(
+            cast("CopyMode", mode),
+            root,
+            by,
+            parse_time(at),
+            claimed=bool(claimed),
+            mode_set=mode_set,
+            source_ends=source_ends,
+        )
+
+
+def _take_time(words: list[str], prefix: str) -> datetime | None:
+    """Remove the first word and return the time in it, if it has this prefix."""
+    return parse_time(words.pop(0)[len(prefix) :]) if words and words[0].startswith(prefix) else None
 
 
 class Memory(NamedTuple):

@@ -2,7 +2,7 @@
 
 A refresh runs on behalf of the sharer, whose right to read the source is checked each time. It never overwrites a copy
 that was edited, and takes the source's text that is current when it runs. When a whole episode was rewound, the copies
-that follow it are deleted by the same rules.
+that follow it are deleted by the same rules. Copies of any other source that is deleted note when it ended.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from commonbook.errors import TooLarge
-from commonbook.model.memory import LAZY, LIVE, Memory
+from commonbook.model.memory import LAZY, LIVE, MODES, Memory
 from commonbook.sharing import given_words, make_copy, refresh
 from commonbook.sharing.given_words import GivenWords
 from commonbook.tables import copies, jobs, memories
@@ -40,7 +40,7 @@ def propagate_to_copies(ctx: WriteContext) -> list[Memory]:
             seen.add((source.id, source.content_hash))
             room = MAX_PER_WRITE - len(refreshed)
             given = given_words.of_source(ctx, source)
-            ids = _outdated_copies(ctx, source, given, limit=room + 1)
+            ids = _copies_to_check(ctx, source, given, limit=room + 1)
             refreshed += _update_copies(ctx, ids[:room], source, given)
             if len(ids) > room:
                 jobs.enqueue(ctx.tx, space=source.space.id, kind=jobs.PROPAGATE_JOB, subject=source.id, due=ctx.tx.now)
@@ -52,17 +52,24 @@ def _sources_with_copies(ctx: WriteContext) -> list[Memory]:
     level = ctx.pending.take_changed_texts()
     if len(level) < 2:
         return list(level.values())
-    with_copies = copies.with_copies(ctx.tx, list(level), modes=(LIVE, LAZY))
+    modes = MODES if any(memory.deleted for memory in level.values()) else (LIVE, LAZY)
+    with_copies = copies.with_copies(ctx.tx, list(level), modes=modes)
     return [memory for memory in level.values() if memory.id in with_copies]
 
 
-def _outdated_copies(ctx: WriteContext, source: Memory, given: GivenWords, *, after: str = "", limit: int) -> list[str]:
+def _copies_to_check(ctx: WriteContext, source: Memory, given: GivenWords, *, after: str = "", limit: int) -> list[str]:
+    """Return the copies that may have to change: those that follow and are outdated, or all of a deleted source."""
+    if source.deleted is not None and given.source is not None:
+        return copies.tied_copies(ctx.tx, source.id, after=after, limit=limit)
     hash_ = given.source.content_hash if given.source else _NO_WORDS
     return copies.outdated_copies(ctx.tx, source.id, content_hash=hash_, modes=given.modes, after=after, limit=limit)
 
 
 def _update_copies(ctx: WriteContext, ids: Sequence[str], source: Memory, given: GivenWords) -> list[Memory]:
-    """Refresh these copies from their source, or delete them if nothing of it is left; return those that changed."""
+    """Refresh these copies from their source, or delete them if nothing of it is left; return those that changed.
+
+    If the source was deleted, they note when it ended.
+    """
     if given.source is not None:
         return _refresh_copies(ctx, ids, given.source)
     removed = [refresh.remove_copy(ctx, copy, source) for copy in make_copy.locked_memories(ctx, ids)]
@@ -70,15 +77,16 @@ def _update_copies(ctx: WriteContext, ids: Sequence[str], source: Memory, given:
 
 
 def _refresh_copies(ctx: WriteContext, ids: Sequence[str], source: Memory) -> list[Memory]:
-    """Refresh these copies from their source; return those that changed.
+    """Refresh these copies from their source, or note when it ended; return those that changed.
 
     A copy whose file has no room must not prevent the edit of its source. It stays stale, and the job that tries again
     records the error.
     """
     refreshed: list[Memory | None] = []
+    change = refresh.refresh_copy if source.deleted is None else refresh.note_source_end
     for copy in make_copy.locked_memories(ctx, ids):
         try:
-            refreshed.append(refresh.refresh_copy(ctx, copy, source))
+            refreshed.append(change(ctx, copy, source))
         except TooLarge:
             jobs.enqueue(ctx.tx, space=copy.space.id, kind=jobs.REFRESH_JOB, subject=copy.id, due=ctx.tx.now)
     return [copy for copy in refreshed if copy is not None]
@@ -98,7 +106,5 @@ def propagate_batch(ctx: WriteContext, *, source_id: str, after: str) -> Propaga
     if source is None:
         return None
     given = given_words.of_source(ctx, source)
-    if source.deleted is not None and given.source is not None:
-        return None
-    ids = _outdated_copies(ctx, source, given, after=after, limit=_BATCH)
+    ids = _copies_to_check(ctx, source, given, after=after, limit=_BATCH)
     return PropagationProgress(ids[-1], bool(_update_copies(ctx, ids, source, given))) if ids else None

@@ -96,8 +96,31 @@ def remove_copy(ctx: WriteContext, copy: Memory, source: Memory) -> Memory | Non
     return following
 
 
+def note_source_end(ctx: WriteContext, copy: Memory, source: Memory) -> Memory | None:
+    """Note in a copy when its source ended, which was deleted now; return None if it says so already.
+
+    Raises TooLarge, with nothing changed, if the copy's file has no room for it.
+    """
+    ends = copies.end_of(source)
+    if copy.shared is None or copy.shared.source_ends == ends:
+        return None
+    tied = _tied(ctx, copy, source)
+    if tied is None or tied.shared is None or tied.shared.source_ends == ends:
+        return None
+    noted = tied._replace(shared=tied.shared._replace(source_ends=ends))
+    _require_room(ctx, noted)
+    as_sharer = ctx.acting_as(Actor(tied.shared.by), ForeignWrite.SHARER)
+    return store_version.store_version(as_sharer, tied, noted, ["shared"], how="refresh")
+
+
 def _following(ctx: WriteContext, copy: Memory, source: Memory) -> Memory | None:
     """Return a copy, with what a person did to its file; None if it may not follow its source, or has diverged."""
+    tied = _tied(ctx, copy, source)
+    return tied if tied is not None and not freshness.has_diverged(tied, source) else None
+
+
+def _tied(ctx: WriteContext, copy: Memory, source: Memory) -> Memory | None:
+    """Return a copy, with what a person did to its file; None if its sharer may not read its source."""
     if copy.shared is None or not copies.is_bound(copy) or copy.shared.claimed:
         return None
     if not ctx.permissions_of(Actor(copy.shared.by)).may_read(source.space, ctx.spaces):
@@ -108,7 +131,7 @@ def _following(ctx: WriteContext, copy: Memory, source: Memory) -> Memory | None
     except (FileInTheWay, hand_edits.FileNotInPlace):
         # The file is malformed, moved or removed: the copy is refreshed once a scan has resolved that.
         return None
-    return copy if copies.is_bound(copy) and not freshness.has_diverged(copy, source) else None
+    return copy if copies.is_bound(copy) else None
 
 
 def _is_current(copy: Memory, source: Memory) -> bool:

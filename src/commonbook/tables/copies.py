@@ -7,6 +7,7 @@ The key (space, root) makes sure that a space has at most one copy of a root. Th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Final
 
 from commonbook.errors import BadInput
@@ -69,19 +70,33 @@ def copied_from(memory: Memory) -> str | None:
     return memory.source.target if memory.source else None
 
 
+def end_of(source: Memory) -> datetime | None:
+    """Return when a memory ends, by itself or, if it is a copy, with a source that was deleted."""
+    of_source = source.shared.source_ends if source.shared and copied_from(source) else None
+    return min(filter(None, (source.expires, source.valid_until, of_source)), default=None)
+
+
 def sources_of(tx: Reading, spaces: SpaceScope, candidates: Iterable[Memory]) -> dict[str, Memory]:
     """Return the sources along the ties of the copies among these memories, deleted ones too, without their texts.
 
-    A source that the book does not know, since its database was lost, is a tombstone without links and times: what
-    supersedes it is known by the links of others. `spaces` are all spaces that the transaction knows.
+    A source that the book does not know, since its database was lost, is a tombstone without links: what supersedes it
+    is known by the links of others. `spaces` are all spaces that the transaction knows.
     """
     sources: dict[str, Memory] = {}
-    wanted = {copied_from(memory) for memory in candidates} - {None}
-    while wanted:
-        level = memories.get_headers_any_space(tx, spaces, sorted(filter(None, wanted)))
-        sources |= {id_: level.get(id_) or missing_memory(id_) for id_ in filter(None, wanted)}
-        wanted = {copied_from(memory) for memory in level.values()} - {None} - sources.keys()
+    level = list(candidates)
+    while wanted := {id_: copy for copy in level if (id_ := copied_from(copy)) and id_ not in sources}:
+        found = memories.get_headers_any_space(tx, spaces, sorted(wanted))
+        sources |= {id_: _with_end(found.get(id_) or missing_memory(id_), copy) for id_, copy in wanted.items()}
+        level = list(found.values())
     return sources
+
+
+def _with_end(source: Memory, copy: Memory) -> Memory:
+    """Return a source that, if it was deleted, ends when its copy says so: the database may be older than that."""
+    ends = copy.shared.source_ends if copy.shared else None
+    if source.deleted is None or ends is None:
+        return source
+    return source._replace(expires=min(ends, source.expires or ends))
 
 
 def tied_to(tx: Reading, spaces: SpaceScope, sources: Sequence[str]) -> dict[str, Memory]:
@@ -145,6 +160,17 @@ def copies_of(tx: Reading, sources: Sequence[str], *, limit: int) -> dict[str, s
         )
         source_of_copy |= dict(rows)
     return source_of_copy
+
+
+def tied_copies(tx: Reading, source: str, *, after: str = "", limit: int) -> list[str]:
+    """Return the bound copies of a memory in any mode, in the order of their ids."""
+    rows = tx.rows(
+        "SELECT memory FROM copy WHERE source = :source AND memory > :after ORDER BY memory LIMIT :limit",
+        source=source,
+        after=after,
+        limit=limit,
+    )
+    return [memory for (memory,) in rows]
 
 
 def request_members(tx: Reading, roots: Sequence[str]) -> Callable[[], list[tuple[str, str, str]]]:

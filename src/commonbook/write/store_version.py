@@ -114,6 +114,9 @@ def delete(ctx: WriteContext, memory: Memory, *, how: str) -> None:
     memories.replace(ctx.tx, ctx.engines.keys, memory, tombstone)
     ctx.note_validity_change(memory)
     ctx.note_reasoning_change(memory, tombstone)
+    if how != "file" or copies.end_of(tombstone) is not None:
+        # Its copies note when it ended; if only a file is gone, the database may be too old to know.
+        ctx.pending.note_changed_text(tombstone)
     ctx.log_memory(tombstone, "delete", how=how)
     if how != "file":
         ctx.enqueue_files([tombstone])

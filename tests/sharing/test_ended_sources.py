@@ -1,0 +1,138 @@
+"""A copy remembers when its deleted source ended, so that no lost or older database makes it valid again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from commonbook.book.book import Book
+from commonbook.engines.process.clock import SystemClock
+from tests.support.lost_databases import keep_database, lose_database, put_database_back
+
+NOW = SystemClock().now()
+
+
+def thought_with_copies(book: Book) -> tuple[str, str, str, str]:
+    """Return a thought in doubt, a snapshot and a live copy of it, and a copy of the live one."""
+    ground = book.remember("a litre of oil costs five", space="facts").id
+    thought = book.reflect("oil is cheap", [ground], space="a").id
+    snapshot = book.share(thought, "archive", refresh="snapshot").id
+    live = book.share(thought, "team").id
+    below = book.share(live, "others").id
+    book.remember("a litre costs seven", space="facts", replaces=ground)
+    return thought, snapshot, live, below
+
+
+def retract(book: Book, thought: str) -> None:
+    book.triage(thought, "retract")
+
+
+def expire(book: Book, thought: str) -> None:
+    book.edit(thought, expires=NOW - timedelta(days=1))
+
+
+def end(book: Book, thought: str) -> None:
+    book.edit(thought, valid_until=NOW - timedelta(days=1))
+
+
+def expired(book: Book, *ids: str) -> list[bool]:
+    return ["expired" in book.get(id_).marks or "ended" in book.get(id_).marks for id_ in ids]
+
+
+def recalled(book: Book) -> set[str]:
+    names = [space.name for space in book.spaces()]
+    return {hit.memory for name in names for hit in book.recall("cheap", spaces=[name]).hits}
+
+
+def noted(book: Book, *ids: str) -> set[datetime | None]:
+    infos = [book.get(id_).shared for id_ in ids]
+    return {info.source_ends if info else None for info in infos}
+
+
+@pytest.mark.parametrize("ending", [retract, expire, end])
+@pytest.mark.parametrize("fault", ["lost", "older"])
+def test_a_copy_of_a_deleted_source_stays_ended(
+    book: Book,
+    home: Path,
+    tmp_path: Path,
+    open_book: Callable[[], Book],
+    fault: str,
+    ending: Callable[[Book, str], None],
+):
+    thought, *copies = thought_with_copies(book)
+    keep_database(home, tmp_path / "kept")
+    ending(book, thought)
+    book.delete(thought)
+    assert expired(book, *copies) == [True] * len(copies)
+    book.close()
+    lose_database(home) if fault == "lost" else put_database_back(home, tmp_path / "kept")
+    for _ in range(2):
+        book = open_book()
+        assert expired(book, *copies) == [True] * len(copies)
+        assert not recalled(book) & {*copies}
+        book.rebuild()
+        assert expired(book, *copies) == [True] * len(copies)
+        assert book.doctor() == ()
+        book.close()
+
+
+def test_a_copy_ends_when_its_deleted_source_would_have(book: Book):
+    thought, snapshot, live, below = thought_with_copies(book)
+    ends = NOW + timedelta(days=30)
+    book.edit(thought, expires=ends)
+    book.delete(thought)
+    assert noted(book, snapshot, live) == {ends}
+    assert noted(book, below) == {None}, "its own source is not deleted"
+    assert expired(book, snapshot, live, below) == [False, False, False]
+    book.delete(live)
+    assert noted(book, below) == {ends}
+
+
+def test_a_source_that_came_back_and_did_not_end_leaves_nothing_noted(book: Book):
+    source = book.remember("oil is cheap", space="a").id
+    copy = book.share(source, "team").id
+    expire(book, source)
+    book.delete(source)
+    assert (len(noted(book, copy) - {None}), expired(book, copy)) == (1, [True])
+    book.undelete(source)
+    book.edit(source, expires=None)
+    assert expired(book, copy) == [False]
+    book.delete(source)
+    assert (noted(book, copy), expired(book, copy)) == ({None}, [False])
+
+
+def test_a_sharer_who_may_no_longer_read_the_source_learns_nothing_of_its_end(book: Book):
+    source = book.remember("oil is cheap", space="a").id
+    book.grant("user:bob", "a", "reader")
+    book.grant("user:bob", "team", "writer")
+    copy = book.acting_as("user:bob").share(source, "team").id
+    book.revoke("user:bob", "a")
+    book.edit(source, expires=NOW + timedelta(days=30))
+    book.delete(source)
+    assert noted(book, copy) == {None}
+
+
+def test_a_forged_end_is_put_back(book: Book, home: Path):
+    source = book.remember("oil is cheap", space="a").id
+    copy = book.share(source, "team").id
+    expire(book, source)
+    book.delete(source)
+    path = home / book.get(copy).path
+    before, (ends,) = path.read_text(), noted(book, copy)
+    word = next(word for word in before.split() if word.startswith("ends:"))
+    path.write_text(before.replace(f"{word} ", ""))
+    book.sync()
+    assert (path.read_text(), noted(book, copy)) == (before, {ends})
+
+
+def test_all_of_many_copies_note_the_end(book: Book):
+    source = book.remember("oil is cheap", space="a").id
+    copies = [book.share(source, f"team{number}").id for number in range(105)]
+    ends = NOW + timedelta(days=30)
+    book.edit(source, expires=ends)
+    book.delete(source)
+    book.work()
+    assert noted(book, *copies) == {ends}
