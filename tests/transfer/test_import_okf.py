@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from commonbook.book.book import Book
-from commonbook.model.memory import Memory
+from commonbook.model.memory import Filter, Memory
 from tests.interfaces.cli.test_cli import cli
 from tests.memories.test_mentions import mentioned
 from tests.support.transfers import dump, everything, opened, texts, write
@@ -219,6 +219,39 @@ def test_sources_in_a_large_bundle_are_linked_in_either_order(book: Book, tmp_pa
     before = dump(book)
     assert book.import_folder(top, okf=True).unchanged == 203
     assert dump(book) == before
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_bundle_below_one_folder_is_known_as_one(book: Book, tmp_path: Path, *, packed: bool):
+    source = write(tmp_path / "source", {f"shop-main/{path}": text for path, text in BUNDLE.items()})
+    if packed:
+        with zipfile.ZipFile(tmp_path / "shop.zip", "w") as archive:
+            for path, text in BUNDLE.items():
+                archive.writestr(f"shop-main/{path}", text)
+        source = tmp_path / "shop.zip"
+    report = book.import_folder(str(source))
+    assert report.done == 4
+    by_path = {Path(path).name: memory for path, memory in everything(book).items()}
+    assert {link.target for link in by_path["orders.md"].links} == {by_path["policy.md"].id}
+    assert {link.target for link in by_path["customers.md"].links} == {by_path["orders.md"].id}
+    assert book.import_folder(str(source)).unchanged == 4
+
+
+def test_notes_beside_a_bundle_are_no_part_of_it(book: Book, tmp_path: Path):
+    source = write(tmp_path / "source", {f"shop/{path}": text for path, text in BUNDLE.items()})
+    write(source, {"other/index.md": "My own index", "other/note.md": "---\nstatus: deprecated\n---\nMine"})
+    assert book.import_folder(str(source)).done == 6
+    mine = next(memory for memory in everything(book).values() if memory.text == "Mine")
+    assert (mine.expires, mine.valid_until) == (None, None)
+
+
+def test_metadata_of_ones_own_goes_through_a_bundle(book: Book, tmp_path: Path):
+    receipt = book.remember("Alice owns billing", metadata={"ticket": "A-12", "score": 3, "open": True})
+    book.export(str(tmp_path / "out.zip"), okf=True)
+    with opened(tmp_path / "other") as other:
+        other.import_folder(str(tmp_path / "out.zip"))
+        assert other.get(receipt.id).metadata == {"ticket": "A-12", "score": 3, "open": True}
+        assert other.list(Filter(metadata={"ticket": "A-12"})).items
 
 
 def test_a_vault_with_an_index_of_its_own_is_no_bundle(book: Book, tmp_path: Path):

@@ -7,7 +7,7 @@ there before as a displaced content with a name. `displaced_files`, `read_displa
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Container, Iterator
 from contextlib import AbstractContextManager
 from datetime import datetime
 from threading import Event
@@ -232,7 +232,7 @@ class ExternalFiles(Protocol):
         """Return the real path of a folder or archive to read, or refuse it."""
         ...
 
-    def files(self, place: str, *, only: Collection[str] | None = None) -> Iterator[SourceFile | Finding]:
+    def files(self, place: str, *, only: Container[str] | None = None) -> Iterator[SourceFile | Finding]:
         """Yield the Markdown files, and a finding for each that cannot be read."""
         ...
 

@@ -8,7 +8,7 @@ become links `derived_from`. The listings of folders are left out, since an expo
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Final
 
 from commonbook.errors import BadFile, FileInTheWay
@@ -35,16 +35,27 @@ _OWN_BYTES: Final = 8192
 
 
 def find_bundle(engines: Engines, folder: str, *, required: bool) -> Bundle | None:
-    """Return the bundle that a folder or an archive is; None if the `index.md` at its root does not say that it is one.
+    """Return the bundle that a folder or an archive is, or that a folder in it is; None if there is none.
 
-    With `required` the caller says so.
+    The `index.md` at the root of a bundle says that it is one. Archives often have one folder around everything. With
+    `required` the caller says that it is a bundle.
     """
-    if required:
+    files = engines.external_files.files(folder, only=_UpperIndexes())
+    indexes = [file for file in files if isinstance(file, SourceFile)]
+    roots = [
+        file.path.removesuffix(okf.INDEX) for file in indexes if okf.VERSION_FIELD in (_fields(engines, file) or {})
+    ]
+    if "" in roots or (required and len(roots) != 1):
         return Bundle(engines)
-    for file in engines.external_files.files(folder, only=frozenset((okf.INDEX,))):
-        if isinstance(file, SourceFile) and file.path == okf.INDEX:
-            return Bundle(engines) if okf.VERSION_FIELD in (_fields(engines, file) or {}) else None
-    return None
+    has_upper_index = any(file.path == okf.INDEX for file in indexes)
+    return Bundle(engines, roots[0]) if len(roots) == 1 and not has_upper_index else None
+
+
+class _UpperIndexes(Container[str]):
+    """The paths of `index.md` at the top of a source, and in the folders there."""
+
+    def __contains__(self, path: object) -> bool:
+        return isinstance(path, str) and posixpath.basename(path) == okf.INDEX and path.count("/") <= 1
 
 
 def _fields(engines: Engines, file: SourceFile) -> dict[str, object] | None:
@@ -56,11 +67,16 @@ def _fields(engines: Engines, file: SourceFile) -> dict[str, object] | None:
 
 
 class Bundle:
-    """A bundle while it is imported: the sources of its concepts, and the memories that they have become."""
+    """A bundle while it is imported: the sources of its concepts, and the memories that they have become.
 
-    def __init__(self, engines: Engines) -> None:
-        """Begin with no concept."""
+    Files outside of its root, the folder that is the bundle, are notes as any other.
+    """
+
+    def __init__(self, engines: Engines, root: str = "") -> None:
+        """Begin with no concept; `root` ends with `/` if it is not the top of the source."""
         self._engines = engines
+        self._root = root
+        self._paths: dict[str, str] = {}
         self._listings = 0
         self._superseded: set[str] = set()
         self._resources: dict[str, tuple[str, ...]] = {}
@@ -74,6 +90,8 @@ class Bundle:
         """Tell whether a file lists the content of its folder, and count it; one with other fields is a concept."""
         if isinstance(file, Finding) or posixpath.basename(file.path) != okf.INDEX:
             return False
+        if not file.path.startswith(self._root):
+            return False
         fields = _fields(self._engines, file)
         is_listing = fields is not None and fields.keys() <= {okf.VERSION_FIELD}
         self._listings += is_listing
@@ -84,11 +102,18 @@ class Bundle:
         if not self._listings:
             return []
         listings = "a listing of a folder" if self._listings == 1 else f"{self._listings} listings of folders"
-        return [not_imported(okf.INDEX, f"the bundle has {listings}", "nothing: `export --okf` writes listings again")]
+        return [
+            not_imported(
+                self._root + okf.INDEX, f"the bundle has {listings}", "nothing: `export --okf` writes listings again"
+            )
+        ]
 
     def read(self, read: ReadFile) -> ReadFile:
         """Note the sources of a concept, and return it with the times that its fields of OKF say."""
         path, document = read.file.path, read.document
+        if not path.startswith(self._root):
+            return read
+        self._paths[path.removeprefix(self._root)] = path
         concept = okf.read_concept(document.layout, dialect(self._engines))
         room = max(0, MAX_FRONT_BYTES - _OWN_BYTES - len(document.layout.encode())) // _LINK_BYTES
         self._resources[path] = concept.sources[:room]
@@ -134,8 +159,10 @@ class Bundle:
 
     def _source_ids(self, path: str) -> list[str]:
         """Return the memories that a concept was made from, as far as they are known."""
-        named = (okf.concept_path(each, origin=path, paths=self._resources) for each in self._resources.get(path, ()))
-        return [self._memories[each] for each in named if each is not None and each != path and each in self._memories]
+        origin = path.removeprefix(self._root)
+        named = (okf.concept_path(each, origin=origin, paths=self._paths) for each in self._resources.get(path, ()))
+        sources = (self._paths[each] for each in named if each is not None and each != origin)
+        return [self._memories[each] for each in sources if each in self._memories]
 
     def count_links(self, path: str) -> int:
         """Return the number of links to sources that the import of a file has made."""

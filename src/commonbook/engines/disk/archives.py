@@ -18,7 +18,7 @@ import tarfile
 import unicodedata
 import zipfile
 import zlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import UTC, datetime
 from io import BytesIO
@@ -81,7 +81,7 @@ def is_vault_setting(path: str) -> bool:
 def files(
     place: str,
     *,
-    only: Collection[str] | None = None,
+    only: Container[str] | None = None,
     wanted: Callable[[str], bool] = is_markdown,
     limit: int = MAX_FILE_BYTES,
 ) -> Iterator[SourceFile | Finding]:
@@ -96,7 +96,7 @@ def files(
 
 
 def _zip_members(
-    place: str, only: Collection[str] | None, wanted: Callable[[str], bool], limit: int
+    place: str, only: Container[str] | None, wanted: Callable[[str], bool], limit: int
 ) -> Iterator[SourceFile | Finding]:
     with zipfile.ZipFile(place) as archive:
         # A replaced member is in the archive twice: the last one counts.
@@ -131,7 +131,7 @@ def _read_zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str,
 
 
 def _tar_members(
-    place: str, only: Collection[str] | None, wanted: Callable[[str], bool], limit: int
+    place: str, only: Container[str] | None, wanted: Callable[[str], bool], limit: int
 ) -> Iterator[SourceFile | Finding]:
     with ExitStack() as opened:
         raw: IO[bytes] = opened.enter_context(open(place, "rb"))

@@ -10,7 +10,7 @@ import errno
 import json
 import os
 import unicodedata
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Container, Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from hashlib import sha256
@@ -66,7 +66,7 @@ class ExternalFolder:
             )
         return real
 
-    def files(self, place: str, *, only: Collection[str] | None = None) -> Iterator[SourceFile | Finding]:
+    def files(self, place: str, *, only: Container[str] | None = None) -> Iterator[SourceFile | Finding]:
         """Yield the Markdown files of a folder by path, or of an archive in the order of its members."""
         real = self.source(place)
         if os.path.isdir(real):
@@ -147,7 +147,7 @@ class ExternalFolder:
 
     # --- reading a folder
 
-    def _read_folder(self, top: str, only: Collection[str] | None) -> Iterator[SourceFile | Finding]:
+    def _read_folder(self, top: str, only: Container[str] | None) -> Iterator[SourceFile | Finding]:
         places: dict[str, str] = {}
         yield from self._walk(top, places, is_markdown)
         exported = _read_marker(os.path.join(top, MARKER))
