@@ -28,6 +28,7 @@ from commonbook.runtime.lazy_modules import LazyModule
 if TYPE_CHECKING:
     from commonbook.memories import delete as memories_delete
     from commonbook.memories import edit as memories_edit
+    from commonbook.memories import move as memories_move
     from commonbook.memories import read
     from commonbook.memories import remember as memories_remember
     from commonbook.memories import undelete as memories_undelete
@@ -37,6 +38,7 @@ else:
     # A verb loads the module that it needs, so that a command loads no more than its own subject.
     memories_delete = LazyModule("commonbook.memories.delete")
     memories_edit = LazyModule("commonbook.memories.edit")
+    memories_move = LazyModule("commonbook.memories.move")
     memories_remember = LazyModule("commonbook.memories.remember")
     memories_undelete = LazyModule("commonbook.memories.undelete")
     read = LazyModule("commonbook.memories.read")
@@ -170,7 +172,7 @@ class MemoryVerbs(BookBase):
 
     def move(self, memory_id: str, space: str, *, expected_version: int | None = None) -> Receipt:
         """Move a memory to another space, with its file and its history; its id stays."""
-        return memories_edit.move(self._engines, self._actor, memory_id, space, expected_version=expected_version)
+        return memories_move.move(self._engines, self._actor, memory_id, space, expected_version=expected_version)
 
     def delete(self, *ids: str, expected_version: int | None = None, dry_run: bool = False) -> Deleted:
         """Delete memories, all or none; a tombstone and the history of each are kept. With `dry_run`, only report."""

@@ -1,4 +1,4 @@
-"""Edits, moves, links and unlinks memories, each in one transaction.
+"""Edits, links and unlinks memories, each in one transaction.
 
 A caller may give the version that it expects (optimistic locking). A change that a person made to the file is applied
 first, so that no write overwrites it.
@@ -17,11 +17,10 @@ from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import link_checks
 from commonbook.sharing import propagate
-from commonbook.tables import memories, revisions
-from commonbook.text import file_paths, space_names, titles, validation
+from commonbook.tables import revisions
+from commonbook.text import validation
 from commonbook.write import rewound_messages, store_version
 from commonbook.write.context import WriteContext
-from commonbook.write.new_memory import free_path
 from commonbook.write.refusals import logging_refusal
 
 # --- change
@@ -67,7 +66,7 @@ def edit(
             )
         return store_version.store_version(ctx, memory, edited, changed, how="edit") if changed else memory
 
-    receipt = _change(engines, actor, memory_id, operation, expected_version=expected_version)
+    receipt = change(engines, actor, memory_id, operation, expected_version=expected_version)
     return receipt._replace(masked=masked, tags_in_text=in_text)
 
 
@@ -84,37 +83,6 @@ def _older_text(ctx: WriteContext, memory: Memory, number: int) -> tuple[str, st
                 fix="ask somebody who may read that space",
             )
     raise NotFound(f"memory {memory.id} has no revision {number}", fix="`commonbook history` lists its revisions")
-
-
-def move(engines: Engines, actor: Actor, memory_id: str, to: str, *, expected_version: int | None) -> Receipt:
-    """Move a memory into another space, with its file and its history."""
-    space_names.require_space_name(to)
-
-    def operation(ctx: WriteContext, memory: Memory) -> Memory:
-        space = ctx.require_writable_space(to)
-        if space.id == memory.space.id:
-            return memory
-        if memory.notice is not None:
-            raise BadInput("a notice stays where the memory is that it is about", fix="move that memory")
-        moved = file_paths.moved_path(memory.path, memory.space, space, ctx.spaces.values())
-        # The slug may be of an earlier title, which is not for the readers of the new space.
-        path = free_path(ctx, file_paths.with_slug(moved, titles.slug(memory.title), memory.id))
-        ctx.record_move(memory, path)
-        # A copy follows its source for the readers of a space that its sharer chose: only a reader of the source may
-        # choose another.
-        moved_copy = _without_unreadable_words(ctx, memory._replace(space=space, path=path))
-        changed = ["space", "shared"] if moved_copy.shared != memory.shared else ["space"]
-        return store_version.store_version(ctx, memory, moved_copy, changed, how="move")
-
-    return _change(engines, actor, memory_id, operation, expected_version=expected_version)
-
-
-def _without_unreadable_words(ctx: WriteContext, memory: Memory) -> Memory:
-    """Return a copy as a snapshot if the actor may not read its source; any other memory as it is."""
-    link = memory.source
-    if link is None or memories.find(ctx.tx, ctx.readable, link.target) is not None:
-        return memory
-    return store_version.following_no_more(ctx, memory)
 
 
 def link(engines: Engines, actor: Actor, source: str, relation: str, target: str) -> Receipt:
@@ -134,7 +102,7 @@ def link(engines: Engines, actor: Actor, source: str, relation: str, target: str
         return store_version.store_version(ctx, memory, linked, ["links"], how="link")
 
     with logging_refusal(engines, actor, "supersede", [target] if relation == "supersedes" else []):
-        return _change(engines, actor, source, operation, also=target)
+        return change(engines, actor, source, operation, also=target)
 
 
 def unlink(engines: Engines, actor: Actor, source: str, relation: str, target: str) -> Receipt:
@@ -151,7 +119,7 @@ def unlink(engines: Engines, actor: Actor, source: str, relation: str, target: s
             )
         return store_version.store_version(ctx, memory, memory._replace(links=remaining), ["links"], how="unlink")
 
-    return _change(engines, actor, source, operation)
+    return change(engines, actor, source, operation)
 
 
 def _require_own_link(memory: Memory, relation: str) -> None:
@@ -165,7 +133,7 @@ def _require_own_link(memory: Memory, relation: str) -> None:
         )
 
 
-def _change(
+def change(
     engines: Engines,
     actor: Actor,
     memory_id: str,

@@ -6,9 +6,11 @@ from collections.abc import Callable
 
 from commonbook.client.verbs.base import VerbCaller
 from commonbook.model.reports import (
+    ChangePage,
     Finding,
     LogEntry,
     LogReport,
+    Metrics,
     Progress,
     SchemaMigration,
     Status,
@@ -54,6 +56,29 @@ class MaintenanceVerbs(VerbCaller):
     def log(self, *, space: str, after: int = 0, limit: int = 100) -> tuple[LogEntry, ...]:
         """Return the entries of the log of a space after a number, in order."""
         result: tuple[LogEntry, ...] = self._call("log", {"space": space, "after": after, "limit": limit})
+        return result
+
+    def changes(self, *, after: str | None = None, space: str | None = None, limit: int = 100) -> ChangePage:
+        """Return the changes after a position in the spaces that you may read, oldest first, and the next position.
+
+        Give the `next` of a page as `after` to get the following changes. Without `after` there are none: `next` is the
+        present position. The position "0" is before all changes. `space` chooses spaces as for a recall. Of a space
+        that becomes readable later, the changes come from its beginning.
+        """
+        result: ChangePage = self._call("changes", {"after": after, "space": space, "limit": limit})
+        return result
+
+    def log_size(self) -> int:
+        """Return the number of entries in the logs of all spaces: while it stays the same, nothing has changed.
+
+        Only the owner may call it.
+        """
+        result: int = self._call("log_size", {})
+        return result
+
+    def metrics(self) -> Metrics:
+        """Return figures about pending work, for a monitoring system. Only the owner may call it."""
+        result: Metrics = self._call("metrics", {})
         return result
 
     def sync(self, *, progress: Progress = no_progress) -> SyncReport:

@@ -94,7 +94,10 @@ class MemoryVerbs(VerbCaller):
         return result
 
     def find_id(self, part: str) -> str:
-        """Return the full id of a memory, from its first or last digits (at least 4) or the path of its file."""
+        """Return the full id of a memory, from its first or last digits (at least 4), its file, its title or an alias.
+
+        A file is named by its path or its name. `Ambiguous` names the memories if there are several.
+        """
         result: str = self._call("find_id", {"part": part})
         return result
 
@@ -118,8 +121,9 @@ class MemoryVerbs(VerbCaller):
     ) -> Receipt:
         """Change the fields that are given; None clears a field. The old title and text stay in the history.
 
-        `to_revision` brings the title and text of an older revision back, as a new revision. Secrets in a new title or
-        text are masked, unless `mask` is false.
+        `to_revision` brings the title and text of an older revision back, as a new revision. Secrets in new words are
+        masked, unless `mask` is false. A `#tag` in the text stays one until the text changes: the receipt names those
+        that are not among the new `tags`.
 
         With `expected_version` (optimistic locking), raise `VersionConflict` if the memory is at another version.
         """
@@ -180,7 +184,8 @@ class MemoryVerbs(VerbCaller):
     def link(self, source: str, relation: Relation | str, target: str) -> Receipt:
         """Link a memory to another, such as `related_to`, `derived_from`, `contradicts` or `supersedes`.
 
-        A relation of your own is a word of at most 40 small letters, digits, `-` and `_`; it means nothing to the book.
+        A relation of your own is a word of at most 40 small letters of any script, digits, `-` and `_`; it means
+        nothing to the book.
         """
         result: Receipt = self._call("link", {"source": source, "relation": relation, "target": target})
         return result
