@@ -105,6 +105,8 @@ def _new_folder(ctx: WriteContext, space: Space, name: str, moving: Sequence[Spa
 
     A space below the renamed one keeps the place and the spelling of its folder in that of the space above it.
     """
+    if not space.folder and space.name != space_names.PERSONAL:
+        return ""
     old_names = {other.name: other for other in moving}
     new_names = {other.name: other for other in others}
     above, new_above = old_names.get(_above(space.name)), new_names.get(_above(name))
@@ -154,6 +156,9 @@ def _live_memories(ctx: WriteContext, space: Space) -> Iterator[Memory]:
 
 
 def _relocate(ctx: WriteContext, memory: Memory, old: Space, new: Space) -> Memory:
+    if old.folder == new.folder:
+        # The home itself is the folder of the space.
+        return memory
     path = file_paths.moved_path(memory.path, old, new, ctx.spaces.values())
     if path == memory.path:
         # A person has renamed the folder already.

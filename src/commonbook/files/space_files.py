@@ -102,8 +102,14 @@ def _trouble_with_name(claim: SpaceFile, space: Space) -> str | None:
 
 def _trouble_with_folder(ctx: WriteContext, folder: str, name: str) -> str | None:
     """Return why a folder cannot become the space of that name, or None."""
-    if (folder == "") != (name == space_names.PERSONAL):
-        return "is of no use: the folder of the space personal is the home itself, and of no other space"
+    known = ctx.spaces.values()
+    if not folder and name != space_names.PERSONAL:
+        # Only the first space of a book can be the whole home: in any other, files would change their space.
+        return "is of no use: the home itself is the folder of the space personal" if known else None
+    if folder and name == space_names.PERSONAL and not space_folders.is_top_of_other(known):
+        return "is of no use: the folder of the space personal is the home itself"
+    if folder.lower() == space_names.PERSONAL and not space_folders.is_top_of_other(known):
+        return "lies in the folder of the space personal"
     if folder and (trouble := space_folders.why_no_space(folder)):
         return trouble
     others = space_folders.others_below(ctx.tx, ctx.spaces.values(), folder) if folder else []

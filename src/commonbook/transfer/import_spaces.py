@@ -81,9 +81,9 @@ def _in_space(space: SpaceFile, folder: str, path: str) -> Place:
     """Return the place of a file in the folder of a space; notices of a space are in a space of their own."""
     rest = path.removeprefix(folder + "/") if folder else path
     notices = f"{space_names.INVALIDATIONS}/"
-    notices = f"{space_names.PERSONAL}/{notices}" if space.name == space_names.PERSONAL else notices
-    if rest.startswith(notices):
-        return Place(f"{space.name}/{space_names.INVALIDATIONS}", rest.removeprefix(notices))
+    for prefix in (notices, "" if folder else f"{space.name}/{notices}"):
+        if prefix and rest.startswith(prefix):
+            return Place(f"{space.name}/{space_names.INVALIDATIONS}", rest.removeprefix(prefix))
     return Place(space.name, rest, space.id, folder)
 
 

@@ -23,7 +23,7 @@ def choose_folder(
     It is the name, in the folder of the space above, spelled as a folder that is there already. If notes of another
     space lie in that folder, it gets a number, unless the space is to have it `with_its_notes`.
     """
-    if name == PERSONAL:
+    if name == PERSONAL and not any(not space.folder for space in spaces):
         return ""
     wanted = _below_its_parent(spaces, name)
     if name.endswith(f"/{INVALIDATIONS}"):
@@ -53,7 +53,13 @@ def is_free(tx: Reading, spaces: Collection[Space], folder: str) -> bool:
 
 def is_taken(spaces: Collection[Space], folder: str) -> bool:
     """Tell whether a folder is another space already, or would be on a disk that does not tell letters apart."""
-    return folder.lower() == PERSONAL or any(space.folder.lower() == folder.lower() for space in spaces)
+    is_personal = folder.lower() == PERSONAL and not is_top_of_other(spaces)
+    return is_personal or any(space.folder.lower() == folder.lower() for space in spaces)
+
+
+def is_top_of_other(spaces: Collection[Space]) -> bool:
+    """Tell whether the home itself is the folder of another space than `personal`, as `init --space` makes it."""
+    return any(not space.folder and space.name != PERSONAL for space in spaces)
 
 
 def others_below(tx: Reading, spaces: Collection[Space], folder: str) -> list[Space]:
@@ -69,4 +75,4 @@ def why_no_space(folder: str) -> str | None:
         return "lies in a folder of notices"
     if is_month(parts[-1]):
         return "lies in the folder of a month"
-    return "lies in the folder of the space personal" if folder.lower() == PERSONAL else None
+    return None

@@ -193,6 +193,61 @@ def test_init_shows_the_spaces_that_space_files_make(cli, vault, home):
     assert {"diary": id_}.items() <= {space["name"]: space["id"] for space in listed}.items()
 
 
+def test_init_makes_the_folder_a_space_of_the_name_that_is_given(cli, vault, tmp_path, home):
+    plan = cli("init", str(vault), "--space", "work", "--dry-run", "--json").json
+    assert (plan["spaces"], plan["new_files"]) == ([{"name": "work", "notes": NOTES}], [".space.toml"])
+    assert untouched(vault)
+    done = cli("init", str(vault), "--space", "work", "--yes", "--json").json
+    assert {**done, "made": False} == plan
+    assert git(vault, "ls-files", "--others", "--exclude-standard").splitlines() == plan["new_files"]
+    assert 'name = "work"' in (vault / ".space.toml").read_text()
+    with commonbook.open(vault) as book:
+        assert {memory.space.name for memory in book.list().items} == {"work"}
+        assert book.doctor() == ()
+        mine, ours = book.remember("mine", space="personal"), book.remember("ours", space="work")
+        assert (mine.path.split("/")[0], ours.path.split("/")[0]) == ("personal", "work")
+        (vault / "Later.md").write_text("a note of today")
+        (vault / "personal" / "Private.md").write_text("a private note")
+        book.sync()
+        assert {book.get(book.find_id(name)).space.name for name in ("Later.md", "Private.md")} == {"work", "personal"}
+        book.delete(mine.id, ours.id)
+        spaces = {space.name: (space.id, space.folder) for space in book.spaces()}
+    shutil.rmtree(vault / ".commonbook")
+    assert cli("init", str(vault), "--space", "other", "--yes").code == 5
+    again = cli("init", str(vault), "--yes", "--json").json
+    assert again["spaces"] == [{"name": "personal", "notes": 1}, {"name": "work", "notes": NOTES + 1}]
+    with commonbook.open(vault) as book:
+        assert {space.name: (space.id, space.folder) for space in book.spaces()} == spaces
+        assert book.doctor() == ()
+        book.export(str(tmp_path / "out"))
+        with commonbook.open(tmp_path / "other", create=True) as other:
+            other.import_folder(str(tmp_path / "out"))
+            assert {space.name: space.id for space in other.spaces()}.items() >= {
+                (name, id_) for name, (id_, _) in spaces.items()
+            }
+            assert other.get(other.find_id("Later.md")).space.name == "work"
+        book.rename_space("work", "job")
+        assert (vault / "Later.md").exists()
+        assert book.get(book.find_id("Later.md")).space.name == "job"
+        assert 'name = "job"' in (vault / ".space.toml").read_text()
+        assert book.doctor() == ()
+
+
+def test_init_of_a_new_folder_makes_it_a_space(cli, tmp_path, home):
+    assert cli("init", str(tmp_path / "new"), "--space", "work", "--yes", "--json").json["new_files"] == [".space.toml"]
+    with commonbook.open(tmp_path / "new") as book:
+        assert book.remember("x", space="work").path.startswith("work/")
+        (tmp_path / "new" / "Note.md").write_text("a note")
+        book.sync()
+        assert book.get(book.find_id("Note.md")).space.name == "work"
+    for refused in (
+        cli("init", str(tmp_path / "new"), "--space", "other", "--yes"),
+        cli("init", str(tmp_path / "third"), "--space", "No Name", "--yes"),
+    ):
+        assert refused.code in (2, 5)
+    assert not (tmp_path / "third").exists()
+
+
 def test_init_adds_lines_to_the_front_matter_and_changes_no_other_line(cli, vault, home):
     before = {path: path.read_bytes() for path in vault.rglob("*.md")}
     plan = cli("init", str(vault), "--yes", "--json").json

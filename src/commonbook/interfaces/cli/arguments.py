@@ -476,7 +476,7 @@ _COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
         "let the `.commonbook.toml` of a git repository name the default space",
         lambda to: access_arguments.trust_arguments(to),
     ),
-    "init": ("make a folder of notes a home, after showing what that changes; default: --home", _init),
+    "init": ("make a folder of notes a home, as a space if --space names one; default: --home", _init),
     "import": ("import a folder of Markdown files", _import),
     "export": ("write a space, or all of them, as a folder or an archive", _export),
     "migrate": ("move the whole book to a database server, or into a home", _migrate),

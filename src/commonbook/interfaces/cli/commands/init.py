@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from commonbook.errors import BadInput
+from commonbook.errors import BadInput, Conflict
 from commonbook.interfaces import json_reports
 from commonbook.interfaces.cli.output import home_plan
 from commonbook.interfaces.cli.output.plain import is_terminal
@@ -25,20 +25,27 @@ def _init(call: Call) -> int:
 
     args, settings = call.args, _settings(call)
     if settings.database is not None:
+        _refuse_space(args, settings.database.place, "`commonbook space create` makes a space")
         plan = HomePlan(settings.database.place)
     elif new_home.is_home_already(settings):
+        _refuse_space(args, settings.home, "`commonbook space create` makes one of its folders a space")
         answer = {"home": settings.home, "made": False}
         return call.print_answer(answer, lambda out: out.line(f"{settings.home} is a home already"))
     else:
         with call.progress:
-            plan = new_home.plan_home(settings, trust=args.trust, progress=call.progress)
+            plan = new_home.plan_home(settings, space=args.space, trust=args.trust, progress=call.progress)
     made = not args.dry_run and (args.yes or _confirm(call, plan))
     if made:
         with call.progress:
-            new_home.make_home(settings, trust=args.trust, progress=call.progress)
+            new_home.make_home(settings, space=args.space, trust=args.trust, progress=call.progress)
     return call.print_answer(
         json_reports.home_plan_json(plan, made=made), lambda out: _show(out, args, plan, made=made)
     )
+
+
+def _refuse_space(args: Namespace, place: str, fix: str) -> None:
+    if args.space is not None:
+        raise Conflict(f"{place} is no folder that can become the space {args.space}", fix=fix)
 
 
 def _show(out: Output, args: Namespace, plan: HomePlan, *, made: bool) -> None:
