@@ -9,7 +9,6 @@ import pytest
 
 import commonbook
 from commonbook import aio
-from commonbook.errors import HomeReadOnly
 
 
 def test_opening_nothing_raises_no_home_and_makes_nothing(tmp_path: Path):
@@ -19,12 +18,13 @@ def test_opening_nothing_raises_no_home_and_makes_nothing(tmp_path: Path):
     for place in ("nothing", "notes", "file", "file/below", "notes/a.md"):
         with pytest.raises(commonbook.NoHome) as caught:
             commonbook.open(tmp_path / place)
-        wanted = "name a folder" if place == "file" else f"commonbook init {tmp_path / place}"
-        assert wanted in caught.value.fix
+        is_file = place not in {"nothing", "notes"}
+        assert ("name a folder" if is_file else f"commonbook init {tmp_path / place}") in caught.value.fix
+        assert ("is a file" in caught.value.message) is is_file
     paths = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")}
     assert paths == {"notes", "notes/a.md", "file", "work"}
     assert (tmp_path / "notes" / "a.md").read_text() == "a note"
-    with pytest.raises(HomeReadOnly):
+    with pytest.raises(commonbook.NoHome, match="is a file"):
         commonbook.open(tmp_path / "file", create=True)
 
 

@@ -299,8 +299,8 @@ def _no_home_error(settings: Settings) -> NoHome:
     import shlex  # Imported late: only this error needs it.
 
     name = shlex.quote(path)
-    if os.path.isfile(path):
-        return _is_file_error(path)
+    if not os.path.isdir(existing := _nearest_existing(path)):
+        return _is_file_error(existing)
     if os.path.isdir(path):
         return NoHome(
             f"{path} is a folder but no home; nothing in it was changed",
