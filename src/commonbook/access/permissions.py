@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from commonbook.model.memory import Memory
     from commonbook.ports.database import Reading
     from commonbook.tables import api_keys, grants
+    from commonbook.text import space_names
 else:
     # The owner needs neither grants nor the limits of a key.
     api_keys = LazyModule("commonbook.tables.api_keys")
     grants = LazyModule("commonbook.tables.grants")
     key_limits = LazyModule("commonbook.access.key_limits")
+    space_names = LazyModule("commonbook.text.space_names")
 
 _OWNERS: Final = frozenset({LOCAL_OWNER, FILESYSTEM})
 
@@ -153,6 +155,24 @@ def require_admin(tx: Reading, actor: Actor, spaces: SpaceScope, name: str) -> S
         if space.name == name:
             return space
     raise refusal(actor, name)
+
+
+def require_administered(tx: Reading, actor: Actor, spaces: SpaceScope, name: str) -> SpaceScope:
+    """Return the spaces that a name selects and the actor administers, with a final `/` those below it too.
+
+    Raise NotAllowed if there is none.
+    """
+    top = name.removesuffix("/")
+    if top:
+        space_names.require_space_name(top)
+    selected = {
+        id_: space
+        for id_, space in administered(tx, actor, spaces).items()
+        if space.name == top or (name.endswith("/") and (not top or space_names.is_within(space.name, top)))
+    }
+    if not selected:
+        raise refusal(actor, name)
+    return selected
 
 
 def require_create(tx: Reading, actor: Actor, spaces: SpaceScope, name: str) -> None:

@@ -58,8 +58,7 @@ def list_grants(engines: Engines, actor: Actor, *, space: str | None = None) -> 
     with engines.db.reading() as tx:
         known = spaces.get_all(tx)
         if space is not None:
-            chosen = permissions.require_admin(tx, actor, known, space_names.require_space_name(space))
-            return tuple(grants.on_spaces(tx, {chosen.id: chosen}))
+            return tuple(grants.on_spaces(tx, permissions.require_administered(tx, actor, known, space)))
         administered = permissions.administered(tx, actor, known)
         readable = permissions.readable(tx, actor, known)
         return tuple(

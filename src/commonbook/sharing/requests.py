@@ -74,8 +74,8 @@ def list_requests(engines: Engines, actor: Actor, *, space: str | None, decided:
         all_spaces = spaces.get_all(tx)
         administered = permissions.administered(tx, actor, all_spaces)
         if space is not None:
-            target = permissions.require_admin(tx, actor, all_spaces, space_names.require_space_name(space))
-            into = sharing_requests.into_spaces(tx, {target.id: target}, decided=decided)
+            targets = permissions.require_administered(tx, actor, all_spaces, space)
+            into = sharing_requests.into_spaces(tx, targets, decided=decided)
             return tuple(_with_text(tx, all_spaces, request) for request in into)
         readable = permissions.readable(tx, actor, all_spaces)
         into = sharing_requests.into_spaces(tx, administered, decided=decided)

@@ -90,8 +90,7 @@ def list_rules(engines: Engines, actor: Actor, *, space: str | None) -> tuple[Sh
         all_spaces = spaces.get_all(tx)
         administered = permissions.administered(tx, actor, all_spaces)
         if space is not None:
-            target = permissions.require_admin(tx, actor, all_spaces, space_names.require_space_name(space))
-            administered = {target.id: target}
+            administered = permissions.require_administered(tx, actor, all_spaces, space)
         readable = permissions.readable(tx, actor, all_spaces)
 
         def redacted(end: Space) -> Space:
