@@ -65,7 +65,7 @@ def test_a_command_that_only_looks_changes_nothing(cli, memory, state):
 REFUSED = {
     "unknown id": (("show", UNKNOWN), 3, "not_found"),
     "unknown digits": (("show", "deadbeef"), 3, "not_found"),
-    "no id at all": (("show", "../../etc/passwd"), 2, "bad_input"),
+    "no file of the home": (("show", "../../etc/passwd"), 3, "not_found"),
     "unknown id to edit": (("edit", UNKNOWN, "x"), 3, "not_found"),
     "unknown id to move": (("move", UNKNOWN, "team"), 3, "not_found"),
     "one of several ids unknown": (("delete", "{id}", UNKNOWN), 3, "not_found"),
