@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from commonbook.errors import KeyConflict
+from commonbook.markdown import transcript
 from commonbook.model.memory import Filter
+from commonbook.model.session import NewMessage
 from tests.support import hand_edits
 from tests.support.hand_edits import space_folder
 
@@ -381,19 +388,189 @@ def test_no_message_is_in_two_episodes_when_the_database_is_older_than_the_files
     assert again.doctor() == ()
 
 
-def test_messages_from_after_the_back_up_stay_text_of_their_episode(book, open_book, tmp_path):
-    """A file that an older database does not know could be anybody's: it adds nothing to a session that is known."""
-    (walrus,) = [message.id for message in book.append("s", ["the walrus sleeps"]).messages]
-    keep_database(book, tmp_path / "kept")
+SENT = [NewMessage(f"the {animal}", client_id=f"turn {number}") for number, animal in enumerate(("otter", "heron"), 2)]
+
+
+def later_episode(book, open_book, folder, sent=tuple(SENT)):
+    """Settle messages after a back-up, put the back-up back, and return the episode and the first receipt."""
+    book.append("s", [NewMessage("the walrus", client_id="turn 1")])
+    book.settle("s")
+    keep_database(book, folder)
     later = open_book()
-    later.append("s", ["the otter swims"])
+    receipt = later.append("s", list(sent))
     (episode,) = later.settle("s").episodes
-    put_back(later, tmp_path / "kept")
+    path = file_of(later, episode)
+    put_back(later, folder)
+    return path, episode, receipt
+
+
+def texts_in_episodes(book):
+    episodes = book.list(Filter(kinds=("episode",)), limit=100).items
+    return sorted(message.text for one in episodes for message in transcript.parse(one.text).messages)
+
+
+def times_recalled(book, word):
+    return sum(word in hit.passage for hit in book.recall(word, k=50).hits)
+
+
+def test_messages_from_after_the_back_up_come_back_with_numbers_and_client_ids(book, open_book, tmp_path):
+    _, episode, receipt = later_episode(book, open_book, tmp_path / "kept")
     again = open_book()
-    assert [(one.id, one.seq, one.episode) for one in again.messages("s").items] == [(walrus, 1, episode)]
-    assert "the otter swims" in again.get(episode).text
-    assert [hit.text for hit in again.recall("otter").hits] == ["the otter swims"]
-    assert again.settle("s") == ("s", (), 0, "personal")
+    items = again.messages("s").items
+    assert [(one.seq, one.text, one.client_id) for one in items] == [
+        (1, "the walrus", "turn 1"), (2, "the otter", "turn 2"), (3, "the heron", "turn 3"),
+    ]  # fmt: skip
+    assert [(one.id, one.episode) for one in items[1:]] == [(one.id, episode) for one in receipt.messages]
+    repeat = again.append("s", SENT)
+    assert [(one.id, one.seq, one.new) for one in repeat.messages] == [
+        (one.id, one.seq, False) for one in receipt.messages
+    ]
+    with pytest.raises(KeyConflict):
+        again.append("s", [NewMessage("the crane", client_id="turn 2")])
+    assert again.append("s", ["the crane"]).messages[0].seq == 4
+    again.settle("s")
+    assert texts_in_episodes(again) == ["the crane", "the heron", "the otter", "the walrus"]
+    assert times_recalled(again, "otter") == 1
+    assert again.doctor() == ()
+    again.rewind("s", 2)
+    assert "heron" not in again.get(episode).text
+
+
+def test_a_lost_database_brings_client_ids_of_settled_messages_back(book, open_book):
+    receipt = book.append("s", SENT)
+    book.settle("s")
+    book.close()
+    for file in Path(book.home).glob(".commonbook/state.db*"):
+        file.unlink()
+    again = open_book()
+    assert [(one.id, one.new) for one in again.append("s", SENT).messages] == [
+        (one.id, False) for one in receipt.messages
+    ]
+    assert len(again.messages("s").items) == 2
+
+
+def test_a_repeat_is_known_though_its_words_were_edited_in_the_file(book, open_book, tmp_path):
+    path, _, receipt = later_episode(book, open_book, tmp_path / "kept")
+    path.write_text(path.read_text().replace("the otter", "the small otter"))
+    again = open_book()
+    assert [one.text for one in again.messages("s").items] == ["the walrus", "the small otter", "the heron"]
+    assert [one.new for one in again.append("s", SENT).messages] == [False, False]
+    assert len(receipt.messages) == 2
+
+
+@pytest.mark.parametrize("then", ["unsettled", "settled", "rewound"])
+def test_a_client_that_sends_again_before_the_file_arrives_stores_nothing_twice(book, open_book, tmp_path, then):
+    path, episode, _ = later_episode(book, open_book, tmp_path / "kept")
+    away = tmp_path / "away.md"
+    path.rename(away)
+    again = open_book()
+    first = again.append("s", SENT)
+    assert [(one.seq, one.new) for one in first.messages] == [(2, True), (3, True)]
+    if then == "settled":
+        again.settle("s")
+    if then == "rewound":
+        again.rewind("s", 2)
+    away.rename(path)
+    again.sync()
+    assert [one.id for one in again.messages("s").items[1:]] == [one.id for one in first.messages]
+    again.settle("s")
+    animals = ["the otter", "the walrus"] if then == "rewound" else ["the heron", "the otter", "the walrus"]
+    assert texts_in_episodes(again) == animals
+    assert {one.id: one.new for one in again.append("s", SENT).messages} == {one.id: False for one in first.messages}
+    for word in ("otter", "heron"):
+        assert times_recalled(again, word) == (word in " ".join(animals))
+    if then == "unsettled":
+        assert {one.episode for one in again.messages("s").items[1:]} == {episode}
+        again.rewind("s", 2)
+        assert "heron" not in again.get(episode).text
+    if then == "settled":
+        assert [finding.where for finding in again.doctor()] == [str(path.relative_to(book.home))]
+        path.unlink()
+        again.sync()
+    assert again.doctor() == ()
+
+
+def test_a_number_that_was_given_to_another_message_meanwhile_stays_its_own(book, open_book, tmp_path):
+    path, _, receipt = later_episode(book, open_book, tmp_path / "kept")
+    away = tmp_path / "away.md"
+    path.rename(away)
+    again = open_book()
+    again.append("s", ["the crane"])
+    away.rename(path)
+    again.sync()
+    assert [(one.seq, one.text) for one in again.messages("s").items] == [
+        (1, "the walrus"), (2, "the crane"), (3, "the heron"), (4, "the otter"),
+    ]  # fmt: skip
+    assert {one.id for one in again.append("s", SENT).messages} == {one.id for one in receipt.messages}
+    again.settle("s")
+    assert texts_in_episodes(again) == ["the crane", "the heron", "the otter", "the walrus"]
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("mac:", "mac:0000"),
+        ("(user)", "(assistant)"),
+        ("user:local", "user:boss"),
+        ("turn%20;2", "turn%20;9"),
+        (" 2 ", " 7 "),
+    ],
+)
+def test_a_line_or_heading_that_was_edited_proves_nothing(book, open_book, tmp_path, old, new):
+    path, episode, _ = later_episode(book, open_book, tmp_path / "kept", SENT[:1])
+    text = path.read_text()
+    text = re.sub(r"mac:[0-9a-f]{4}", new, text) if old == "mac:" else text.replace(old, new)
+    assert text != path.read_text()
+    path.write_text(text)
+    again = open_book()
+    assert [one.text for one in again.messages("s").items] == ["the walrus"]
+    assert "the otter" in again.get(episode).text
+
+
+def test_lines_of_messages_are_ours_and_are_shown_to_nobody(book, open_book):
+    book.append("s", SENT)
+    (episode,) = book.settle("s").episodes
+    path = file_of(book, episode)
+    before = path.read_text()
+    assert before.count("mac:") == 2
+    path.write_text(re.sub(r"messages:\n(  - .*\n)+", "", before))
+    book.sync()
+    assert path.read_text().count("mac:") == 2
+    assert book.get(episode).message_lines == ()
+    copy = book.share(episode, "team").id
+    assert "turn" not in file_of(book, copy).read_text()
+
+
+KILLED_CHILD = """
+import os, signal, sys
+import commonbook
+from commonbook.tables import file_journal, sessions
+
+def die(*args, **options):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+home, module, name = sys.argv[1:]
+if name:
+    setattr({"sessions": sessions, "file_journal": file_journal}[module], name, die)
+commonbook.open(home)
+die()
+"""
+
+
+@pytest.mark.parametrize("at", ["sessions.restore", "file_journal.set_synced", "."], ids=["restore", "sync", "opened"])
+def test_a_kill_while_messages_come_back_leaves_each_once(book, open_book, tmp_path, at):
+    _, episode, receipt = later_episode(book, open_book, tmp_path / "kept")
+    child = subprocess.run([sys.executable, "-c", KILLED_CHILD, book.home, *at.split(".")], check=False)
+    assert child.returncode == -signal.SIGKILL
+    again = open_book()
+    assert [(one.seq, one.text) for one in again.messages("s").items] == [
+        (1, "the walrus"), (2, "the otter"), (3, "the heron"),
+    ]  # fmt: skip
+    assert [(one.id, one.new) for one in again.append("s", SENT).messages] == [
+        (one.id, False) for one in receipt.messages
+    ]
+    assert {one.episode for one in again.messages("s").items[1:]} == {episode}
+    assert texts_in_episodes(again) == ["the heron", "the otter", "the walrus"]
 
 
 def test_a_session_that_the_back_up_does_not_know_comes_back_from_files(book, open_book, tmp_path):

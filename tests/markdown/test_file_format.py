@@ -46,7 +46,15 @@ from commonbook.text.validation import is_plain_line
 GUIDE = (Path(__file__).parents[2] / "docs" / "FRONT-MATTER.md").read_text(encoding="utf-8")
 ID = "0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c2e"
 OTHER = "0191b7c0-11aa-7c3e-8d21-0f5e6a7b8c9d"
-RARE = ("session_id", "session_space", "shared", *NOTICE_FIELDS, "superseded_because", "invalidations_triaged")
+RARE = (
+    "session_id",
+    "session_space",
+    "shared",
+    *NOTICE_FIELDS,
+    "superseded_because",
+    "invalidations_triaged",
+    "messages",
+)
 MAY = datetime(2026, 5, 1, tzinfo=UTC)
 
 
@@ -332,6 +340,10 @@ DOCUMENTS = st.builds(
     timestamp=TIMES,
     superseded_because=st.lists(st.builds(SupersedeReason, superseded=IDS, why=LINES), max_size=2).map(tuple),
     invalidations_triaged=st.lists(DECISION_LINES, max_size=2).map(tuple),
+    messages=st.lists(
+        st.from_regex(r"\A[1-9][0-9]{0,5} mac:[0-9a-f]{16}(?: (?:[0-9a-f]{16}|[?-]) [!-~\u00e4\u4e2d]{1,9})?\Z"),
+        max_size=2,
+    ).map(tuple),
 ).map(only_notices_have_theirs)
 
 

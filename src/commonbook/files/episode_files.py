@@ -1,16 +1,19 @@
 """Restores sessions from episode files, when the database is lost or older than the files.
 
 A session that the database does not know is made from the files of its episodes, with their messages. A session that
-it knows gets no messages from files: nobody appends to a log by a file. Those that its log has as unsettled are
-recorded as settled in the episode, so that no message ends up in two episodes. An episode in another space than its
-session restores nothing: its words may have been written there, for other readers.
+it knows gets only messages that a MAC in the file proves to be of this home: nobody else appends to a log by a file.
+Those that its log has as unsettled are recorded as settled in the episode, so that no message ends up in two episodes.
+An episode in another space than its session restores nothing: its words may have been written there, for other readers.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from commonbook.markdown import transcript
+from commonbook.markdown import message_lines, transcript
+from commonbook.markdown.message_lines import ClientIds
 from commonbook.model.session import Message, Session
 from commonbook.tables import sessions
 
@@ -19,6 +22,7 @@ if TYPE_CHECKING:
     from commonbook.model.spaces import Space
     from commonbook.write.context import WriteContext
 
+_NO_IDS: Final = ClientIds()
 _MAX_GAP: Final = 1_000_000
 """A number further behind the last one of the log is a typing error or forged: the session would go on from it.
 
@@ -36,16 +40,80 @@ def restore_messages(ctx: WriteContext, memory: Memory) -> None:
     known = sessions.get_many(ctx.tx, ctx.spaces, [message.id for message in parsed])
     if session is not None:
         _settle(ctx, session, memory, [message for message, space_id in known.values() if space_id == space.id])
-    if space.id == memory.space.id and (session is None or session.generation == sessions.RESTORED_GENERATION):
+    if space.id == memory.space.id:
         _restore_unknown(ctx, session, memory, memory.session)
 
 
 def _restore_unknown(ctx: WriteContext, session: Session | None, memory: Memory, session_id: str) -> None:
-    """Restore messages into a session that only files have made so far: its other episodes come one by one."""
+    """Restore the messages that are new to a session: all if only files have made it so far, else the proven ones.
+
+    Its other episodes come one by one. A proven message whose number was given to another meanwhile gets the next one.
+    """
+    proven = message_lines.proven(ctx.engines.keys, memory)
     unknown = unknown_messages(ctx, memory, session)
+    if session is not None and session.generation != sessions.RESTORED_GENERATION:
+        unknown = _renumbered(ctx, session, [message for message in unknown if message.id in proven])
+    if session is not None:
+        repeated = _repeated(ctx, session, proven)
+        unknown = [message for message in unknown if message.id not in repeated]
     if unknown:
         session = session or create_session(ctx, memory, session_id, generation=sessions.RESTORED_GENERATION)
-        add_messages(ctx, session, memory, unknown)
+        add_messages(ctx, session, memory, unknown, proven)
+
+
+def _renumbered(
+    ctx: WriteContext, session: Session, messages: list[transcript.TranscriptMessage]
+) -> list[transcript.TranscriptMessage]:
+    used = set(sessions.sequence_numbers(ctx.tx, session)) if messages else set()
+    last = max([session.last, *(message.seq for message in messages)])
+    taken = [message for message in messages if message.seq in used]
+    moved = [message._replace(seq=last + place) for place, message in enumerate(taken, 1)]
+    return [*(message for message in messages if message.seq not in used), *moved]
+
+
+def _repeated(ctx: WriteContext, session: Session, proven: Mapping[str, ClientIds]) -> dict[str, Message]:
+    """Return the messages that a session has under other ids, since a client sent them again, by those of the file."""
+    client_ids = [ids.client_id for ids in proven.values() if ids.client_id is not None]
+    if not client_ids:
+        return {}
+    stored = sessions.LockedSession(ctx.tx, (session.space.id, session.id), client_ids).repeated()
+    found = {id_: stored[ids.client_id] for id_, ids in proven.items() if ids.client_id in stored}
+    return {id_: message for id_, (message, _) in found.items() if message.id != id_}
+
+
+def without_repeats(ctx: WriteContext, memory: Memory) -> Memory | None:
+    """Return an episode of a new file as it is to be stored, if clients have sent some of its messages again before.
+
+    Such a message is stored already: the episode has it under the id that it has now, and not at all if it is settled
+    elsewhere or rewound. None if nothing else is in the episode.
+    """
+    proven = message_lines.proven(ctx.engines.keys, memory)
+    session = find_locked(ctx, memory.space, memory.session) if proven and memory.session else None
+    repeated = _repeated(ctx, session, proven) if session else {}
+    if session is None or not repeated:
+        return memory
+    parsed = transcript.parse(memory.text)
+    kept = [(message, _as_stored(message, repeated.get(message.id))) for message in parsed.messages]
+    messages = [stored for _, stored in kept if stored is not None]
+    if not messages:
+        return None
+    lines = tuple(
+        message_lines.line_of(ctx.engines.keys, session.space.id, session.id, stored, proven[message.id])
+        for message, stored in kept
+        if stored is not None and message.id in proven
+    )
+    text = transcript.render(messages, introduction=parsed.introduction)
+    return memory._replace(text=text, message_lines=lines)
+
+
+def _as_stored(message: transcript.TranscriptMessage, repeat: Message | None) -> transcript.TranscriptMessage | None:
+    """Return a message of a file as its repeat is stored, with the words of the file; None if it is elsewhere."""
+    if repeat is None:
+        return message
+    if repeat.episode is None and repeat.rewound_at is None:
+        return message._replace(id=repeat.id, seq=repeat.seq, author=repeat.author, role=repeat.role, time=repeat.time)
+    # Words that a person has edited here are in no other episode: they stay as text.
+    return message if repeat.rewound_at is None and repeat.text != message.text else None
 
 
 def find_locked(ctx: WriteContext, space: Space, session_id: str) -> Session | None:
@@ -55,7 +123,11 @@ def find_locked(ctx: WriteContext, space: Space, session_id: str) -> Session | N
 
 
 def add_messages(
-    ctx: WriteContext, session: Session, memory: Memory, messages: list[transcript.TranscriptMessage]
+    ctx: WriteContext,
+    session: Session,
+    memory: Memory,
+    messages: list[transcript.TranscriptMessage],
+    proven: Mapping[str, ClientIds] = MappingProxyType({}),
 ) -> None:
     """Add messages of an episode to the log of its session, unless their numbers are taken."""
     used_numbers = sessions.sequence_numbers(ctx.tx, session)
@@ -68,13 +140,15 @@ def add_messages(
             message.author,
             message.text,
             message.time,
+            client_id=proven.get(message.id, _NO_IDS).client_id,
             episode=memory.id,
         )
         for message in messages
         if message.seq not in used_numbers
     ]
     if adopted:
-        sessions.restore(ctx.tx, session, adopted)
+        sent = [proven.get(message.id, _NO_IDS).sent for message in adopted]
+        sessions.restore(ctx.tx, session, list(zip(adopted, sent, strict=True)))
         ctx.log(session.space, "session.adopt", (), session=session.id, messages=len(adopted))
 
 

@@ -181,8 +181,7 @@ def _mark_malformed(
     memory = synced.memory if synced else memories.at_path(ctx.tx, path)
     version = synced.version if synced else 0
     file_journal.set_synced(ctx.tx, path, stat, hash_, memory=memory, version=version, trouble=reason)
-    known = synced is not None and synced.hash == hash_ and synced.trouble == reason
-    return "unchanged" if known else "malformed"
+    return "unchanged" if synced and (synced.hash, synced.trouble) == (hash_, reason) else "malformed"
 
 
 def _match_memory(
@@ -286,7 +285,10 @@ def _add(ctx: WriteContext, path: str, stat: FileStat, hash_: str, document: Doc
     if not same_id:
         # A file that somebody copied was not shared: it does not follow the source of the copied file.
         memory = store_version.detached(memory._replace(shared=copy_info_of(document)))
-    memory = store_version.add_from_file(ctx, memory, readable=ctx.spaces)
+    if (episode := episode_files.without_repeats(ctx, memory)) is None:
+        synced = file_journal.synced_file(ctx.tx, path)
+        return _mark_malformed(ctx, path, stat, hash_, synced, odd_files.NOTHING_NEW)
+    memory = store_version.add_from_file(ctx, episode, readable=ctx.spaces)
     episode_files.restore_messages(ctx, memory)
     file_journal.set_synced(ctx.tx, path, stat, hash_, memory=memory.id, version=memory.version)
     file_journal.clear_former_path(ctx.tx, path)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 MAX_FILE_BYTES: Final = MAX_TEXT_BYTES + MAX_FRONT_BYTES + 1024
 TOO_LARGE: Final = f"the file has more than {MAX_TEXT_BYTES:,} bytes of text"
+NOTHING_NEW: Final = "all of its messages are in other episodes already, since clients sent them again"
 _NEARLY: Final = 0.8
 _CONFLICT: Final = "it is a second version, made by a sync program, of "
 _MERGE_CONFLICT: Final = "a merge conflict of git is not settled yet"
@@ -36,6 +37,7 @@ _FIXES: Final = (
     ("bytes of text", "split the file into several of at most 4 MiB, or take it out of the home"),
     ("the text has more than", "split the file into several of at most 4 MiB, or take it out of the home"),
     ("cannot be read", "give this user the right to read the file, or take it out of the home"),
+    ("in other episodes already", "remove the file: the session has its messages"),
     ("the file is empty", "write the memory into it again, or delete the file"),
 )
 _FIX_FRONT_MATTER: Final = "correct the front matter (docs/FRONT-MATTER.md), or take the file out of the home"

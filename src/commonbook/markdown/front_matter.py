@@ -95,6 +95,7 @@ class Document(NamedTuple):
     timestamp: datetime | None = None
     superseded_because: tuple[SupersedeReason, ...] = ()
     invalidations_triaged: tuple[DecisionLine, ...] = ()
+    messages: tuple[str, ...] = ()
 
 
 def clean_title(title: str) -> str:
@@ -239,6 +240,12 @@ def _read_decisions(value: object) -> tuple[DecisionLine, ...]:
     return tuple(_read_decision(_read_line(item)) for item in value)
 
 
+def _read_lines(value: object) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise ValueError  # noqa: TRY004 - the caller leaves the fields of others alone
+    return tuple(_read_pattern(item, _MESSAGE) for item in value)
+
+
 def _read_decision(line: str) -> DecisionLine:
     decision = parse_decision(line)
     first, _, note = decision.note.partition(" ")
@@ -347,6 +354,10 @@ def _write_decisions(lines: tuple[DecisionLine, ...]) -> str:
     return "".join(f"\n  - {_quoted(_format_decision_line(line))}" for line in lines)
 
 
+def _write_lines(lines: tuple[str, ...]) -> str:
+    return "".join(f"\n  - {_quoted(line)}" for line in lines)
+
+
 def _format_decision_line(line: DecisionLine) -> str:
     mac = f"{_MAC_PREFIX}{line.mac} " if line.mac else ""
     return format_decision(line.decision._replace(note=mac + line.decision.note))
@@ -368,6 +379,7 @@ _COUNT: Final = re.compile(r"[1-9][0-9]{0,15}")
 _HASH: Final = re.compile(r"[0-9a-f]{16}")
 _MAC_PREFIX: Final = "mac:"
 _MAC: Final = re.compile(_MAC_PREFIX + _HASH.pattern)
+_MESSAGE: Final = re.compile(rf"[0-9]+ {_MAC.pattern}(?: \S+ \S+)?")
 # The largest whole number that every JSON reader represents exactly.
 _MAX_COUNT: Final = 2**53 - 1
 # Written without quotes: begins with a letter and has nothing with a meaning in YAML 1.1 or 1.2.
@@ -418,6 +430,7 @@ KNOWN_FIELDS: Final[Mapping[str, Field]] = {
     "timestamp": Field(_SYSTEM_VALUE, _read_moment, _write_time),
     "superseded_because": Field(_SYSTEM_VALUE, _read_because, _write_because),
     "invalidations_triaged": Field(_SYSTEM_VALUE, _read_decisions, _write_decisions),
+    "messages": Field(_SYSTEM_VALUE, _read_lines, _write_lines),
 }
 FIELDS: Final = tuple(KNOWN_FIELDS)
 """The names of the known fields, in canonical order."""
@@ -438,7 +451,7 @@ COUNTER_FIELDS: Final = ("updated", "revision", "version")
 """Fields that an earlier program wrote at the end of every file; a file of a person may have some of them too."""
 VERBATIM_FIELDS: Final = ("importance", "metadata", "occurred", "valid_from", "valid_until", "expires")
 """Optional fields that a person sets, and that a memory has with the same name and value."""
-LIST_FIELDS: Final = ("links", "superseded_because", "invalidations_triaged")
+LIST_FIELDS: Final = ("links", "superseded_because", "invalidations_triaged", "messages")
 """Fields whose items stand on lines of their own below the name."""
 
 NOTICE_FIELDS: Final = ("dependent_id", "invalidated_id", "invalidating_id", "timestamp")

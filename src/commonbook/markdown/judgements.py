@@ -1,4 +1,4 @@
-"""The notice, the decisions and the supersede reasons of a memory, as one JSON text for its row."""
+"""The notice, the decisions, the supersede reasons and the message lines of a memory, as one JSON text for its row."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ from commonbook.model.memory import Memory
 
 
 def dump(memory: Memory) -> str | None:
-    """Return a memory's notice, decisions and supersede reasons as JSON; None if it has none, as most do."""
-    if memory.notice is None and not memory.decisions and not memory.supersede_reasons:
+    """Return these parts of a memory as JSON; None if it has none, as most do."""
+    if memory.notice is None and not (memory.decisions or memory.supersede_reasons or memory.message_lines):
         return None
     notice = [*memory.notice[:3], format_time(memory.notice.at)] if memory.notice else None
     decisions = [front_matter.format_decision(decision) for decision in memory.decisions]
-    return json.dumps([notice, decisions, memory.supersede_reasons], ensure_ascii=False)
+    return json.dumps([notice, decisions, memory.supersede_reasons, memory.message_lines], ensure_ascii=False)
 
 
 def load(memory: Memory, judged: str) -> Memory:
     """Return a memory with what `dump` returned."""
-    notice, decisions, reasons = json.loads(judged)
+    # A row of an earlier program has no lines of messages.
+    notice, decisions, reasons, *lines = json.loads(judged)
     return memory._replace(
         notice=_notice(notice),
         decisions=tuple(front_matter.parse_decision(line) for line in decisions),
         supersede_reasons=tuple(SupersedeReason(*reason) for reason in reasons),
+        message_lines=tuple(lines[0]) if lines else (),
     )
 
 

@@ -77,6 +77,7 @@ def document_of(memory: Memory, keys: Keys) -> Document:
             DecisionLine(decision, keyed_hashes.decision_mac(keys, memory.id, decision))
             for decision in memory.decisions
         ),
+        messages=memory.message_lines,
         links=tuple((link.relation, link.target, link.target_hash) for link in memory.links),
         text=memory.text,
         layout=memory.layout,
@@ -169,8 +170,8 @@ def memory_from_document(memory: Memory, document: Document) -> Memory:
     """Return a memory with the changes of its file; a file without the front matter of a verb changes only the text.
 
     In a note of a person, no front matter means that the fields are empty: an older commit may have none.
-    A file cannot change the id or the session, whose log has the messages. Nor can it change the properties of a copy
-    (with the link to its source) or of a notice, or the decisions about it.
+    A file cannot change the id, the session, whose log has the messages, or the lines that prove these. Nor can it
+    change the properties of a copy (with the link to its source) or of a notice, or the decisions about it.
     """
     absent = file_format.absent_fields(memory.layout)
     if not document.has_front and not absent:
@@ -207,6 +208,7 @@ def new_memory_from_document(memory: Memory, document: Document, keys: Keys, *, 
         return memory
     return memory._replace(
         notice=notice_of(document),
+        message_lines=document.messages,
         supersede_reasons=document.superseded_because,
         decisions=proven_decisions(document, memory.id, keys),
         shared=_copy_info(document, memory, keys),

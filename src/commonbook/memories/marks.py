@@ -118,7 +118,7 @@ def with_marks(
             *_reasoning_marks(memory, around),
         )
         served = _without_hidden_session(memory, allowed)._replace(
-            marks=marks, superseded_by=successor, tags=obsidian.tags_of(memory)
+            marks=marks, superseded_by=successor, tags=obsidian.tags_of(memory), message_lines=()
         )
         if memory.id in doubts.copy_states:
             served = _with_freshness(tx, allowed, served, doubts.copy_states[memory.id])

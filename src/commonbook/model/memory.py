@@ -264,6 +264,8 @@ class Memory(NamedTuple):
     copy_hash: str | None = None
     """Of a copy: the content hash that its source would have with the copy's title and text."""
     metadata: Metadata = NO_METADATA
+    message_lines: tuple[str, ...] = ()
+    """Of an episode: the lines of its file that prove its messages; `get` and `list` leave them out."""
 
     @property
     def source(self) -> Link | None:

@@ -256,7 +256,10 @@ def _is_repeat(item: _MaskedMessage, hash_: str | None, message: Message, first_
     """
     if first_hash == sessions.SENT_OTHERWISE:
         return True
-    return first_hash == hash_ if first_hash else (item.role, item.text) == (message.role, message.text)
+    if first_hash:
+        # A message that a file has brought back has only the beginning of the hash.
+        return hash_ is not None and hash_.startswith(first_hash)
+    return (item.role, item.text) == (message.role, message.text)
 
 
 def _store(ctx: WriteContext, session: Session, new: Sequence[tuple[Message, str | None]]) -> None:

@@ -12,7 +12,8 @@ from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
 from commonbook.access import permissions
-from commonbook.markdown import transcript
+from commonbook.markdown import message_lines, transcript
+from commonbook.markdown.message_lines import ClientIds
 from commonbook.model.memory import Memory
 from commonbook.model.session import Message, Session, SettleReport
 from commonbook.model.spaces import Actor, SpaceScope
@@ -162,7 +163,10 @@ def _memory(ctx: WriteContext, session: Session, messages: Sequence[Message]) ->
         transcript.TranscriptMessage(message.id, message.seq, message.author, message.role, message.time, message.text)
         for message in messages
     ]
-    return new_memory(
+    sent = sessions.sent_hashes(ctx.tx, session, first=messages[0].seq, last=messages[-1].seq)
+    ids = [ClientIds(message.client_id, sent.get(message.id)) for message in messages]
+    keys, key = ctx.engines.keys, (session.space.id, session.id)
+    memory = new_memory(
         ctx,
         space=session.space,
         how="settle",
@@ -173,3 +177,5 @@ def _memory(ctx: WriteContext, session: Session, messages: Sequence[Message]) ->
         occurred=min(message.time for message in messages),
         session=session.id,
     )
+    proofs = tuple(message_lines.line_of(keys, *key, *pair) for pair in zip(lines, ids, strict=True))
+    return memory._replace(message_lines=proofs)

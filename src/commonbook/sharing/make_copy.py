@@ -70,6 +70,7 @@ def _new_copy(ctx: WriteContext, source: Memory, to: Space, refresh: Refresh) ->
         shared=CopyInfo(refresh, source.root, ctx.actor.principal, ctx.tx.now),
         decisions=(),
         supersede_reasons=(),
+        message_lines=(),
     )
     return keyed_hashes.with_hashes(ctx.engines.keys, copy)
 

@@ -11,7 +11,7 @@ recognised.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -310,13 +310,11 @@ def append(tx: Transaction, session: Session, messages: Sequence[tuple[Message, 
     )
 
 
-def restore(
-    tx: Transaction, session: Session, messages: Sequence[Message], *, edited: Collection[str] = frozenset()
-) -> None:
-    """Add messages that a file has kept, in the order of their numbers; of `edited` ones, other words were sent."""
-    _insert(tx, session, [(message, SENT_OTHERWISE if message.id in edited else None) for message in messages])
+def restore(tx: Transaction, session: Session, messages: Sequence[tuple[Message, str | None]]) -> None:
+    """Add messages that a file has kept, in the order of their numbers, each with a hash of what was sent, if known."""
+    _insert(tx, session, messages)
     update = "UPDATE session SET last = :last WHERE space = :space AND id = :id AND last < :last"
-    tx.run(update, last=messages[-1].seq, space=session.space.id, id=session.id)
+    tx.run(update, last=messages[-1][0].seq, space=session.space.id, id=session.id)
 
 
 def _insert(tx: Transaction, session: Session, messages: Sequence[tuple[Message, str | None]]) -> None:
@@ -362,11 +360,10 @@ def sequence_numbers(tx: Reading, session: Session) -> frozenset[int]:
     return frozenset(seq for (seq,) in rows)
 
 
-def sent_otherwise(tx: Reading, session: Session) -> frozenset[str]:
-    """Return the imported messages of a session that were sent with other words, which are not known."""
-    query = f"SELECT id FROM message WHERE {_OF_SESSION} AND sent = :sent"
-    rows = tx.rows(query, **_key(session), sent=SENT_OTHERWISE)
-    return frozenset(id_ for (id_,) in rows)
+def sent_hashes(tx: Reading, session: Session, *, first: int, last: int) -> dict[str, str]:
+    """Return the hashes of what was sent under client ids, by message, for those between two numbers."""
+    query = f"SELECT id, sent FROM message WHERE {_OF_SESSION} AND seq BETWEEN :first AND :last AND sent IS NOT NULL"
+    return dict(tx.rows(query, **_key(session), first=first, last=last))
 
 
 def unsettled(tx: Reading, session: Session) -> list[Message]:

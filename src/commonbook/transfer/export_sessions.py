@@ -98,10 +98,10 @@ def _parts(tx: Reading, session: Session) -> Iterator[tuple[SessionPart, int]]:
     lines: list[MessageLine] = []
     words: list[TranscriptMessage] = []
     size, part, edited = 0, 1, 0
-    sent_otherwise = sessions.sent_otherwise(tx, session)
+    sent = sessions.sent_hashes(tx, session, first=1, last=session.last)
     for message, in_episode in _messages(tx, session):
         is_edited = in_episode is not None and (in_episode.role, in_episode.text) != (message.role, message.text)
-        lines.append(_line(message, edited=is_edited or message.id in sent_otherwise))
+        lines.append(_line(message, edited=is_edited or sent.get(message.id) == sessions.SENT_OTHERWISE))
         size += _LINE_BYTES + len(message.client_id or "")
         if in_episode is None:
             words.append(_words(message))

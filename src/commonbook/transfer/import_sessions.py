@@ -238,8 +238,8 @@ def _create(ctx: WriteContext, imported: ImportedSession, *, dry_run: bool) -> S
     session = Session(about.id, space, None, about.tags, about.created, None, sessions.FIRST_GENERATION, last=0)
     sessions.add(ctx.tx, session, parent=parent)
     if messages:
-        edited = frozenset(line.id for line in imported.lines if line.edited)
-        sessions.restore(ctx.tx, session, messages, edited=edited)
+        sent = {line.id: sessions.SENT_OTHERWISE for line in imported.lines if line.edited}
+        sessions.restore(ctx.tx, session, [(message, sent.get(message.id)) for message in messages])
     if about.closed is not None:
         sessions.close(ctx.tx, session, about.closed)
     _note_changes(ctx, session, messages, episodes)
