@@ -239,12 +239,12 @@ def _apply_files(
     outcomes: Counter[str],
     progress: Progress,
     *,
-    gone: Mapping[str, str] = hand_edits.NONE_GONE,
+    gone: Mapping[str, str] | None = None,
     may_wait: bool = False,
 ) -> list[str]:
     """Apply files in batches; return the paths of those that wait."""
     waiting: list[str] = []
-    apply = partial(_apply_batch, gone=gone, may_wait=may_wait)
+    apply = partial(_apply_batch, gone=gone or {}, may_wait=may_wait)
     for number, batch in enumerate(in_batches(paths, _BATCH)):
         applied = transaction.write(engines, FILESYSTEM_ACTOR, partial(apply, paths=batch))
         outcomes.update(applied)
