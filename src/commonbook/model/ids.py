@@ -21,6 +21,17 @@ def new_id() -> str:
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
+def id_bytes(id_: str) -> bytes:
+    """Return the 16 bytes of an id, which sort as ids do."""
+    return bytes.fromhex(id_.replace("-", ""))
+
+
+def id_of_bytes(data: bytes) -> str:
+    """Return the id that has these bytes."""
+    digits = data.hex()
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
 def format_time(time: datetime) -> str:
     """Format a time as UTC text of fixed width, which sorts as the times do: `2026-11-15T20:18:24.123456Z`."""
     global _last_formatted  # noqa: PLW0603 - the time of a transaction is formatted many times

@@ -427,15 +427,13 @@ def test_a_thread_at_the_end_of_all_hashes_has_its_neighbours(lay, monkeypatch):
 
 def _rows(segment: Segment, alive: Any = None) -> Counter[tuple[object, ...]]:
     """Return the content of each row of a segment, without its internal indexes."""
-    term, start = segment.column("term"), segment.column("entry_start")
+    term, entries = segment.column("term").tolist(), segment.entries()
+    terms_of: dict[int, list[tuple[int, int]]] = {}
+    for row, place, count in zip(*(column.tolist() for column in entries), strict=True):
+        terms_of.setdefault(row, []).append((term[place], count))
     found: Counter[tuple[object, ...]] = Counter()
     for row in np.flatnonzero(alive).tolist() if alive is not None else range(segment.rows):
-        entries = range(start[row], start[row + 1])
-        terms = tuple(
-            sorted(
-                (int(term[segment.column("entry_term")[at]]), int(segment.column("entry_count")[at])) for at in entries
-            )
-        )
+        terms = tuple(sorted(terms_of.get(row, [])))
         columns = tuple(int(segment.column(name)[row]) for name, _, _ in segments._COLUMNS)
         texts = tuple(segment.table(name)[segment.column(name)[row]] for name in ("space", "speaker"))
         vectors = segment.vectors[row].tobytes(), float(segment.scales[row]), segment.sketches[:, row].tobytes()
@@ -469,10 +467,10 @@ def _consistent(segment: Segment) -> None:
     assert segment.column("owner_sorted").tolist() == sorted(segment.column("owner").tolist())
     start, posting, terms = (segment.column(name) for name in ("posting_start", "posting_row", "term"))
     having: dict[int, set[int]] = {int(term): set() for term in terms}
-    entry_start, entry_term = segment.column("entry_start"), segment.column("entry_term")
-    for row in range(segment.rows):
-        for at in range(entry_start[row], entry_start[row + 1]):
-            having[int(terms[entry_term[at]])].add(row)
+    entries = segment.entries()
+    assert entries.rows.tolist() == sorted(entries.rows.tolist())
+    for row, place in zip(entries.rows.tolist(), entries.terms.tolist(), strict=True):
+        having[int(terms[place])].add(row)
     assert terms.tolist() == sorted(having)
     for at, term in enumerate(terms.tolist()):
         rows = posting[start[at] : start[at + 1]].tolist()

@@ -10,7 +10,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from commonbook.engines.index.segments import Hashes, Rows, Segment
+from commonbook.engines.index.postings import Rows
+from commonbook.engines.index.segments import Hashes, Segment
 from commonbook.ports.index import IS_COPY, IS_MESSAGE
 
 MAX_PARTS_PER_MEMORY: Final = 3

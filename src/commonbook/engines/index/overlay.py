@@ -6,8 +6,9 @@ from typing import Final
 
 import numpy as np
 
+from commonbook.engines.index.postings import Rows
 from commonbook.engines.index.search import Part
-from commonbook.engines.index.segments import Bools, Hashes, Rows, build, hash_text, merge, with_zero_vectors
+from commonbook.engines.index.segments import Bools, Hashes, build, hash_text, merge, with_zero_vectors
 from commonbook.ports.index import Delta, PendingDeltas
 
 NO_OWNERS: Final[Hashes] = np.zeros(0, np.uint64)

@@ -21,7 +21,8 @@ from commonbook.engines.index.best_rows import (
     merge_best,
     sort_keys_of,
 )
-from commonbook.engines.index.segments import Bools, Floats, Hashes, Rows, Segment, hash_texts, tag_term
+from commonbook.engines.index.postings import Rows
+from commonbook.engines.index.segments import Bools, Floats, Hashes, Segment, hash_texts, tag_term
 from commonbook.engines.index.vector_distance import (
     cosines,
     near_by_sketch,
@@ -327,7 +328,7 @@ def _pool(views: Sequence[_SegmentView], chosen: Sequence[Rows], query: IndexQue
     chosen_rows = [(view.segment, rows) for view, rows in zip(views, chosen, strict=True)]
     keys = _concatenate([_NO_KEYS, *(segment.key[rows] for segment, rows in chosen_rows)])
     threads = _concatenate([_NO_KEYS, *(segment.thread[rows] for segment, rows in chosen_rows)])
-    positions = _concatenate([_NO_ROWS, *(segment.position[rows] for segment, rows in chosen_rows)])
+    positions = _positions(chosen_rows)
     near, rows_of = [], []
     for view in views:
         rows, is_near = view.segment.around(keys, threads, positions, query.reach)
@@ -342,7 +343,7 @@ def _assemble_pool(
 ) -> CandidatePool:
     pairs = [(view.segment, rows) for view, rows in zip(views, rows_of, strict=True)]
     threads = _concatenate([_NO_KEYS, *(segment.thread[rows] for segment, rows in pairs)])
-    positions = _concatenate([_NO_ROWS, *(segment.position[rows] for segment, rows in pairs)])
+    positions = _positions(pairs)
     sorting = None if _is_sorted(threads, positions) else np.lexsort((positions, threads))
 
     def in_order(columns: Sequence[Any]) -> Any:  # noqa: ANN401 - arrays
@@ -379,16 +380,21 @@ def _assemble_pool(
         threads=_number_threads(in_order([threads])),
         positions=in_order([positions]),
         orders=joined("order"),
-        starts=joined("start"),
-        ends=joined("end"),
+        starts=joined("start").astype(np.int64),
+        ends=joined("end").astype(np.int64),
         seqs=joined("seq"),
         times=joined("time"),
         flags=joined("flags"),
-        lengths=joined("length"),
+        lengths=joined("length").astype(np.int64),
         entries=_term_entries(pairs, sorting, query),
         vectors=joined("vectors") if with_vectors else None,
         scales=joined("scales") if with_vectors else None,
     )
+
+
+def _positions(rows_of: Sequence[tuple[Segment, Rows]]) -> Any:  # noqa: ANN401 - an array
+    """Return the positions of rows, in a type that can be subtracted."""
+    return _concatenate([_NO_ROWS, *(segment.position[rows].astype(np.int64) for segment, rows in rows_of)])
 
 
 def _concatenate(columns: Sequence[Any]) -> Any:  # noqa: ANN401 - arrays
@@ -419,7 +425,7 @@ def _term_entries(
     for segment, rows in pairs:
         if len(rows):
             at, term, count = segment.terms_of(rows, term_hashes)
-            entries.append((at + row_offset, term.astype(np.int64), count.astype(np.int64)))
+            entries.append((at + row_offset, term.astype(np.int64), count))
             row_offset += len(rows)
     rows_, terms, counts = (_concatenate(columns) for columns in zip(*entries, strict=True))
     if sorting is not None:

@@ -1,9 +1,8 @@
 """Immutable segments: passages as columns of arrays, for search and for scoring, in memory or in a mapped file.
 
-Rows are sorted by thread and position, so that neighbours lie side by side. A segment holds the terms of each row
-(forward index, `entry_*`), the rows of each term (inverted index, `posting_*`), a quantised vector for each row with a
-sketch of one bit for each dimension, and the columns of filters. Terms are stored as hashes of 64 bits, so that a
-segment contains no words.
+Rows are sorted by thread and position, so that neighbours lie side by side. A segment holds the rows of each term
+(inverted index, `posting_*`), a quantised vector for each row with a sketch of one bit for each dimension, and the
+columns of filters. Terms are stored as hashes of 64 bits, so that a segment contains no words.
 """
 
 from __future__ import annotations
@@ -18,12 +17,22 @@ import numpy as np
 import numpy.typing as npt
 
 from commonbook.engines.index.array_files import Array, ArrayFile
-from commonbook.model.ids import UUID_PATTERN
+from commonbook.engines.index.postings import (
+    Rows,
+    TermEntries,
+    add_postings,
+    entries_of,
+    find_entries,
+    in_order_of_rows,
+    narrow,
+    ranges,
+    starts_of,
+)
+from commonbook.model.ids import UUID_PATTERN, id_bytes, id_of_bytes
 from commonbook.model.memory import KINDS
 from commonbook.ports.index import FOREVER, IndexedPassage
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
-Rows: TypeAlias = npt.NDArray[np.intp]
 Floats: TypeAlias = npt.NDArray[np.float32]
 Hashes: TypeAlias = npt.NDArray[np.uint64]
 
@@ -38,7 +47,10 @@ _NO_MEMORY_FLAG: Final = 128
 _COPY_ORDERS: Final = 1 << 16
 """The number of places below a root over which its copies are spread, so that they have an order of their own."""
 
-_MAX_INT32: Final = (1 << 31) - 1
+_NARROWED: Final = ("position", "length", "start", "end")
+"""Columns that get the narrowest unsigned type which holds them: they are widened before they are subtracted."""
+
+_MAX_UINT32: Final = (1 << 32) - 1
 _MAX_CACHED_HASHES: Final = 200_000
 _HASH_CACHE: dict[str, int] = {}
 
@@ -123,7 +135,6 @@ class Segment:
         self.bundle: Final = bundle
         arrays = bundle.arrays
         self.thread: Final[Hashes] = arrays["thread"]
-        self.key: Final[Hashes] = arrays["key"]
         self.position: Final[Array] = arrays["position"]
         self.flags: Final[Array] = arrays["flags"]
         self.order: Final[Hashes] = arrays["order"]
@@ -133,6 +144,11 @@ class Segment:
         self.killed: Final[Hashes] = arrays["killed"]
         self.rows: Final = len(self.thread)
         self.dimensions: Final = int(self.vectors.shape[1])
+
+    @cached_property
+    def key(self) -> Hashes:
+        """The thread and the position of each row as one number, which ascends."""
+        return _keys(self.thread, self.position)
 
     @cached_property
     def lengths(self) -> Floats:
@@ -154,9 +170,7 @@ class Segment:
         """Return the rows of these owners."""
         by_owner = self.bundle.arrays["by_owner"]
         owned = self.bundle.arrays["owner_sorted"]
-        return by_owner[_ranges(np.searchsorted(owned, owners), np.searchsorted(owned, owners, "right"))].astype(
-            np.intp
-        )
+        return by_owner[ranges(np.searchsorted(owned, owners), np.searchsorted(owned, owners, "right"))].astype(np.intp)
 
     def with_terms(self, terms: Sequence[str]) -> list[Rows]:
         """Return the rows that have each of these terms."""
@@ -165,20 +179,15 @@ class Segment:
         first, last = start[places].tolist(), start[places + known].tolist()
         return [rows[begin:end].astype(np.intp) for begin, end in zip(first, last, strict=True)]
 
-    def terms_of(self, rows: Rows, terms: Hashes) -> tuple[Array, Array, Array]:
-        """Return (index in `rows`, index in `terms`, count) for each of these terms in each of these rows."""
+    def terms_of(self, rows: Rows, terms: Hashes) -> TermEntries:
+        """Return index in `rows`, index in `terms` and count for each of these terms in each of these rows."""
         places, known = self._find_terms(terms)
-        column = np.full(len(self.bundle.arrays["term"]) + 1, -1, np.int32)
-        present = np.flatnonzero(known)
-        column[places[present]] = present
-        start = self.bundle.arrays["entry_start"]
-        first, last = start[rows], start[rows + 1]
-        entries = _ranges(first, last)
-        term_of_entry = column.take(self.bundle.arrays["entry_term"].take(entries))
-        kept = np.flatnonzero(term_of_entry >= 0)
-        # Few are kept: their rows are looked up, instead of being computed for all.
-        owners = np.searchsorted(np.cumsum(last - first), kept, "right")
-        return owners, term_of_entry[kept], self.bundle.arrays["entry_count"][entries[kept]]
+        start = self.bundle.arrays["posting_start"]
+        return find_entries(self.bundle.arrays, rows, start[places], start[places + known])
+
+    def entries(self) -> TermEntries:
+        """Return the terms of all rows, in the order of the rows."""
+        return entries_of(self.bundle.arrays)
 
     def around(self, keys: Hashes, threads: Hashes, positions: Array, reach: int) -> tuple[Rows, Bools]:
         """Return the rows within twice `reach` of these positions in these threads, and which are within `reach`."""
@@ -186,9 +195,9 @@ class Segment:
         lowest = np.where(keys & np.uint64(_MAX_POSITION) > span, keys - span, keys & ~np.uint64(_MAX_POSITION))
         first = np.searchsorted(self.key, lowest)
         last = np.searchsorted(self.key, keys + span, "right")
-        rows = _ranges(first, last)
+        rows = ranges(first, last)
         sizes = np.maximum(last - first, 0)
-        distance = np.abs(self.position[rows] - np.repeat(positions, sizes))
+        distance = np.abs(self.position[rows].astype(np.int64) - np.repeat(positions, sizes))
         same = (self.thread[rows] == np.repeat(threads, sizes)) & (distance <= 2 * reach)
         # Each row once, in order; it is near if it is near to any of the positions.
         packed = np.sort(rows[same] << 1 | (distance[same] > reach))
@@ -202,7 +211,7 @@ class Segment:
         # Read in bulk: single items of an array are slow to access.
         start = self.bundle.arrays["id_start"]
         first, last = start[rows], start[rows + 1]
-        own_ids, ends = self.bundle.arrays["ids"][_ranges(first, last)].tobytes(), np.cumsum(last - first).tolist()
+        own_ids, ends = self.bundle.arrays["ids"][ranges(first, last)].tobytes(), np.cumsum(last - first).tolist()
         digits = self.bundle.arrays["memory"][rows].tobytes().hex()
         no_memory = (self.flags[rows] & _NO_MEMORY_FLAG).tolist()
         positions = self.position[rows].tolist()
@@ -225,8 +234,7 @@ class Segment:
         """Return the id of the memory of a row's passage, or an empty text."""
         if self.flags[row] & _NO_MEMORY_FLAG:
             return ""
-        digits = self.bundle.arrays["memory"][row].tobytes().hex()
-        return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+        return id_of_bytes(self.bundle.arrays["memory"][row].tobytes())
 
     def _find_terms(self, terms: Hashes) -> tuple[Rows, Bools]:
         """Return the index of each of these terms among those of the segment, and whether the segment has it."""
@@ -240,7 +248,7 @@ class Segment:
 def build(entries: Iterable[IndexedPassage], *, killed: Hashes, dimensions: int) -> Segment:
     """Build a segment of passages; `killed` are the owners whose rows in older segments are deleted."""
     entries = sorted(entries, key=lambda entry: (_key(entry), entry.passage))
-    arrays: dict[str, Array] = {"key": np.array([_key(entry) for entry in entries], np.uint64)}
+    arrays: dict[str, Array] = {}
     for name, kind, value in _COLUMNS:
         arrays[name] = np.array([value(entry) for entry in entries], kind)
     about: dict[str, Any] = {}
@@ -249,19 +257,17 @@ def build(entries: Iterable[IndexedPassage], *, killed: Hashes, dimensions: int)
         places = {text: at for at, text in enumerate(texts)}
         arrays[name] = np.array([places[getattr(entry, name)] for entry in entries], np.uint32)
         about[name] = texts
-    memories = b"".join(bytes.fromhex(entry.memory.replace("-", "")) or bytes(16) for entry in entries)
+    memories = b"".join(id_bytes(entry.memory) or bytes(16) for entry in entries)
     arrays["memory"] = np.frombuffer(memories, np.uint8).reshape(-1, 16)
     ids = [b"" if entry.passage == f"{entry.memory}#{entry.position}" else entry.passage.encode() for entry in entries]
     arrays["ids"] = np.frombuffer(b"".join(ids), np.uint8)
-    arrays["id_start"] = _starts([len(encoded) for encoded in ids])
+    arrays["id_start"] = starts_of([len(encoded) for encoded in ids])
     terms_of_entries = [{**entry.terms, **{tag_term(tag): 1 for tag in entry.tags}} for entry in entries]
-    arrays["entry_start"] = _starts([len(terms) for terms in terms_of_entries])
     hashes = np.array([hash_text(term) for terms in terms_of_entries for term in terms], np.uint64)
     arrays["term"], places_of = np.unique(hashes, return_inverse=True)
-    arrays["entry_term"] = places_of
-    arrays["entry_count"] = np.array(
-        [min(count, 65535) for terms in terms_of_entries for count in terms.values()], np.uint16
-    )
+    counts = np.array([min(count, 65535) for terms in terms_of_entries for count in terms.values()], np.uint16)
+    rows = np.repeat(np.arange(len(entries)), [len(terms) for terms in terms_of_entries])
+    add_postings(arrays, TermEntries(rows, places_of, counts))
     vectors = np.zeros((len(entries), dimensions), np.float32)
     for row, entry in zip(vectors, entries, strict=True):
         if entry.vector is not None and len(entry.vector) == dimensions:
@@ -291,7 +297,7 @@ def merge(segments: Sequence[tuple[Segment, Bools]], *, killed: Hashes) -> Segme
     keys = np.concatenate([segment.key[rows] for segment, rows in parts])
     orders = np.concatenate([segment.position[rows] for segment, rows in parts])
     sorting = np.lexsort((orders, keys))
-    arrays: dict[str, Array] = {"key": keys[sorting]}
+    arrays: dict[str, Array] = {}
     for name in (*(name for name, _, _ in _COLUMNS), "memory", "vectors", "scales"):
         arrays[name] = np.concatenate([segment.column(name)[rows] for segment, rows in parts])[sorting]
     about: dict[str, Any] = {}
@@ -304,19 +310,38 @@ def merge(segments: Sequence[tuple[Segment, Bools]], *, killed: Hashes) -> Segme
         arrays[name] = np.concatenate(joined)[sorting]
         about[name] = texts
     arrays["ids"], arrays["id_start"] = _join_ragged(parts, sorting, "ids", "id_start")
-    arrays["term"] = np.unique(np.concatenate([segment.column("term") for segment, _ in parts]))
-    arrays["entry_term"], arrays["entry_start"] = _join_ragged(
-        parts, sorting, "entry_term", "entry_start", into=arrays["term"]
-    )
-    arrays["entry_count"], _ = _join_ragged(parts, sorting, "entry_count", "entry_start")
-    return _finish(_without_unused_terms(arrays), about, killed)
+    arrays["term"], entries = _merge_terms(parts, sorting)
+    add_postings(arrays, entries)
+    return _finish(arrays, about, killed)
+
+
+def _merge_terms(parts: Sequence[tuple[Segment, Rows]], sorting: Rows) -> tuple[Hashes, TermEntries]:
+    """Return the terms of these rows, and their entries in the new order of rows."""
+    all_terms = np.unique(np.concatenate([segment.column("term") for segment, _ in parts]))
+    new_place = np.empty_like(sorting)
+    new_place[sorting] = np.arange(len(sorting))
+    joined, done = [], 0
+    for segment, rows in parts:
+        place = np.full(segment.rows, -1, np.int64)
+        place[rows] = new_place[done : done + len(rows)]
+        done += len(rows)
+        entries = segment.entries()
+        kept = np.flatnonzero(place[entries.rows] >= 0)
+        term = np.searchsorted(all_terms, segment.column("term"))
+        joined.append((place[entries.rows[kept]], term[entries.terms[kept]], entries.counts[kept]))
+    rows_, terms, counts = (np.concatenate(column) for column in zip(*joined, strict=True))
+    used, places = np.unique(terms, return_inverse=True)
+    entries = TermEntries(narrow(rows_, len(sorting)), places, counts)
+    return all_terms[used], in_order_of_rows(entries)
 
 
 def _finish(arrays: dict[str, Array], about: dict[str, Any], killed: Hashes) -> Segment:
-    """Add the derived arrays: postings, the index by owner, sketches and the summary."""
-    _add_postings(arrays)
+    """Add the derived arrays: the index by owner, sketches and the summary."""
+    for name in _NARROWED:
+        if len(arrays[name]) and arrays[name].min() >= 0 and arrays[name].max() <= _MAX_UINT32:
+            arrays[name] = narrow(arrays[name], int(arrays[name].max()))
     by_owner = np.argsort(arrays["owner"], kind="stable")
-    arrays["by_owner"] = by_owner.astype(np.uint32)
+    arrays["by_owner"] = narrow(by_owner, len(by_owner))
     arrays["owner_sorted"] = arrays["owner"][by_owner]
     arrays["sketches"] = sketch(arrays["vectors"])
     arrays["killed"] = killed
@@ -333,64 +358,18 @@ def _summary(arrays: Mapping[str, Array]) -> dict[str, Any]:
     return about
 
 
-def _add_postings(arrays: dict[str, Array]) -> None:
-    """Add the rows of each term: the inverted index. The largest columns get the narrowest types that hold them."""
-    arrays["entry_term"] = _narrow(arrays["entry_term"], len(arrays["term"]))
-    arrays["entry_count"] = _narrow(arrays["entry_count"], int(arrays["entry_count"].max(initial=0)))
-    starts = arrays["entry_start"]
-    rows = np.repeat(_narrow(np.arange(len(starts) - 1), len(starts)), np.diff(starts))
-    sorting = np.argsort(arrays["entry_term"], kind="stable")
-    arrays["posting_row"] = rows[sorting]
-    arrays["posting_start"] = _starts(np.bincount(arrays["entry_term"], minlength=len(arrays["term"])))
-
-
-def _without_unused_terms(arrays: dict[str, Array]) -> dict[str, Array]:
-    used, places = np.unique(arrays["entry_term"], return_inverse=True)
-    return {**arrays, "term": arrays["term"][used], "entry_term": places}
-
-
-def _narrow(numbers: Array, largest: int) -> Array:
-    """Return numbers from 0 to `largest` in the narrowest type that holds them."""
-    return numbers.astype(np.min_scalar_type(largest), copy=False)
-
-
-def _join_ragged(
-    parts: Sequence[tuple[Segment, Rows]], sorting: Rows, name: str, starts: str, *, into: Hashes | None = None
-) -> tuple[Array, Array]:
-    """Join a column of variable length in the new order of rows; return it and where each row begins.
-
-    With `into`, the values are indexes into the terms of a segment, and are mapped to indexes into these terms.
-    """
+def _join_ragged(parts: Sequence[tuple[Segment, Rows]], sorting: Rows, name: str, starts: str) -> tuple[Array, Array]:
+    """Join a column of variable length in the new order of rows; return it and where each row begins."""
     values, lengths = [], []
     for segment, rows in parts:
         start = segment.column(starts)
-        piece = segment.column(name)[_ranges(start[rows], start[rows + 1])]
-        values.append(piece if into is None else np.searchsorted(into, segment.column("term"))[piece])
+        values.append(segment.column(name)[ranges(start[rows], start[rows + 1])])
         lengths.append(start[rows + 1] - start[rows])
-    sizes = np.concatenate(lengths)
-    begins = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-    chosen = _ranges(begins[sorting], begins[sorting] + sizes[sorting])
-    return np.concatenate(values)[chosen], _starts(sizes[sorting])
+    return _reorder_ragged(np.concatenate(values), np.concatenate(lengths), sorting)
 
 
 def _key(entry: IndexedPassage) -> int:
     return hash_text(entry.thread) >> POSITION_BITS << POSITION_BITS | min(entry.position, _MAX_POSITION)
-
-
-def _starts(lengths: Sequence[int] | Array) -> Array:
-    """Return where each part of concatenated parts begins, and the end; signed, since they are subtracted."""
-    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.asarray(lengths, np.int64))])
-    return starts.astype(np.int32) if starts[-1] <= _MAX_INT32 else starts
-
-
-def _ranges(first: Array, last: Array) -> Rows:
-    """Return the concatenated ranges from each first up to its last, exclusive."""
-    lengths = np.maximum(last - first, 0)
-    ends = np.cumsum(lengths)
-    if not len(ends) or not ends[-1]:
-        return np.zeros(0, np.intp)
-    numbers: Rows = np.arange(ends[-1], dtype=np.intp) + np.repeat(first - (ends - lengths), lengths)
-    return numbers
 
 
 # --- rows stored outside a segment
@@ -433,13 +412,12 @@ def build_from_rows(loose: StoredRows) -> Segment:
     records = loose.records[sorting]
     arrays = {name: records[name] for name in _ROW_TYPE.names or ()}
     arrays |= {name: array[sorting] for name, array in loose.columns.items()}
-    arrays["key"] = keys[sorting]
     arrays["ids"], arrays["id_start"] = _reorder_ragged(loose.ids, loose.id_sizes, sorting)
-    terms, arrays["entry_start"] = _reorder_ragged(loose.terms, loose.sizes, sorting)
-    arrays["entry_count"], _ = _reorder_ragged(loose.counts, loose.sizes, sorting)
+    terms, starts = _reorder_ragged(loose.terms, loose.sizes, sorting)
+    counts, _ = _reorder_ragged(loose.counts, loose.sizes, sorting)
     arrays["term"], places = np.unique(terms, return_inverse=True)
-    arrays["entry_term"] = places
-    _add_postings(arrays)
+    rows = np.repeat(np.arange(len(sorting)), np.diff(starts))
+    add_postings(arrays, TermEntries(rows, places, counts))
     nothing = np.zeros(0, np.uint64)
     arrays |= {"by_owner": nothing, "owner_sorted": nothing, "killed": nothing, "sketches": nothing[None, :]}
     return Segment(ArrayFile(arrays, {**loose.tables, **_summary(arrays)}))
@@ -447,10 +425,10 @@ def build_from_rows(loose: StoredRows) -> Segment:
 
 def _reorder_ragged(values: Array, sizes: Array, sorting: Rows) -> tuple[Array, Array]:
     """Reorder concatenated values of variable length; return them and where each row begins."""
-    first = _starts(sizes)[:-1][sorting]
-    return values[_ranges(first, first + sizes[sorting])], _starts(sizes[sorting])
+    first = starts_of(sizes)[:-1][sorting]
+    return values[ranges(first, first + sizes[sorting])], starts_of(sizes[sorting])
 
 
 def _keys(threads: Hashes, positions: Array) -> Hashes:
-    low = np.minimum(positions, _MAX_POSITION).astype(np.uint64)
+    low = np.minimum(positions.astype(np.uint64), np.uint64(_MAX_POSITION))
     return threads >> np.uint64(POSITION_BITS) << np.uint64(POSITION_BITS) | low

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from commonbook.engines.index.segments import Bools, Floats, Hashes, Rows, Segment, quantise, sketch
+from commonbook.engines.index.postings import Rows
+from commonbook.engines.index.segments import Bools, Floats, Hashes, Segment, quantise, sketch
 
 _FIRST_PASS_ROWS: Final = 400
 """So many passages, and all others at the same distance as the last, pass the comparison of sketches."""

@@ -15,6 +15,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from commonbook.engines.index.array_files import Array
+from commonbook.engines.index.postings import TermEntries
 from commonbook.engines.index.segments import (
     Segment,
     StoredRows,
@@ -97,10 +99,10 @@ class PackedPassages(NamedTuple):
 def pack_passages(entries: Sequence[IndexedPassage], *, dimensions: int) -> PackedPassages:
     """Pack passages into rows and postings."""
     segment = build(entries, killed=np.zeros(0, np.uint64), dimensions=dimensions)
-    ids = _ids(segment)
+    ids, entries_of_rows = _ids(segment), segment.entries()
     return PackedPassages(
-        b"".join([_COPY_HEADER, *_row_fields(segment, ids), _COPY_TRAILER]),
-        _COPY_HEADER + _posting_rows(segment, ids) + _COPY_TRAILER,
+        b"".join([_COPY_HEADER, *_row_fields(segment, ids, entries_of_rows), _COPY_TRAILER]),
+        _COPY_HEADER + _posting_rows(segment, ids, entries_of_rows) + _COPY_TRAILER,
         _space_sizes(segment),
     )
 
@@ -117,7 +119,7 @@ def _ids(segment: Segment) -> list[bytes]:
     """Return a unique id for each row."""
     newest = (~segment.order).tolist()
     threads = (segment.thread >> np.uint64(48)).tolist()
-    positions = np.minimum(segment.position, _MAX_POSITION).tolist()
+    positions = np.minimum(segment.position.astype(np.int64), _MAX_POSITION).tolist()
     ids: list[bytes] = []
     used: set[bytes] = set()
     for row, sort_key in enumerate(zip(newest, threads, positions, strict=True)):
@@ -135,15 +137,16 @@ def _unique_id(used: set[bytes], prefix: bytes, content: bytes) -> bytes:
     return id_
 
 
-def _row_fields(segment: Segment, ids: Sequence[bytes]) -> Iterator[bytes]:
+def _row_fields(segment: Segment, ids: Sequence[bytes], entries_of_rows: TermEntries) -> Iterator[bytes]:
     names = [segment.passage(row).encode() for row in range(segment.rows)]
     speakers = [speaker.encode() for speaker in segment.table("speaker")]
-    columns = _packed_columns(segment, [len(name) for name in names])
+    sizes = np.bincount(entries_of_rows.rows, minlength=segment.rows)
+    columns = _packed_columns(segment, [len(name) for name in names], sizes)
     packed, width = columns.tobytes(), columns.itemsize
-    starts = segment.column("entry_start").tolist()
+    starts = [0, *np.cumsum(sizes).tolist()]
     entries = np.zeros(starts[-1], _ENTRY)
-    entries["term"] = segment.column("term")[segment.column("entry_term")]
-    entries["count"] = segment.column("entry_count")
+    entries["term"] = segment.column("term")[entries_of_rows.terms]
+    entries["count"] = entries_of_rows.counts
     terms = np.zeros(starts[-1], _ITEM)
     terms["size"], terms["value"] = 8, entries["term"].astype(np.int64)
     halves = segment.vectors.astype(">f2")
@@ -188,7 +191,7 @@ _FILTERS: Final = (
 )  # fmt: skip
 
 
-def _packed_columns(segment: Segment, name_sizes: Sequence[int]) -> npt.NDArray[np.void]:
+def _packed_columns(segment: Segment, name_sizes: Sequence[int], sizes: Array) -> npt.NDArray[np.void]:
     columns = np.zeros(segment.rows, _COLUMNS)
     for name in _SEGMENT_COLUMNS.names or ():
         columns[name] = segment.column(name)
@@ -198,19 +201,18 @@ def _packed_columns(segment: Segment, name_sizes: Sequence[int]) -> npt.NDArray[
     speakers = segment.table("speaker")
     columns["speaker"] = np.array([hash_text(speaker) for speaker in speakers], np.uint64)[segment.column("speaker")]
     columns["speaker_size"] = np.array([len(speaker.encode()) for speaker in speakers])[segment.column("speaker")]
-    columns["entries"] = np.diff(segment.column("entry_start"))
+    columns["entries"] = sizes
     columns["name_size"] = name_sizes
     return columns
 
 
-def _posting_rows(segment: Segment, ids: Sequence[bytes]) -> bytes:
-    starts = segment.column("entry_start")
-    rows = np.repeat(np.arange(segment.rows), np.diff(starts))
+def _posting_rows(segment: Segment, ids: Sequence[bytes], entries: TermEntries) -> bytes:
+    rows = entries.rows
     spaces = np.array([signed_hash(space) for space in segment.table("space")], np.int64)
     postings = np.zeros(len(rows), _POSTING)
     postings["fields"], postings["space_size"], postings["term_size"], postings["id_size"] = 3, 8, 8, 16
     postings["space"] = spaces[segment.column("space")[rows]] if len(rows) else 0
-    postings["term"] = segment.column("term")[segment.column("entry_term")].astype(np.int64)
+    postings["term"] = segment.column("term")[entries.terms].astype(np.int64)
     postings["id"] = np.array(ids, "V16")[rows] if len(rows) else b""
     return postings.tobytes()
 

@@ -1,0 +1,139 @@
+"""The inverted index of a segment: the rows of each term, and how often each row has it.
+
+The rows of a term ascend. A count takes two bits, since nearly all are 1, 2 or 3; larger counts are stored apart, by
+their place among all postings. There is no forward index: the few rows of a search are looked up in the rows of its
+terms.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from commonbook.engines.index.array_files import Array
+
+Rows: TypeAlias = npt.NDArray[np.intp]
+
+_COUNTS_PER_BYTE: Final = 4
+_LARGE_COUNT: Final = 4
+"""Counts from here on are stored apart."""
+
+_LONG_LIST_FACTOR: Final = 8
+"""A list of rows that is so many times as long as the rows of a search is searched, shorter lists are read."""
+
+_MAX_INT32: Final = (1 << 31) - 1
+
+
+class TermEntries(NamedTuple):
+    """The terms of rows: for each entry a row, the index of a term and how often the row has it."""
+
+    rows: Array
+    terms: Array
+    counts: Array
+
+
+def add_postings(arrays: dict[str, Array], entries: TermEntries) -> None:
+    """Add the inverted index of entries, which come in the order of their rows, to the arrays of a segment."""
+    terms = len(arrays["term"])
+    sorting = np.argsort(narrow(entries.terms, terms), kind="stable")
+    counts = entries.counts[sorting]
+    large = np.flatnonzero(counts >= _LARGE_COUNT)
+    arrays["posting_row"] = narrow(entries.rows, len(arrays["thread"]))[sorting]
+    arrays["posting_start"] = starts_of(np.bincount(entries.terms, minlength=terms))
+    arrays["posting_count"] = _pack(np.minimum(counts, _LARGE_COUNT) - 1)
+    arrays["large_at"] = narrow(large, len(counts))
+    arrays["large_count"] = narrow(counts[large], int(counts.max(initial=0)))
+
+
+def _pack(numbers: Array) -> Array:
+    """Pack numbers from 0 to 3 into bytes."""
+    padded = np.zeros((-(-len(numbers) // _COUNTS_PER_BYTE), _COUNTS_PER_BYTE), np.uint8)
+    padded.reshape(-1)[: len(numbers)] = numbers
+    packed: Array = padded[:, 0] | padded[:, 1] << 2 | padded[:, 2] << 4 | padded[:, 3] << 6
+    return packed
+
+
+def counts_at(arrays: Mapping[str, Array], places: Rows) -> Array:
+    """Return the counts of the postings at these places."""
+    shifts = ((places & (_COUNTS_PER_BYTE - 1)) << 1).astype(np.uint8)
+    counts: Array = ((arrays["posting_count"][places >> 2] >> shifts) & 3).astype(np.int64) + 1
+    large = np.flatnonzero(counts == _LARGE_COUNT)
+    if len(large):
+        counts[large] = arrays["large_count"][np.searchsorted(arrays["large_at"], places[large])]
+    return counts
+
+
+def entries_of(arrays: Mapping[str, Array]) -> TermEntries:
+    """Return all entries, in the order of their rows; those of one row in the order of the terms."""
+    sizes = np.diff(arrays["posting_start"])
+    terms = np.repeat(narrow(np.arange(len(sizes)), len(sizes)), sizes)
+    counts = counts_at(arrays, np.arange(len(terms)))
+    return in_order_of_rows(TermEntries(arrays["posting_row"], terms, counts))
+
+
+def in_order_of_rows(entries: TermEntries) -> TermEntries:
+    """Return entries in the order of their rows, and those of one row as they come."""
+    sorting = np.argsort(entries.rows, kind="stable")
+    return TermEntries(*(column[sorting] for column in entries))
+
+
+def find_entries(arrays: Mapping[str, Array], rows: Rows, first: Array, last: Array) -> TermEntries:
+    """Return the entries of some rows among lists of postings, each from its first up to its last place.
+
+    The rows and terms of the result are indexes in `rows` and in the lists.
+    """
+    lengths = last - first
+    is_long = lengths > _LONG_LIST_FACTOR * len(rows)
+    found = [_read_lists(arrays, rows, first, last, np.flatnonzero(~is_long))]
+    found += [_search_list(arrays, rows, first[at], last[at], at) for at in np.flatnonzero(is_long).tolist()]
+    at, lists, places = (np.concatenate(column) for column in zip(*found, strict=True))
+    return TermEntries(at, lists, counts_at(arrays, places))
+
+
+def _read_lists(
+    arrays: Mapping[str, Array], rows: Rows, first: Array, last: Array, lists: Rows
+) -> tuple[Array, Array, Rows]:
+    """Read lists whole, and return (index in `rows`, list, place) for each posting of these rows."""
+    index_of = np.full(len(arrays["thread"]), -1, np.int32)
+    index_of[rows] = np.arange(len(rows))
+    places = ranges(first[lists], last[lists])
+    index = index_of.take(arrays["posting_row"].take(places))
+    kept = np.flatnonzero(index >= 0)
+    # Few are kept: their lists are looked up, instead of being computed for all.
+    return index[kept], lists[np.searchsorted(np.cumsum((last - first)[lists]), kept, "right")], places[kept]
+
+
+def _search_list(
+    arrays: Mapping[str, Array], rows: Rows, first: int, last: int, number: int
+) -> tuple[Array, Array, Rows]:
+    """Search the rows in one list, and return the same."""
+    posted = arrays["posting_row"][first:last]
+    # Of the same type: else the whole list would be converted.
+    wanted = rows.astype(posted.dtype)
+    places = np.minimum(np.searchsorted(posted, wanted), len(posted) - 1)
+    kept = np.flatnonzero(posted[places] == wanted)
+    return kept, np.full(len(kept), number), first + places[kept]
+
+
+def narrow(numbers: Array, largest: int) -> Array:
+    """Return numbers from 0 to `largest` in the narrowest type that holds them."""
+    return numbers.astype(np.min_scalar_type(largest), copy=False)
+
+
+def starts_of(lengths: Sequence[int] | Array) -> Array:
+    """Return where each part of concatenated parts begins, and the end; signed, since they are subtracted."""
+    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(np.asarray(lengths, np.int64))])
+    return starts.astype(np.int32) if starts[-1] <= _MAX_INT32 else starts
+
+
+def ranges(first: Any, last: Any) -> Rows:  # noqa: ANN401 - arrays
+    """Return the concatenated ranges from each first up to its last, exclusive."""
+    lengths = np.maximum(last - first, 0)
+    ends = np.cumsum(lengths)
+    if not len(ends) or not ends[-1]:
+        return np.zeros(0, np.intp)
+    numbers: Rows = np.arange(ends[-1], dtype=np.intp) + np.repeat(first - (ends - lengths), lengths)
+    return numbers
