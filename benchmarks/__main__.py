@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"there is no benchmark {unknown[0]}; there are {', '.join(BENCHMARKS)}")
     figures = []
     print(line(HEADING), file=sys.stderr)
-    for figure in measured(options.names or list(BENCHMARKS), QUICK if options.quick else FULL):
+    for figure in measured(options.names or list(BENCHMARKS), QUICK if options.quick else FULL, options.before):
         print(line(cells(figure)), file=sys.stderr, flush=True)
         figures.append(figure)
     missed = [f"{figure.what} ({figure.n:,}): {figure.ratio:.2f}" for figure in figures if figure.ok is False]
@@ -68,9 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if missed and options.strict else 0
 
 
-def measured(names: Sequence[str], scale: Scale) -> Iterator[Figure]:
+def measured(names: Sequence[str], scale: Scale, before: str | None = None) -> Iterator[Figure]:
     """Yield the figures of these benchmarks as they are measured."""
-    with bench(scale) as workplace:
+    with bench(scale, before) as workplace:
         for name in names:
             yield from BENCHMARKS[name](workplace)
 
@@ -85,6 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of: {', '.join(BENCHMARKS)}; all by default")
     parser.add_argument("--json", default="-", metavar="FILE", help="where the JSON goes (- is standard output)")
+    parser.add_argument("--before", metavar="FOLDER", help="a checkout of an earlier version, to compare imports with")
     parser.add_argument("--quick", action="store_true", help="small sizes only, in seconds")
     parser.add_argument("--strict", action="store_true", help="exit with 1 when a bar is missed")
     return parser

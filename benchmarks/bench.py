@@ -99,6 +99,8 @@ class Bench:
 
     place: str
     scale: Scale
+    before: str | None = None
+    """A checkout of an earlier version, with which imports are compared."""
     _made: dict[tuple[str, int], str] = field(default_factory=dict)
 
     def home(self, n: int) -> str:
@@ -151,10 +153,10 @@ class Bench:
 
 
 @contextmanager
-def bench(scale: Scale) -> Iterator[Bench]:
+def bench(scale: Scale, before: str | None = None) -> Iterator[Bench]:
     """Create the folder of a run, under TMPDIR, and remove it afterwards."""
     with TemporaryDirectory(prefix="commonbook-bench-") as place:
-        yield Bench(place, scale)
+        yield Bench(place, scale, before)
 
 
 def drafts(source: Iterator[str], n: int) -> list[Draft]:

@@ -86,7 +86,7 @@ def migrating(home: Path) -> Path:
     return write_home(home, 2)
 
 
-@pytest.fixture(params=[2, 3, 4])
+@pytest.fixture(params=[2, 3, 4, 5])
 def filled(
     engine: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Path | str]:
@@ -282,6 +282,30 @@ def test_links_and_tags_in_the_texts_of_an_older_home_count(filled: Path | str):
         (tagged,) = book.list(commonbook.Filter(tags=("todo",))).items
         assert tagged.tags == ("home", "todo")
         assert [hit.id for hit in book.recall("water", spaces=["notes"], tags=["todo"]).hits] == [tagged.id]
+
+
+def test_the_long_texts_of_an_older_home_are_compressed_and_say_what_they_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    home, texts = tmp_path / "home", [f"Line {number} of a report.\n" * 60 for number in (1, 2)]
+    with monkeypatch.context() as as_then:
+        as_then.setattr("commonbook.compose.book.MIGRATIONS", MIGRATIONS[:5])
+        as_then.setattr("commonbook.engines.sqlite.database.SqliteTransaction.compresses_texts", False)
+        as_then.setattr("commonbook.tables.duplicates.id_bytes", str)
+        with commonbook.open(home, create=True) as book:
+            report = book.remember(texts[0], space="personal", title="The report").id
+            book.edit(report, text=texts[1])
+            linking = book.remember("See [[The report]]", space="personal").id
+    with commonbook.open(home) as book:
+        assert [one.text for one in book.history(report)] == texts
+        assert [link.target for link in book.links(linking)] == [report]
+        assert book.remember(texts[1], space="personal").duplicate_of == report
+        assert book.remember(texts[1] + "The end", space="personal").near_duplicates
+        assert (book.verify_log().findings, book.doctor()) == ((), ())
+    with closing(sqlite3.connect(home / ".commonbook" / "state.db")) as database:
+        ((size,),) = database.execute("SELECT length(text) FROM memory WHERE id = ?", (report,)).fetchall()
+        assert size < len(texts[1]) / 4
+        assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
 def test_duplicates_of_what_is_in_an_older_home_are_found(filled: Path | str):

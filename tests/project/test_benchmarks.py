@@ -9,7 +9,7 @@ import pytest
 
 import commonbook
 from benchmarks import __main__
-from benchmarks.bench import Scale
+from benchmarks.bench import ROOT, Scale
 from benchmarks.figures import AT_LEAST, AT_MOST, Bar, Figure, in_turns
 from benchmarks.library import CHAT, as_in_a_chat, by_frequency, from_a_passage, shelves, vocabulary
 from benchmarks.recalling import percentile
@@ -87,6 +87,13 @@ def test_a_benchmark_measures_ours_beside_its_reference(name, sizes):
         assert (report["ours"], report["reference"]) == pytest.approx((ours, reference), abs=0.001)
         assert report["ratio"] == pytest.approx(reference / ours if figure.faster else ours / reference, abs=0.001)
         assert (report["bar"] is None) == (report["ok"] is None)
+
+
+def test_an_import_is_measured_beside_that_of_an_earlier_version():
+    figures = list(__main__.measured(["importing"], TINY, ROOT))
+    (compared,) = [figure for figure in figures if "earlier version" in figure.what]
+    assert len(compared.ours_rounds) == len(compared.reference_rounds) == 2
+    assert compared.bar is not None
 
 
 def test_a_ratio_tells_how_much_of_the_reference_we_reach_or_how_many_times_faster_we_are():

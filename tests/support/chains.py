@@ -39,6 +39,7 @@ class Sqlite:
     """The part of a Transaction that the log needs."""
 
     has_concurrent_writers = False
+    compresses_texts = True
     for_update = skip_locked = no_wait = ""
 
     def __init__(self, path: Path, tables: str = TABLES) -> None:

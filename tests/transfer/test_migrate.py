@@ -42,6 +42,8 @@ def full(home: Path) -> Path:
         book.edit(owner, text="Bertha owns the billing service")
         book.remember("The deploy runs on Fridays", space="personal", links=[("related_to", owner)])
         book.delete(book.remember("gone", space="personal").id)
+        report = book.remember("A line of a long report. " * 40, space="personal").id
+        book.edit(report, text="Another line of a long report. " * 40)
         book.append("talk", ["Where is the heron?", "On the green weir."], space="personal", tags=["birds"])
         book.settle("talk")
         book.append("talk", ["And the otter?"])

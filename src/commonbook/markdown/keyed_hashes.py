@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hmac
 from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
 
 from commonbook.model.ids import format_time
 from commonbook.model.memory import UNKNOWN_HASH
@@ -42,7 +43,14 @@ def is_foreign(keys: Keys, hash_: str) -> bool:
 
 
 def _key_digits(keys: Keys) -> str:
-    return keys.keyed_hash("key of content hashes")[:_KEY_DIGITS]
+    # Every hash of a text begins with them: they are worked out once.
+    digits = _known_digits.get(keys)
+    if digits is None:
+        digits = _known_digits[keys] = keys.keyed_hash("key of content hashes")[:_KEY_DIGITS]
+    return digits
+
+
+_known_digits: WeakKeyDictionary[Keys, str] = WeakKeyDictionary()
 
 
 def decision_mac(keys: Keys, memory_id: str, decision: Decision) -> str:

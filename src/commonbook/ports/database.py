@@ -60,6 +60,8 @@ class Transaction(Reading, Protocol):
     """The same, but rows that another transaction has locked are left out (`FOR UPDATE SKIP LOCKED`)."""
     no_wait: str
     """The SQL that ends a list of columns so that the transaction waits for locks only briefly from then on."""
+    compresses_texts: bool
+    """Whether long texts are to be compressed before they are stored, since the engine does not do it itself."""
     commit_check: Callable[[Transaction], bool] | None
     """Tells in a later transaction whether this one was committed, after waiting until it has ended.
 

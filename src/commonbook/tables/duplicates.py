@@ -2,8 +2,8 @@
 
 Equal texts are found by the column `digest` of `memory`. Near duplicates are found by MinHash: a row of the table
 `memory_mark` is one fingerprint of one live memory, and memories that share half of the fingerprints are compared word
-by word. The rows are derived, with the others of a memory. There is no index by memory: the rows of a memory follow
-from its text.
+by word. The rows are derived, with the others of a memory, which they name by the bytes of its id. There is no index by
+memory: the rows of a memory follow from its text.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import Final
 
+from commonbook.model.ids import id_bytes, id_of_bytes
 from commonbook.model.memory import Memory
 from commonbook.model.spaces import Space, SpaceScope
 from commonbook.ports.database import Reading, Transaction
+from commonbook.runtime.compressed_text import decompress
 from commonbook.text.near_duplicates import are_near_duplicates, digest, fingerprints, words_of
 
 _MAX_CANDIDATES: Final = 32
@@ -44,20 +46,20 @@ def clear_fingerprints(tx: Transaction, space: str) -> None:
 def _rows(memory: Memory) -> list[dict[str, object]]:
     # All notices are alike, and nobody writes one.
     found = () if memory.kind == "notice" else fingerprints(memory.text)
-    return [{"space": memory.space.id, "mark": mark, "memory": memory.id} for mark in found]
+    return [{"space": memory.space.id, "mark": mark, "memory": id_bytes(memory.id)} for mark in found]
 
 
 def find_same_text(tx: Reading, spaces: SpaceScope, text: str) -> str | None:
     """Return the oldest live memory of the given spaces with this text, or None; an empty text has no duplicate."""
     if not spaces or not text.strip():
         return None
-    (memory_id,) = tx.row(
-        "SELECT id FROM memory WHERE space IN :spaces AND digest = :digest AND deleted IS NULL"
-        " ORDER BY created, id LIMIT 1",
+    (oldest,) = tx.row(
+        # Not ORDER BY with LIMIT: SQLite would then rather read all memories in the order of time.
+        "SELECT min(created || ' ' || id) FROM memory WHERE space IN :spaces AND digest = :digest AND deleted IS NULL",
         spaces=tuple(spaces),
         digest=digest(text),
     ) or (None,)
-    return str(memory_id) if memory_id else None
+    return str(oldest).rpartition(" ")[2] if oldest else None
 
 
 def find_near_texts(tx: Reading, space: Space, text: str) -> tuple[str, ...]:
@@ -74,7 +76,7 @@ def find_near_texts(tx: Reading, space: Space, text: str) -> tuple[str, ...]:
         for mark in wanted
     ]
     for rows in queries:
-        shared.update(memory_id for (memory_id,) in rows())
+        shared.update(id_of_bytes(stored) for (stored,) in rows())
     likely = [memory for memory, count in shared.items() if 2 * count >= len(wanted)]
     if not likely:
         return ()
@@ -84,5 +86,5 @@ def find_near_texts(tx: Reading, space: Space, text: str) -> tuple[str, ...]:
         space=space.id,
         ids=tuple(likely[:_MAX_CANDIDATES]),
     )
-    near = [memory_id for memory_id, other in candidates if are_near_duplicates(words, words_of(other))]
+    near = [memory_id for memory_id, other in candidates if are_near_duplicates(words, words_of(decompress(other)))]
     return tuple(sorted(near, reverse=True)[:_MAX_NEAR])

@@ -3,7 +3,8 @@
 A row of `link` is a link from one memory to another, with a relation and the target's content hash. A row of `mention`
 is a link in the text of a memory, `[[like this]]`: the name of a note, whether there is such a note or not. A row of
 `memory_name` is a name by which such links find a memory of the same space. All are derived: the links that go out from
-a memory are in its own row and its file, so that `derive` and `derive_mentions` can make the rows again.
+a memory are in its own row and its file, so that `derive` and `derive_mentions` can make the rows again. There is no
+index of names by memory: the names follow from the memory.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ else:
     obsidian = LazyModule("commonbook.markdown.obsidian")
 
 _IDS_PER_QUERY: Final = 1000
-_MENTION_TABLES: Final = ("memory_name", "mention")
 _FIRST_SEARCH: Final = 64
 """A search from both ends reads so many memories on each side before it reads more."""
 _SEARCH_GROWTH: Final = 4
@@ -214,34 +214,48 @@ def add_mentions(tx: Transaction, memories: Iterable[Memory]) -> None:
     """Add the names of live memories, and the links in their texts."""
     names, mentions = [], []
     for memory in memories:
+        names += _name_rows(memory)
         row = {"space": memory.space.id, "memory": memory.id}
-        names += [{**row, "name": name} for name in obsidian.names_of(memory)]
         mentions += [{**row, "name": name.rpartition("/")[2], "target": name} for name in obsidian.mentions_of(memory)]
     if names:
-        tx.run_many("INSERT INTO memory_name (space, name, memory) VALUES (:space, :name, :memory)", names)
+        tx.run_many(
+            # While they are derived again, another process may have added those of a memory that it changed.
+            "INSERT INTO memory_name (space, name, memory) VALUES (:space, :name, :memory) ON CONFLICT DO NOTHING",
+            names,
+        )
     if mentions:
         tx.run_many(
             "INSERT INTO mention (space, name, target, memory) VALUES (:space, :name, :target, :memory)", mentions
         )
 
 
-def drop_mentions(tx: Transaction, space: str, memory_id: str) -> None:
-    """Drop the names of a memory of a space, and the links in its text."""
-    for table in _MENTION_TABLES:
-        tx.run_many(
-            f"DELETE FROM {table} WHERE space = :space AND memory = :memory", [{"space": space, "memory": memory_id}]
-        )
+def drop_mentions(tx: Transaction, memory: Memory) -> None:
+    """Drop the names of a memory and the links in its text; it is given as it was when they were added."""
+    if names := _name_rows(memory):
+        tx.run_many("DELETE FROM memory_name WHERE space = :space AND name = :name AND memory = :memory", names)
+    tx.run_many(
+        "DELETE FROM mention WHERE space = :space AND memory = :memory",
+        [{"space": memory.space.id, "memory": memory.id}],
+    )
+
+
+def _name_rows(memory: Memory) -> list[dict[str, object]]:
+    return [{"space": memory.space.id, "name": name, "memory": memory.id} for name in obsidian.names_of(memory)]
 
 
 def derive_mentions(tx: Transaction, space: str, memories: Iterable[Memory], *, after: str, upto: str) -> None:
-    """Make the same rows again for live memories of a space, of which the ids are in this range."""
-    for table in _MENTION_TABLES:
-        tx.run(
-            f"DELETE FROM {table} WHERE space = :space AND memory > :after AND memory <= :upto",
-            space=space,
-            after=after,
-            upto=upto,
-        )
+    """Make the same rows again for a batch of a space's live memories, whose ids are in this range.
+
+    The first batch drops the names of all.
+    """
+    if not after:
+        tx.run("DELETE FROM memory_name WHERE space = :space", space=space)
+    tx.run(
+        "DELETE FROM mention WHERE space = :space AND memory > :after AND memory <= :upto",
+        space=space,
+        after=after,
+        upto=upto,
+    )
     add_mentions(tx, memories)
 
 

@@ -25,11 +25,13 @@ if TYPE_CHECKING:
     from commonbook.markdown import judgements, keyed_hashes, obsidian
     from commonbook.model.invalidation import Notice
     from commonbook.ports.keys import Keys
+    from commonbook.runtime import compressed_text
     from commonbook.tables import duplicates, links
     from commonbook.text import metadata as metadata_text
     from commonbook.text import near_duplicates, page_cursors
 else:
     # A command that only counts memories needs none of these.
+    compressed_text = LazyModule("commonbook.runtime.compressed_text")
     judgements = LazyModule("commonbook.markdown.judgements")
     duplicates = LazyModule("commonbook.tables.duplicates")
     links = LazyModule("commonbook.tables.links")
@@ -47,7 +49,7 @@ class _MemoryRow(NamedTuple):
     id: str
     kind: str
     title: str
-    text: str
+    text: str | bytes
     tags: str
     links: str
     author: str
@@ -120,14 +122,14 @@ def add(tx: Transaction, keys: Keys, memories: Sequence[Memory]) -> None:
         "INSERT INTO place (id, space) VALUES (:id, :space)",
         [{"id": memory.id, "space": memory.space.id} for memory in memories],
     )
-    tx.run_many(_INSERT, [_values(memory, keys) for memory in memories])
+    tx.run_many(_INSERT, [_values(tx, memory, keys) for memory in memories])
     _add_derived(tx, memories)
 
 
 def replace(tx: Transaction, keys: Keys, old: Memory, new: Memory) -> None:
     """Replace the row of a memory and its derived rows; `old` is the memory as it is stored, in the same space."""
     # `run_many` returns no row count, which on PostgreSQL would cost a round trip.
-    tx.run_many(_UPDATE, [_values(new, keys)])
+    tx.run_many(_UPDATE, [_values(tx, new, keys)])
     _drop_derived(tx, old)
     if new.deleted is None:
         _add_derived(tx, [new])
@@ -138,7 +140,7 @@ def move(tx: Transaction, keys: Keys, old: Memory, new: Memory) -> None:
     _drop_derived(tx, old)
     tx.run("DELETE FROM memory WHERE space = :space AND id = :id", space=old.space.id, id=old.id)
     tx.run("UPDATE place SET space = :space WHERE id = :id", space=new.space.id, id=new.id)
-    tx.run(_INSERT, **_values(new, keys))
+    tx.run(_INSERT, **_values(tx, new, keys))
     if new.deleted is None:
         _add_derived(tx, [new])
 
@@ -147,7 +149,7 @@ def relocate(tx: Transaction, memory: Memory, path: str) -> None:
     """Record another path for the file of a memory; the memory itself does not change."""
     space = memory.space.id
     tx.run("UPDATE memory SET path = :path WHERE space = :space AND id = :id", path=path, space=space, id=memory.id)
-    links.drop_mentions(tx, space, memory.id)
+    links.drop_mentions(tx, memory)
     links.add_mentions(tx, [memory._replace(path=path)])
 
 
@@ -161,7 +163,7 @@ def rename_session_space(tx: Transaction, spaces: SpaceScope, old: str, new: str
 
 def replace_hashes(tx: Transaction, keys: Keys, memories: Iterable[Memory]) -> None:
     """Store the hashes of memories, their links and what makes them copies; nothing else changes."""
-    rows = [_values(memory, keys) for memory in memories]
+    rows = [_values(tx, memory, keys) for memory in memories]
     names = ("links", "shared", "content_hash", "copy_hash")
     tx.run_many(
         f"UPDATE memory SET {', '.join(f'{name} = :{name}' for name in names)} WHERE space = :space AND id = :id",
@@ -193,12 +195,10 @@ def derive(tx: Transaction, keys: Keys, space: str, memories: Sequence[Memory], 
 
 
 def _drop_derived(tx: Transaction, memory: Memory) -> None:
-    tx.run_many(
-        "DELETE FROM memory_tag WHERE space = :space AND memory = :memory",
-        [{"space": memory.space.id, "memory": memory.id}],
-    )
+    row = {"space": memory.space.id, "memory": memory.id}
+    tx.run_many("DELETE FROM memory_tag WHERE space = :space AND memory = :memory", [row])
     duplicates.drop_fingerprints(tx, memory)
-    links.drop_mentions(tx, memory.space.id, memory.id)
+    links.drop_mentions(tx, memory)
 
 
 def _add_derived(tx: Transaction, memories: Sequence[Memory]) -> None:
@@ -411,14 +411,14 @@ def at_path(tx: Reading, path: str, *, is_deleted: bool = False) -> str | None:
 # --- rows and values
 
 
-def _values(memory: Memory, keys: Keys) -> dict[str, object]:
+def _values(tx: Transaction, memory: Memory, keys: Keys) -> dict[str, object]:
     hashed = keyed_hashes.with_hashes(keys, memory)
     return {
         "space": memory.space.id,
         "id": memory.id,
         "kind": memory.kind,
         "title": memory.title,
-        "text": memory.text,
+        "text": compressed_text.compress(memory.text) if tx.compresses_texts else memory.text,
         "tags": json.dumps(memory.tags, ensure_ascii=False),
         "links": json.dumps([(link.relation, link.target, link.target_hash) for link in memory.links]),
         "author": memory.author,
@@ -461,7 +461,7 @@ def _memory(row: Row, spaces: SpaceScope) -> Memory:
         id=id_,
         kind=kind,
         title=title,
-        text=text,
+        text=compressed_text.decompress(text),
         tags=() if tags == "[]" else tuple(json.loads(tags)),
         links=() if links == "[]" else tuple(Link(id_, *link) for link in json.loads(links)),
         author=author,

@@ -12,6 +12,7 @@ from commonbook.model.ids import format_time, parse_time
 from commonbook.model.memory import Memory, Revision
 from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading, Transaction
+from commonbook.runtime.compressed_text import compress, decompress
 
 
 class _RevisionRow(NamedTuple):
@@ -19,7 +20,7 @@ class _RevisionRow(NamedTuple):
 
     revision: int
     title: str
-    text: str
+    text: str | bytes
     author: str
     at: str
     how: str
@@ -56,7 +57,7 @@ def add(tx: Transaction, memory: Memory, revision: Revision) -> None:
                 "memory": memory.id,
                 "revision": revision.revision,
                 "title": revision.title,
-                "text": revision.text,
+                "text": compress(revision.text) if tx.compresses_texts else revision.text,
                 "author": revision.author,
                 "at": format_time(revision.at),
                 "how": revision.how,
@@ -112,12 +113,17 @@ def find(tx: Reading, memory: Memory, revision: int) -> Revision | None:
 
 def _revision(row: _RevisionRow) -> Revision:
     return Revision(
-        revision=row.revision, title=row.title, text=row.text, author=row.author, at=parse_time(row.at), how=row.how
+        revision=row.revision,
+        title=row.title,
+        text=decompress(row.text),
+        author=row.author,
+        at=parse_time(row.at),
+        how=row.how,
     )
 
 
 def _redacted(row: _RevisionRow) -> Revision:
-    return _revision(row)._replace(title="", text="", author="", how="", readable=False)
+    return _revision(row._replace(title="", text="", author="", how=""))._replace(readable=False)
 
 
 def move(tx: Transaction, memory: Memory, to: str) -> None:

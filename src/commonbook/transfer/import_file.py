@@ -83,13 +83,15 @@ class ImportRecord(NamedTuple):
 
     @classmethod
     def read(cls, key: str, space: str, content: str, answer: str) -> Self:
-        """Parse an answer that `store` wrote."""
-        values = json.loads(answer)
-        return cls(key=key, space=space, content=content, memory=values["memory"], version=values["version"])
+        """Parse an answer that `store` wrote; that of an earlier program is JSON."""
+        memory, _, version = answer.partition(" ")
+        if answer.startswith("{"):
+            values = json.loads(answer)
+            memory, version = values["memory"], values["version"]
+        return cls(key=key, space=space, content=content, memory=memory, version=int(version))
 
     def store(self, ctx: WriteContext, *, first: bool = False) -> None:
         """Store the record, as the first answer to its key or in place of an earlier one."""
-        values = {"memory": self.memory, "version": self.version}
         store = idempotency.claim if first else idempotency.replace
         store(
             ctx.tx,
@@ -97,7 +99,7 @@ class ImportRecord(NamedTuple):
             principal=ctx.actor.principal,
             key=self.key,
             content=self.content,
-            answer=json.dumps(values, separators=(",", ":")),
+            answer=f"{self.memory} {self.version}",
         )
 
 

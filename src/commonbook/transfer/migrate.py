@@ -10,7 +10,7 @@ continues too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from hashlib import sha256
 from typing import Final, NamedTuple
@@ -24,6 +24,7 @@ from commonbook.model.spaces import OWNER_ACTOR
 from commonbook.ports.database import Database, Reading, Row, Transaction
 from commonbook.ports.engines import Engines
 from commonbook.ports.keys import Keys
+from commonbook.runtime.compressed_text import compress, decompress
 from commonbook.tables import home, memories, spaces
 from commonbook.write.context import WriteContext
 from commonbook.write.pending import Pending
@@ -34,11 +35,15 @@ _MAX_ROUNDS: Final = 4
 
 
 class Table(NamedTuple):
-    """A table of the book: the columns of its key, and the others. They are the same on both engines."""
+    """A table of the book: the columns of its key, and the others. They are the same on both engines.
+
+    `text` is a column of long texts, which one engine stores compressed.
+    """
 
     name: str
     key: tuple[str, ...]
     rest: tuple[str, ...] = ()
+    text: str | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -46,19 +51,19 @@ class Table(NamedTuple):
         return self.key + self.rest
 
 
-def _table(name: str, key: str, rest: str = "") -> Table:
-    return Table(name, tuple(key.split()), tuple(rest.split()))
+def _table(name: str, key: str, rest: str = "", *, text: str | None = None) -> Table:
+    return Table(name, tuple(key.split()), tuple(rest.split()), text)
 
 
 TABLES: Final = (
     _table("space", "id", "name created depth folder"),
     _table("place", "id", "space"),
-    Table("memory", memories.COLUMNS[:2], memories.COLUMNS[2:]),
+    Table("memory", memories.COLUMNS[:2], memories.COLUMNS[2:], "text"),
     _table("memory_tag", "space tag memory"),
     _table("memory_mark", "space mark memory"),
     _table("mention", "space memory target", "name"),
-    _table("memory_name", "space memory name"),
-    _table("revision", "space memory revision", "title text author at how written_in"),
+    _table("memory_name", "space name memory"),
+    _table("revision", "space memory revision", "title text author at how written_in", text="text"),
     _table("link", "space source relation target", "target_hash"),
     _table("idempotency", "space principal key", "content answer at"),
     _table("session", "space id", "parent_space parent tags created closed generation last"),
@@ -236,16 +241,25 @@ def _rows(tx: Reading, table: Table, *, after: Row | None, upto: Row | None = No
         limit=limit,
         **params,
     )
-    return [tuple(bytes(value) if isinstance(value, memoryview) else value for value in row) for row in rows]
+    plain = [tuple(bytes(value) if isinstance(value, memoryview) else value for value in row) for row in rows]
+    return plain if table.text is None else _with_texts(plain, table, decompress)
 
 
 def _put(tx: Transaction, table: Table, rows: Sequence[Row]) -> None:
     """Insert rows as they are; the comparison finds those that conflict with another row."""
+    if table.text is not None and tx.compresses_texts:
+        rows = _with_texts(rows, table, compress)
     names, values = ", ".join(table.columns), ", ".join(":" + name for name in table.columns)
     tx.run_many(
         f"INSERT INTO {table.name} ({names}) VALUES ({values}) ON CONFLICT DO NOTHING",
         [dict(zip(table.columns, row, strict=True)) for row in rows],
     )
+
+
+def _with_texts(rows: Sequence[Row], table: Table, convert: Callable[[str], str | bytes]) -> list[Row]:
+    """Return the rows with their long texts converted."""
+    at = table.columns.index(table.text or "")
+    return [(*row[:at], convert(row[at]), *row[at + 1 :]) for row in rows]
 
 
 # --- under the lock

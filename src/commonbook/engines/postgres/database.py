@@ -306,6 +306,7 @@ class PostgresTransaction(PostgresReading):
     """The write transaction."""
 
     has_concurrent_writers = True
+    compresses_texts = False
     for_update = " FOR UPDATE"
     skip_locked = " FOR UPDATE SKIP LOCKED"
     no_wait = ", set_config('lock_timeout', '200ms', true)"

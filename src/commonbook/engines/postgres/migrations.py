@@ -283,6 +283,9 @@ ALTER TABLE api_key ADD COLUMN login_until TEXT;
 ALTER TABLE api_key ADD COLUMN login_hash TEXT;
 CREATE UNIQUE INDEX api_key_by_login_code ON api_key (login_code) WHERE login_code IS NOT NULL;
 CREATE UNIQUE INDEX api_key_by_login_hash ON api_key (login_hash) WHERE login_hash IS NOT NULL;
+
+-- duplicates: memories by the 16 bytes of their ids
+ALTER TABLE memory_mark ALTER COLUMN memory TYPE BYTEA USING decode(replace(memory, '-', ''), 'hex');
 """
 
 MIGRATIONS: Final = tuple(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from commonbook.engines.process.fair_lock import FairLock
 from commonbook.engines.process.fork_safety import ForkGate
 from commonbook.errors import Busy, CommonbookError, DiskFull, HomeDamaged, HomeError, HomeIsNewer, HomeReadOnly
+from commonbook.model.ids import id_bytes
 from commonbook.model.reports import Change, SchemaMigration
 from commonbook.ports.database import Result, Row, Transaction
 from commonbook.runtime.lazy_modules import LazyModule
@@ -25,8 +26,10 @@ from commonbook.runtime.lazy_modules import LazyModule
 if TYPE_CHECKING:
     from commonbook.engines.sqlite import schema_copies
     from commonbook.ports.keys import Clock
+    from commonbook.runtime import compressed_text
 else:
     schema_copies = LazyModule("commonbook.engines.sqlite.schema_copies")
+    compressed_text = LazyModule("commonbook.runtime.compressed_text")
 
 _CLOSE_LOCK_SECONDS: Final = 2.0
 _PAGE_BYTES: Final = 8192
@@ -197,6 +200,9 @@ class SqliteDatabase:
         if self._version(connection) == 0:
             connection.execute(f"PRAGMA page_size={_PAGE_BYTES}")
             connection.execute("PRAGMA journal_mode=WAL").fetchall()
+        # For migrations alone.
+        connection.create_function("compressed", 1, compressed_text.compress, deterministic=True)
+        connection.create_function("id_bytes", 1, id_bytes, deterministic=True)
         connection.execute("BEGIN IMMEDIATE")
         try:
             version = self._version(connection)
@@ -284,6 +290,7 @@ class SqliteTransaction(SqliteReading):
 
     # There is only ever one writer: no row needs a lock.
     has_concurrent_writers = False
+    compresses_texts = True
     for_update = skip_locked = no_wait = ""
 
     def __init__(self, connection: sqlite3.Connection, now: datetime) -> None:

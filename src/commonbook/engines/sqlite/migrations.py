@@ -289,6 +289,47 @@ ALTER TABLE api_key ADD COLUMN login_until TEXT;
 ALTER TABLE api_key ADD COLUMN login_hash TEXT;
 CREATE UNIQUE INDEX api_key_by_login_code ON api_key (login_code) WHERE login_code IS NOT NULL;
 CREATE UNIQUE INDEX api_key_by_login_hash ON api_key (login_hash) WHERE login_hash IS NOT NULL;
+
+-- memories: long texts are compressed. The rows are written anew, so that they lie close together
+CREATE TABLE memory_packed (
+  space TEXT NOT NULL, id TEXT NOT NULL, kind TEXT NOT NULL, title TEXT NOT NULL, text TEXT NOT NULL,
+  tags TEXT NOT NULL, links TEXT NOT NULL, author TEXT NOT NULL, created TEXT NOT NULL, updated TEXT NOT NULL,
+  importance REAL,
+  occurred TEXT, valid_from TEXT, valid_until TEXT, expires TEXT, revision INTEGER NOT NULL, version INTEGER NOT NULL,
+  revised_by TEXT NOT NULL, revised_at TEXT NOT NULL, revised_how TEXT NOT NULL,
+  path TEXT NOT NULL, layout TEXT NOT NULL, digest TEXT NOT NULL, deleted TEXT,
+  session TEXT, shared TEXT, judged TEXT, session_space TEXT, content_hash TEXT NOT NULL DEFAULT '', copy_hash TEXT,
+  metadata TEXT, PRIMARY KEY (space, id));
+INSERT INTO memory_packed
+  SELECT space, id, kind, title, compressed(text), tags, links, author, created, updated, importance, occurred,
+    valid_from, valid_until, expires, revision, version, revised_by, revised_at, revised_how, path, layout, digest,
+    deleted, session, shared, judged, session_space, content_hash, copy_hash, metadata
+  FROM memory ORDER BY rowid;
+DROP TABLE memory;
+ALTER TABLE memory_packed RENAME TO memory;
+CREATE INDEX memory_by_time ON memory (space, created, id);
+CREATE INDEX memory_by_path ON memory (path);
+CREATE INDEX memory_by_session_space ON memory (session_space) WHERE session_space IS NOT NULL;
+
+-- memories: few have one text, so the index needs neither their spaces nor their order
+CREATE INDEX memory_by_digest ON memory (digest) WHERE deleted IS NULL;
+
+-- revisions: long texts are compressed
+UPDATE revision SET text = compressed(text) WHERE length(text) >= 64;
+
+-- links: the names of a memory follow from the memory, so there is one index of them, by name
+CREATE TABLE name_packed (
+  space TEXT NOT NULL, name TEXT NOT NULL, memory TEXT NOT NULL, PRIMARY KEY (space, name, memory)) WITHOUT ROWID;
+INSERT INTO name_packed SELECT space, name, memory FROM memory_name ORDER BY space, name, memory;
+DROP TABLE memory_name;
+ALTER TABLE name_packed RENAME TO memory_name;
+
+-- duplicates: memories by the 16 bytes of their ids
+CREATE TABLE mark_packed (
+  space TEXT NOT NULL, mark INTEGER NOT NULL, memory BLOB NOT NULL, PRIMARY KEY (space, mark, memory)) WITHOUT ROWID;
+INSERT INTO mark_packed SELECT space, mark, id_bytes(memory) FROM memory_mark ORDER BY space, mark, memory;
+DROP TABLE memory_mark;
+ALTER TABLE mark_packed RENAME TO memory_mark;
 """
 
 MIGRATIONS: Final = (VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6)

@@ -1,0 +1,26 @@
+"""Long texts as they are stored where the engine does not compress them itself: with zlib, as bytes.
+
+A text that would not become shorter is stored as it is.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Final
+
+_MIN_BYTES: Final = 256
+"""Shorter texts hardly shrink, and can be read in the database as they are."""
+
+
+def compress(text: str) -> str | bytes:
+    """Return a text as it is to be stored."""
+    data = text.encode()
+    if len(data) < _MIN_BYTES:
+        return text
+    compressed = zlib.compress(data)
+    return compressed if len(compressed) < len(data) else text
+
+
+def decompress(stored: str | bytes) -> str:
+    """Return the text that was stored."""
+    return stored if isinstance(stored, str) else zlib.decompress(stored).decode()
