@@ -246,6 +246,12 @@ def test_a_name_in_an_import_that_identifies_something_is_refused(book: Book, tm
     assert nowhere(stored)
 
 
+def test_the_file_name_of_a_masked_memory_is_no_finding(home: Path, book: Book):
+    memory = book.get(book.remember(f"We ship on Tuesday, my password is {SECRET}").id)
+    assert "masked-secret" in memory.path
+    assert book.doctor() == ()
+
+
 def test_a_secret_in_the_name_of_a_persons_file_is_reported_without_it(home: Path, book: Book, cli):
     (home / f"my password is {SECRET}.md").write_text("a note")
     (home / f"my password is {SECRET}-2.md").write_text("---\ntitle: never closed\n")

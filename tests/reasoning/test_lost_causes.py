@@ -130,3 +130,19 @@ def test_no_notice_is_withdrawn_because_its_cause_arrives_later(book, chain, hom
         book.sync()
     assert doubts(book) == before
     assert withdrawals(book) == 0
+
+
+def test_a_notice_whose_file_is_removed_is_written_again_also_if_nothing_else_tells_its_cause(
+    book, chain, home, reopen
+):
+    book.delete(chain.ground)
+    doubted = {(chain.between, chain.ground), (chain.thought, chain.ground)}
+    assert doubts(book) == doubted
+    book = reopen()
+    notices = sorted(home.glob("**/_invalidations/**/*.md"))
+    assert len(notices) == 2
+    for notice in notices:
+        notice.unlink()
+        book.sync()
+        assert notice.exists()
+        assert doubts(book) == doubted

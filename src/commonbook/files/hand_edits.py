@@ -337,6 +337,12 @@ def handle_missing_file(ctx: WriteContext, path: str, memory_id: str | None) -> 
     pending = file_journal.journal_entries(ctx.tx, [memory.id]).get(memory.id)
     if pending is not None and not pending.is_write_back:
         return False
+    if memory.notice is not None:
+        # A missing file decides nothing, and the notice may be all that is left of its cause: it is written again,
+        # unless it is obsolete.
+        ctx.enqueue_files([memory])
+        ctx.note_reasoning_change(memory, memory)
+        return False
     file_journal.drop_entry(ctx.tx, memory.id)
     store_version.delete(ctx, memory, how="file")
     return True

@@ -40,9 +40,14 @@ def mask_title(title: str) -> Masked:
     return masked._replace(text=masked.text[:MAX_TITLE]) if masked.count else masked
 
 
+_PLACEHOLDER_IN_NAME: Final = re.compile(r"\bmasked [a-z]+")
+"""A placeholder in the name of a file, which has no brackets."""
+
+
 def mask_name(name: str) -> Masked:
     """Mask the secrets of a file's name without its ending, in which signs may stand for blanks."""
     masked, spaced = mask_title(name), name.replace("-", " ").replace("_", " ")
+    spaced = _PLACEHOLDER_IN_NAME.sub(_placeholder("secret"), spaced)
     if masked.count or spaced == name:
         return masked
     with_blanks = mask_title(spaced)
