@@ -17,6 +17,7 @@ from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
     from commonbook.access import authentication
+    from commonbook.model.keyed_request import KeyedRequest
     from commonbook.text import space_names
 else:
     # A verb loads the module that it needs, so that a command loads no more than its own subject.
@@ -47,6 +48,12 @@ class Book(MemoryVerbs, SessionVerbs, SharingVerbs, SharingRuleVerbs, ReasoningV
         """
         named = None if space is None else space_names.require_space_name(space)
         return self._as_actor(authentication.actor_of_key(self._engines, secret), space=named)
+
+    def _for_request(self, request: KeyedRequest) -> Book:
+        """Return a view for one call of one verb, whose write stores its result as the answer of the request."""
+        view = self._as_actor(self._actor)
+        view._engines = self._engines._replace(request=request)  # noqa: SLF001 - a book of the same class
+        return view
 
     def _as_actor(self, actor: Actor, *, space: str | None = None) -> Book:
         book = Book(

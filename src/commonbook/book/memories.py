@@ -99,7 +99,8 @@ class MemoryVerbs(BookBase):
             metadata=metadata,
             mask=mask,
         )
-        return self.remember_many([draft])[0]
+        draft = draft if draft.space else draft._replace(space=self.space_for_writing())
+        return memories_remember.remember_one(self._engines, self._actor, draft)
 
     def remember_many(self, drafts: Sequence[Draft]) -> list[Receipt]:
         """Store many memories in one transaction, all or none; return their receipts in the same order."""

@@ -66,7 +66,8 @@ class SessionVerbs(BookBase):
         """
         validation.require_message_list(messages)
         sent = [_new_message(message, at) for at, message in enumerate(messages)]
-        return self._appender.append(self._actor, session, sent, self._new_session_options(space, parent, tags))
+        options = self._new_session_options(space, parent, tags)
+        return self._appender.append(self._actor, session, sent, options, keyed=self._engines.request)
 
     @retry_read
     def messages(self, session: str, *, space: str | None = None, after: int = 0, limit: int = 100) -> MessagePage:

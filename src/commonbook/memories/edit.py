@@ -66,8 +66,10 @@ def edit(
             )
         return store_version.store_version(ctx, memory, edited, changed, how="edit") if changed else memory
 
-    receipt = change(engines, actor, memory_id, operation, expected_version=expected_version)
-    return receipt._replace(masked=masked, tags_in_text=in_text)
+    def complete(receipt: Receipt) -> Receipt:
+        return receipt._replace(masked=masked, tags_in_text=in_text)
+
+    return change(engines, actor, memory_id, operation, expected_version=expected_version, complete=complete)
 
 
 def _older_text(ctx: WriteContext, memory: Memory, number: int) -> tuple[str, str]:
@@ -141,8 +143,12 @@ def change(
     *,
     expected_version: int | None = None,
     also: str | None = None,
+    complete: Callable[[Receipt], Receipt] = lambda receipt: receipt,
 ) -> Receipt:
-    """Run an operation on a locked memory, checked for its version; `also` is another memory to lock."""
+    """Run an operation on a locked memory, checked for its version; `also` is another memory to lock.
+
+    `complete` adds to the receipt what only the operation knows.
+    """
     memory_id = validation.validate_memory_id(memory_id)
 
     def locked_change(ctx: WriteContext, *, scanned: bool) -> Receipt:
@@ -152,7 +158,7 @@ def change(
         receipt = receipt_of(operation(ctx, memory), new=False)
         updated = propagate.propagate_to_copies(ctx)
         readable = ctx.readable if updated else {}
-        return receipt._replace(copies=sum(copy.space.id in readable for copy in updated))
+        return complete(receipt._replace(copies=sum(copy.space.id in readable for copy in updated)))
 
     return scan.write_with_scan(engines, actor, locked_change)
 

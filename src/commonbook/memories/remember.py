@@ -6,9 +6,9 @@ An idempotency key makes a retry safe: a draft whose key was used before gets it
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 from commonbook.access import permissions
 from commonbook.errors import BadInput, BadText, BadTime
@@ -24,6 +24,8 @@ from commonbook.write.new_memory import new_memory
 from commonbook.write.refusals import logging_refusal
 from commonbook.write.transaction import write
 
+_Result = TypeVar("_Result")
+
 # --- reflecting
 
 
@@ -32,7 +34,7 @@ def reflect(engines: Engines, actor: Actor, draft: Draft, *, on: Sequence[str]) 
     if not on:
         raise BadInput("a reflection is on something", fix="name the memories that it was reasoned from")
     reflected = tuple(("reflects_on", memory_id) for memory_id in on)
-    return remember(engines, actor, [draft._replace(kind="reflection", links=(*draft.links, *reflected))])[0]
+    return remember_one(engines, actor, draft._replace(kind="reflection", links=(*draft.links, *reflected)))
 
 
 _MAX_COMPARED_DRAFTS: Final = 50
@@ -53,13 +55,27 @@ class _MaskedDraft(NamedTuple):
 
 def remember(engines: Engines, actor: Actor, drafts: Sequence[Draft]) -> list[Receipt]:
     """Store new memories, all or none, and return their receipts in the same order."""
+    return _remember(engines, actor, drafts, _remember_all)
+
+
+def remember_one(engines: Engines, actor: Actor, draft: Draft) -> Receipt:
+    """Store a new memory and return its receipt."""
+    return _remember(engines, actor, [draft], lambda ctx, checked: _remember_all(ctx, checked)[0])
+
+
+def _remember(
+    engines: Engines,
+    actor: Actor,
+    drafts: Sequence[Draft],
+    operation: Callable[[WriteContext, Sequence[_MaskedDraft]], _Result],
+) -> _Result:
     checked = []
     for index, draft in enumerate(drafts):
         with validation.error_item(index):
             checked.append(_mask(_validate(draft)))
     superseded = (old for draft in checked for old in _superseded(draft.sent))
     with logging_refusal(engines, actor, "supersede", superseded):
-        return write(engines, actor, lambda ctx: _remember_all(ctx, checked))
+        return write(engines, actor, lambda ctx: operation(ctx, checked))
 
 
 def _mask(sent: Draft) -> _MaskedDraft:

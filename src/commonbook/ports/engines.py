@@ -7,6 +7,7 @@ from datetime import tzinfo
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from commonbook.model.keyed_request import KeyedRequest
     from commonbook.model.path_filter import PathFilter
     from commonbook.model.recall import RecallRequest, RecallResult
     from commonbook.model.reports import Finding, Progress, TransferReport
@@ -119,3 +120,5 @@ class Engines(NamedTuple):
     before_finalize: tuple[BeforeFinalize, ...]
     """The steps before `finalize`, in the order in which they run."""
     after_commit: AfterCommit
+    request: KeyedRequest | None = None
+    """The request with an idempotency key that is being answered: the write of its actor stores the answer."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -32,6 +33,14 @@ class Keys(Protocol):
 
     def keyed_hash(self, *parts: str) -> str:
         """Hash the parts with the secret key of the home: equal texts match, and no text can be guessed."""
+        ...
+
+    def encrypt(self, name: Sequence[str], data: bytes) -> str:
+        """Encrypt with a key that is derived from the secret key of the home and a name; return a text."""
+        ...
+
+    def decrypt(self, name: Sequence[str], text: str) -> bytes:
+        """Decrypt the text of `encrypt`; HomeDamaged if another name or another key encrypted it."""
         ...
 
     def load(self, *, create: bool) -> None:

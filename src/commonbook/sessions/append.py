@@ -5,16 +5,17 @@ An append is durable when it returns: no message is held only in memory.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from commonbook.errors import BadInput, BadText, Busy, CommonbookError, HomeError, KeyConflict, TooLarge
 from commonbook.model.ids import new_id
 from commonbook.model.session import MAX_MESSAGES, AppendReceipt, Message, MessageReceipt, NewMessage, Session
 from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
+from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.sessions import episode_boundaries
 from commonbook.sessions.find_or_create import NewSessionOptions, find_or_create, reopen
 from commonbook.sessions.group_commit import DEFERRED, Deferred, GroupCommit, RetryAlone, error_for_each
@@ -22,6 +23,13 @@ from commonbook.tables import jobs, sessions
 from commonbook.text import masking, validation
 from commonbook.write.context import WriteContext
 from commonbook.write.transaction import count_write, lock_early, write, write_all
+
+if TYPE_CHECKING:
+    from commonbook.model.keyed_request import KeyedRequest
+    from commonbook.write import repeats
+else:
+    # Only interfaces over a network have requests with keys.
+    repeats = LazyModule("commonbook.write.repeats")
 
 _MIN_MESSAGES_FOR_BOUNDARY: Final = 40
 """With fewer unsettled messages, no boundary is looked for until the session falls silent."""
@@ -48,6 +56,7 @@ class _AppendRequest(NamedTuple):
     """The id of the space in which the session was last seen; empty if this process does not know the session."""
     messages: Sequence[_MaskedMessage]
     options: NewSessionOptions
+    keyed: KeyedRequest | None = None
 
     @property
     def key(self) -> sessions.SessionKey:
@@ -76,9 +85,18 @@ class Appender:
         self.group_commit = GroupCommit()
 
     def append(
-        self, actor: Actor, session_id: str, messages: Sequence[NewMessage], options: NewSessionOptions
+        self,
+        actor: Actor,
+        session_id: str,
+        messages: Sequence[NewMessage],
+        options: NewSessionOptions,
+        *,
+        keyed: KeyedRequest | None = None,
     ) -> AppendReceipt:
-        """Store messages in the order given, all or none; a client id that was sent before marks a repeat."""
+        """Store messages in the order given, all or none; a client id that was sent before marks a repeat.
+
+        `keyed` is the request with an idempotency key that the append answers, if there is one.
+        """
         session_id = validation.validate_session_id(session_id)
         if not messages:
             raise BadInput("there is no message to append", fix="give at least one")
@@ -92,9 +110,9 @@ class Appender:
                 masked.append(_mask(message))
         # Looked up once: another thread may clear the hints meanwhile.
         space_hint = self.session_spaces.get((options.space, session_id), "")
-        request = _AppendRequest(actor, session_id, space_hint, masked, options)
+        request = _AppendRequest(actor, session_id, space_hint, masked, options, keyed)
         if not space_hint:
-            return write(self._engines, actor, partial(self._append_to_session, request=request), counted=False)
+            return write(self._engines, actor, partial(self._append_first, request=request), counted=False)
         key = f"{space_hint} {session_id}"
         return self.group_commit.submit(space_hint, request, self._append_all, key=key, size=len(messages))
 
@@ -134,7 +152,7 @@ class Appender:
         ((ctx, request),) = zip(contexts, requests, strict=True)
         locked = sessions.LockedSession(ctx.tx, request.key, request.client_ids)
         lock_early(ctx, spaces)
-        return [self._append_to_session(ctx, request, locked)]
+        return [self._append_once(ctx, request, locked, _claim(ctx, request))]
 
     def _append_unlocked(
         self,
@@ -157,15 +175,42 @@ class Appender:
             if session and session.space.name != request.options.space and len(requests) > 1:
                 # Its space was renamed, and the append may create another one of that name: not along with others.
                 raise RetryAlone
+        # All claims are sent before the first is waited for.
+        claims = [
+            _claim(ctx, request) if locked else None
+            for ctx, request, locked in zip(contexts, requests, locks, strict=True)
+        ]
         try:
             return [
-                self._append_to_session(ctx, request, locked) if locked else DEFERRED
-                for ctx, request, locked in zip(contexts, requests, locks, strict=True)
+                self._append_once(ctx, request, locked, claim) if locked else DEFERRED
+                for ctx, request, locked, claim in zip(contexts, requests, locks, claims, strict=True)
             ]
         except CommonbookError as error:
             if len(requests) == 1:
                 raise
             raise RetryAlone from error
+
+    def _append_first(self, ctx: WriteContext, request: _AppendRequest) -> AppendReceipt:
+        """Append to a session whose space this process does not know yet."""
+        return self._append_once(ctx, request, None, _claim(ctx, request))
+
+    def _append_once(
+        self,
+        ctx: WriteContext,
+        request: _AppendRequest,
+        locked: sessions.LockedSession | None,
+        claim: Callable[[], None] | None,
+    ) -> AppendReceipt:
+        """Append, and store the receipt as the answer to the idempotency key of the request, if it has one.
+
+        A repeat raises `Repeated`, which ends a batch: its requests are then run one by one.
+        """
+        if request.keyed is None or claim is None:
+            return self._append_to_session(ctx, request, locked)
+        claim()
+        receipt = self._append_to_session(ctx, request, locked)
+        repeats.store(ctx.tx, ctx.engines, request.keyed, request.keyed.encode(receipt))
+        return receipt
 
     def _append_to_session(
         self, ctx: WriteContext, request: _AppendRequest, locked: sessions.LockedSession | None = None
@@ -191,6 +236,10 @@ class Appender:
         if len(self.session_spaces) >= _MAX_SESSION_HINTS and key not in self.session_spaces:
             self.session_spaces.clear()
         self.session_spaces[key] = session.space.id
+
+
+def _claim(ctx: WriteContext, request: _AppendRequest) -> Callable[[], None] | None:
+    return None if request.keyed is None else repeats.claim(ctx.tx, ctx.engines, request.keyed)
 
 
 def _mask(sent: NewMessage) -> _MaskedMessage:

@@ -2,11 +2,16 @@
 
 A key belongs to a principal and a space. A repeat of the request gets the first answer and changes nothing; another
 content under the same key is a conflict. An empty answer is a key that was given up and may be used again.
+
+The rows without a space are of whole requests: the key is a hash, and the answer is encrypted. They are removed when
+they are old; all others stay.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Final
 
 from commonbook.errors import KeyConflict
 from commonbook.model.ids import format_time
@@ -91,4 +96,67 @@ def replace(tx: Transaction, *, space: str, principal: str, key: str, content: s
         content=content,
         answer=answer,
         at=format_time(tx.now),
+    )
+
+
+# --- whole requests
+
+
+def claim_request(tx: Transaction, *, principal: str, key: str, content: str) -> Callable[[], bool]:
+    """Claim the key of a request, until its answer is stored in the same transaction.
+
+    The returned function waits for the end of another transaction that has claimed the key; it returns False if that
+    one, or an earlier one, has stored an answer.
+    """
+    claimed = tx.defer(
+        "INSERT INTO idempotency (space, principal, key, content, answer, at)"
+        " VALUES ('', :principal, :key, :content, '', :at) ON CONFLICT DO NOTHING RETURNING key",
+        principal=principal,
+        key=key,
+        content=content,
+        at=format_time(tx.now),
+    )
+    return lambda: bool(claimed())
+
+
+def answer_request(tx: Transaction, *, principal: str, key: str, answer: str) -> None:
+    """Store the answer to a request whose key was claimed."""
+    tx.run_many(
+        "UPDATE idempotency SET answer = :answer WHERE space = '' AND principal = :principal AND key = :key",
+        [{"answer": answer, "principal": principal, "key": key}],
+    )
+
+
+def find_request(tx: Reading, *, principal: str, key: str) -> tuple[str, str] | None:
+    """Return the content of a request and its answer."""
+    row = tx.row(
+        "SELECT content, answer FROM idempotency WHERE space = '' AND principal = :principal AND key = :key",
+        principal=principal,
+        key=key,
+    )
+    if row is None:
+        return None
+    content, answer = row
+    return str(content), str(answer)
+
+
+REQUESTS_KEPT_FOR: Final = timedelta(hours=48)
+"""Requests are kept for so long; twice as long as is promised, so that a clock may be wrong."""
+
+_MAX_REMOVED: Final = 1000
+
+
+def has_old_requests(tx: Reading) -> bool:
+    """Tell whether there are requests that are old enough to be removed."""
+    sql = "SELECT 1 FROM idempotency WHERE space = '' AND at < :before LIMIT 1"
+    return tx.row(sql, before=format_time(tx.now - REQUESTS_KEPT_FOR)) is not None
+
+
+def remove_old_requests(tx: Transaction) -> int:
+    """Remove a number of requests that are old enough; return how many these were."""
+    return tx.run(
+        "DELETE FROM idempotency WHERE space = '' AND (principal, key) IN (SELECT principal, key FROM idempotency"
+        " WHERE space = '' AND at < :before ORDER BY at LIMIT :limit)",
+        before=format_time(tx.now - REQUESTS_KEPT_FOR),
+        limit=_MAX_REMOVED,
     )

@@ -20,6 +20,7 @@ class Verb(NamedTuple):
     the argument of a GET whose fields are query parameters themselves. `versioned` tells whether the answer has the
     version of one memory, which goes into the header `ETag`. `is_property` verbs are properties of `Book`. An `archive`
     verb has a zip archive as its body or answer, and all arguments in the query. A `without_key` verb needs no API key.
+    A verb that writes `in_parts` makes several transactions, each of which can be repeated; all others make one.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Verb(NamedTuple):
     is_property: bool = False
     archive: bool = False
     without_key: bool = False
+    in_parts: bool = False
 
     @property
     def path_arguments(self) -> tuple[str, ...]:
@@ -78,7 +80,7 @@ _TABLE: Final = (
     # Sharing.
     Verb("share", "POST", f"{_MEMORY}/share", "sharing", changes=True),
     Verb("pull", "POST", f"{_MEMORY}/pull", "sharing", changes=True),
-    Verb("share_many", "POST", "/v1/share_many", "sharing", changes=True),
+    Verb("share_many", "POST", "/v1/share_many", "sharing", changes=True, in_parts=True),
     Verb("share_with", "POST", f"{_MEMORY}/share_with", "sharing", changes=True),
     Verb("unshare", "POST", f"{_COPY}/unshare", "sharing", changes=True, versioned=True),
     Verb("refresh", "POST", f"{_COPY}/refresh", "sharing", changes=True, versioned=True),
@@ -129,17 +131,17 @@ _TABLE: Final = (
     Verb("changes", "GET", "/v1/changes", "maintenance"),
     Verb("log_size", "GET", "/v1/log_size", "maintenance"),
     Verb("metrics", "GET", "/v1/metrics", "maintenance"),
-    Verb("sync", "POST", "/v1/sync", "maintenance", changes=True),
-    Verb("rebuild", "POST", "/v1/rebuild", "maintenance", changes=True),
-    Verb("reindex", "POST", "/v1/reindex", "maintenance", changes=True),
-    Verb("accept_deletions", "POST", "/v1/accept_deletions", "maintenance", changes=True),
-    Verb("work", "POST", "/v1/work", "maintenance", changes=True),
+    Verb("sync", "POST", "/v1/sync", "maintenance", changes=True, in_parts=True),
+    Verb("rebuild", "POST", "/v1/rebuild", "maintenance", changes=True, in_parts=True),
+    Verb("reindex", "POST", "/v1/reindex", "maintenance", changes=True, in_parts=True),
+    Verb("accept_deletions", "POST", "/v1/accept_deletions", "maintenance", changes=True, in_parts=True),
+    Verb("work", "POST", "/v1/work", "maintenance", changes=True, in_parts=True),
 )
 
 VERBS: Final[Mapping[str, Verb]] = {verb.name: verb for verb in _TABLE}
 """All verbs that are a request and an answer in JSON, by name."""
 
-IMPORT: Final = Verb("import_folder", "POST", "/v1/import", "maintenance", changes=True, archive=True)
+IMPORT: Final = Verb("import_folder", "POST", "/v1/import", "maintenance", changes=True, archive=True, in_parts=True)
 """The verb `import_folder`: the body is a zip archive in place of the folder, the other arguments are in the query."""
 
 EXPORT: Final = Verb("export", "GET", "/v1/export", "maintenance", archive=True)

@@ -35,7 +35,7 @@ def logging_refusal(engines: Engines, actor: Actor, verb: str, ids: Iterable[str
         if wanted := tuple(ids):
             # If the home is full or busy, the caller still gets the refusal and not that error.
             with suppress(CommonbookError):
-                write(engines, actor, partial(_note_refusals, verb=verb, ids=wanted))
+                write(engines._replace(request=None), actor, partial(_note_refusals, verb=verb, ids=wanted))
         raise
 
 

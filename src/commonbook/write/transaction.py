@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
 from commonbook.access import permissions as access_permissions
 from commonbook.access import rate_limits
@@ -26,11 +27,19 @@ from commonbook.model.reports import Change
 from commonbook.model.spaces import Actor
 from commonbook.ports.database import Result, RetryTransaction, Transaction
 from commonbook.ports.engines import Engines
+from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.tables import changes, home, memories, spaces
 from commonbook.tables import rate_limits as rate_limit_rows
 from commonbook.write.affected import affected_by
 from commonbook.write.context import WriteContext
 from commonbook.write.pending import LogLocks, Pending
+
+if TYPE_CHECKING:
+    from commonbook.model.keyed_request import KeyedRequest
+    from commonbook.write import repeats
+else:
+    # Only interfaces over a network have requests with keys.
+    repeats = LazyModule("commonbook.write.repeats")
 
 
 def write(
@@ -38,19 +47,29 @@ def write(
 ) -> Result:
     """Run an operation as one atomic write; on return it is durable, logged and written to its files.
 
-    It counts against the rate limit of the actor, unless it is not `counted`.
+    It counts against the rate limit of the actor, unless it is not `counted`. A write for a request with an idempotency
+    key (`Engines.request`) stores its result as the answer; a repeat raises `Repeated` and counts for nothing.
     """
-    return write_all(engines, (actor,), _for_one_actor(operation, counted=counted))
+    return write_all(engines, (actor,), _for_one_actor(operation, counted=counted, request=_request(engines, actor)))
+
+
+def _request(engines: Engines, actor: Actor) -> KeyedRequest | None:
+    """Return the request that a write of this actor answers; edits of files on the way answer nothing."""
+    request = engines.request
+    return request if request is not None and request.actor == actor else None
 
 
 def _for_one_actor(
-    operation: Callable[[WriteContext], Result], *, counted: bool = True
+    operation: Callable[[WriteContext], Result], *, counted: bool = True, request: KeyedRequest | None = None
 ) -> Callable[[Sequence[WriteContext]], Result]:
-    def run(contexts: Sequence[WriteContext]) -> Result:
-        (ctx,) = contexts
+    def run_counted(ctx: WriteContext) -> Result:
         if counted:
             count_write(ctx)
         return operation(ctx)
+
+    def run(contexts: Sequence[WriteContext]) -> Result:
+        (ctx,) = contexts
+        return run_counted(ctx) if request is None else repeats.answer_once(ctx, request, run_counted)
 
     return run
 

@@ -11,14 +11,22 @@ import os
 import re
 import secrets
 import threading
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from commonbook.errors import BadText, DiskFull, HomeDamaged, HomeError, HomeReadOnly, KeyMissing
+from commonbook.runtime.lazy_modules import LazyModule
+
+if TYPE_CHECKING:
+    from commonbook.engines.disk import ciphers
+else:
+    # Only a server encrypts.
+    ciphers = LazyModule("commonbook.engines.disk.ciphers")
 
 SIGNING: Final = "signing.key"
 HASHING: Final = "hashing.key"
@@ -81,6 +89,14 @@ class KeyFiles:
             raise BadText("a lone surrogate cannot be hashed", fix="send valid Unicode text") from error
         message = b"".join([len(data).to_bytes(8, "big") + data for data in encoded])
         return hmac.digest(self._load_once().secret, message, "sha256").hex()
+
+    def encrypt(self, name: Sequence[str], data: bytes) -> str:
+        """Encrypt with a key that is derived from the hashing key and a name."""
+        return ciphers.encrypt(bytes.fromhex(self.keyed_hash("encryption", *name)), data)
+
+    def decrypt(self, name: Sequence[str], text: str) -> bytes:
+        """Decrypt the text of `encrypt`."""
+        return ciphers.decrypt(bytes.fromhex(self.keyed_hash("encryption", *name)), text)
 
     def load(self, *, create: bool) -> None:
         """Read the keys; with `create`, create them if there are none, which is right only while the log is empty."""

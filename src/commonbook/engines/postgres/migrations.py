@@ -286,6 +286,9 @@ CREATE UNIQUE INDEX api_key_by_login_hash ON api_key (login_hash) WHERE login_ha
 
 -- duplicates: memories by the 16 bytes of their ids
 ALTER TABLE memory_mark ALTER COLUMN memory TYPE BYTEA USING decode(replace(memory, '-', ''), 'hex');
+
+-- idempotency: whole requests have no space, and are removed by their age
+CREATE INDEX idempotency_by_time ON idempotency (at) WHERE space = '';
 """
 
 MIGRATIONS: Final = tuple(

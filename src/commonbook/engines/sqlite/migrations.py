@@ -330,6 +330,9 @@ CREATE TABLE mark_packed (
 INSERT INTO mark_packed SELECT space, mark, id_bytes(memory) FROM memory_mark ORDER BY space, mark, memory;
 DROP TABLE memory_mark;
 ALTER TABLE mark_packed RENAME TO memory_mark;
+
+-- idempotency: whole requests have no space, and are removed by their age
+CREATE INDEX idempotency_by_time ON idempotency (at) WHERE space = '';
 """
 
 MIGRATIONS: Final = (VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6)

@@ -12,12 +12,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from commonbook.interfaces.http.answers import BadShape, error_answer, status_answer
+from commonbook.interfaces.http.archives import ExportHandler, ImportHandler
+from commonbook.interfaces.http.batch import BatchHandler
 from commonbook.interfaces.http.calls import call_of
 from commonbook.interfaces.http.config import ServerConfig
+from commonbook.interfaces.http.documentation import make_batch_route, make_route
 from commonbook.interfaces.http.models import Problem
-from commonbook.interfaces.http.routes import Handler, Threads, make_route
+from commonbook.interfaces.http.routes import Handler, Threads
 from commonbook.version import __version__
-from commonbook.wire.verbs import VERBS
+from commonbook.wire.verbs import EXPORT, IMPORT, VERBS
 
 if TYPE_CHECKING:
     from commonbook.book.book import Book
@@ -44,6 +47,10 @@ def make_app(book: Book, config: ServerConfig | None = None) -> FastAPI:
     for name in VERBS:
         call = call_of(name)
         app.router.routes.append(make_route(call, Handler(book, call, threads)))
+    importing, exporting = call_of(IMPORT.name), call_of(EXPORT.name)
+    app.router.routes.append(make_route(importing, ImportHandler(book, importing, threads, config)))
+    app.router.routes.append(make_route(exporting, ExportHandler(book, exporting, threads)))
+    app.router.routes.append(make_batch_route(BatchHandler(book, threads, config)))
     app.openapi = _with_problems(app.openapi)  # type: ignore[method-assign]
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _bad_shape)

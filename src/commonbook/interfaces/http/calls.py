@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
@@ -11,6 +12,7 @@ from pydantic import ValidationError
 from commonbook.book.book import Book
 from commonbook.interfaces.http.answers import BadShape
 from commonbook.interfaces.http.models import ArgumentModel, argument_model, argument_value
+from commonbook.model.memory import UNSET
 from commonbook.wire.signatures import Signature, signature
 from commonbook.wire.verbs import EXPORT, IMPORT, VERBS, Verb
 
@@ -18,12 +20,14 @@ from commonbook.wire.verbs import EXPORT, IMPORT, VERBS, Verb
 class Call:
     """A verb with the model of its arguments."""
 
-    def __init__(self, verb: Verb, without: Iterable[str] = ()) -> None:
-        """Make the model; arguments in `without` are none of a request."""
+    def __init__(self, verb: Verb, *, without: Iterable[str] = (), optional: Iterable[str] = ()) -> None:
+        """Make the model; arguments in `without` are none of a request, those in `optional` need not be given."""
         self.verb = verb
         options = Book.recall if verb.name == "prefetch" else None
         found = signature(getattr(Book, verb.name), options=options)
-        self.signature = Signature(tuple(a for a in found.arguments if a.name not in without), found.result)
+        arguments = [a for a in found.arguments if a.name not in without]
+        arguments = [a._replace(default=UNSET) if a.name in optional else a for a in arguments]
+        self.signature = Signature(tuple(arguments), found.result)
         self.model: type[ArgumentModel] = argument_model(verb, self.signature.arguments)
         self._lists = {
             name for name, field in self.model.model_json_schema()["properties"].items() if field.get("type") == "array"
@@ -55,10 +59,7 @@ class Call:
         for name in self.verb.path_arguments:
             if not isinstance(in_path.get(name), str):
                 raise BadShape(f"`{name}`: a text is needed", fix=self._fix())
-        try:
-            return in_path | self._given(self.model.model_validate(arguments))
-        except ValidationError as error:
-            raise self._refusal(error) from None
+        return in_path | self.parse_body(json.dumps(arguments).encode())
 
     def parse_query(self, items: Iterable[tuple[str, str]]) -> dict[str, Any]:
         """Return the arguments in a query; only a list may be given several times."""
@@ -111,7 +112,7 @@ class Call:
 def call_of(name: str) -> Call:
     """Return the call of a verb of the table."""
     if name == IMPORT.name:
-        return Call(IMPORT, without=("folder",))
+        return Call(IMPORT, optional=("folder",))
     if name == EXPORT.name:
         return Call(EXPORT, without=("target",))
     return Call(VERBS[name])

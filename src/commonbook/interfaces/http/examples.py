@@ -79,3 +79,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
     "import_folder": {"space": "notes", "dry_run": True},
     "export": {"space": "team/backend"},
 }
+
+BATCH: Final = """{"verb": "remember", "arguments": {"text": "Tea at four"}, "key": "note-1"}
+{"verb": "edit", "arguments": {"memory_id": "01a19a5c-7d1e-7c3a-9f61-0b2f4c6e8a10", "tags": ["tea"]}}
+"""

@@ -84,7 +84,7 @@ def _field(default: Any) -> Any:  # noqa: ANN401 - a default of any type
 
 
 def _without_default(schema: dict[str, Any]) -> None:
-    del schema["default"]
+    schema.pop("default", None)
 
 
 def argument_type(type_: Any) -> Any:  # noqa: ANN401 - a type form

@@ -1,0 +1,74 @@
+"""Answers to requests with an idempotency key, for interfaces: a repeat gets the first answer and changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from commonbook.errors import CommonbookError
+from commonbook.model.keyed_request import KeyedRequest
+from commonbook.ports.retry_read import retry_read
+from commonbook.text import validation
+from commonbook.write import repeats
+from commonbook.write.repeats import Repeated
+
+if TYPE_CHECKING:
+    from commonbook.book.book import Book
+    from commonbook.ports.database import Transaction
+    from commonbook.ports.engines import Engines
+
+
+def answer_once(
+    book: Book,
+    call: Callable[[Book], object],
+    *,
+    key: str,
+    content: str,
+    encode: Callable[[object], str],
+    in_parts: bool = False,
+) -> str:
+    """Call a verb of the book at most once for an idempotency key, and return the encoded result: the first answer.
+
+    The answer is stored in the transaction of the change. A verb that writes `in_parts`, each of which can be repeated,
+    has its answer stored after the last one. An error is no answer: the call may be made again with the same key.
+    """
+    engines = book._engines  # noqa: SLF001 - this module is a part of the facade
+    request = KeyedRequest(book._actor, validation.validate_key(key), content, encode)  # noqa: SLF001
+    if in_parts:
+        return _answer_after(engines, request, lambda: call(book))
+    try:
+        result = call(book._for_request(request))  # noqa: SLF001
+    except Repeated as repeated:
+        return repeated.answer
+    except CommonbookError:
+        # The first request has changed the state that this one assumes.
+        answer = _find(engines, request)
+        if answer is None:
+            raise
+        return answer
+    return encode(result) if request.is_answered else _keep(engines, request, encode(result))
+
+
+def _answer_after(engines: Engines, request: KeyedRequest, call: Callable[[], object]) -> str:
+    answer = _find(engines, request)
+    return _keep(engines, request, request.encode(call())) if answer is None else answer
+
+
+@retry_read
+def _find(engines: Engines, request: KeyedRequest) -> str | None:
+    with engines.db.reading() as tx:
+        return repeats.find_answer(tx, engines, request)
+
+
+def _keep(engines: Engines, request: KeyedRequest, answer: str) -> str:
+    """Store an answer in a transaction of its own, unless a concurrent request has stored its own; return the first."""
+
+    def operation(tx: Transaction) -> str:
+        try:
+            repeats.claim(tx, engines, request)()
+        except Repeated as repeated:
+            return repeated.answer
+        repeats.store(tx, engines, request, answer)
+        return answer
+
+    return engines.db.write(operation)

@@ -1,0 +1,147 @@
+"""Import and export as zip archives: `POST /v1/import` takes one as its body, `GET /v1/export` answers with one.
+
+An archive passes through a folder of the server's own, which nobody else can read, and is removed afterwards.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from hashlib import sha256
+from tempfile import gettempdir
+from typing import TYPE_CHECKING, Any, Final
+
+from starlette.background import BackgroundTask
+from starlette.requests import Request
+from starlette.responses import FileResponse, Response
+
+from commonbook.errors import CommonbookError, HomeError, TooLarge
+from commonbook.interfaces.http.answers import BadShape
+from commonbook.interfaces.http.authentication import secret_of, view_of
+from commonbook.interfaces.http.calls import Call
+from commonbook.interfaces.http.routes import Threads, idempotency_key, json_answer, keyed_answer
+
+if TYPE_CHECKING:
+    from commonbook.book.book import Book
+    from commonbook.interfaces.http.config import ServerConfig
+
+ZIP: Final = "application/zip"
+_DEFAULT_SOURCE: Final = "archive"
+
+
+class ImportHandler:
+    """Answers the requests of `/v1/import`."""
+
+    def __init__(self, book: Book, call: Call, threads: Threads, config: ServerConfig) -> None:
+        """Answer from this book, in these threads."""
+        self._book, self._call, self._threads = book, call, threads
+        self._max_bytes = config.max_archive_bytes
+
+    async def __call__(self, request: Request) -> Response:
+        """Answer a request."""
+        secret = secret_of(request)
+        # The key is checked before a large body is read.
+        view = await self._threads.run(partial(view_of, self._book, secret))
+        media_type = request.headers.get("content-type", ZIP).partition(";")[0].strip().lower()
+        if media_type != ZIP:
+            raise BadShape(f"the body is not {ZIP}", fix=f"send the header `Content-Type: {ZIP}`", status=415)
+        arguments = self._call.parse_query(request.query_params.multi_items())
+        upload = os.path.join(_spool_folder(), f"{secrets.token_hex(16)}.part")
+        try:
+            digest = await self._receive(request, upload)
+            work = partial(self._import, request, view, arguments, upload, digest)
+            return await self._threads.run(work)
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(upload)
+
+    async def _receive(self, request: Request, upload: str) -> str:
+        """Write the body to a file, and return its hash."""
+        digest, size = sha256(), 0
+        with open(upload, "xb", opener=partial(os.open, mode=0o600)) as file:
+            async for chunk in request.stream():
+                size += len(chunk)
+                if size > self._max_bytes:
+                    raise TooLarge(
+                        f"an archive has at most {self._max_bytes:,} bytes", fix="import it in parts, or on the server"
+                    )
+                digest.update(chunk)
+                file.write(chunk)
+        return digest.hexdigest()
+
+    def _import(self, request: Request, view: Book, arguments: dict[str, Any], upload: str, digest: str) -> Response:
+        # A source that comes again under its name updates what it has imported before: the book knows it by its path.
+        source = f"{view.actor}\n{arguments.pop('folder', _DEFAULT_SOURCE)}"
+        with _source_folder(sha256(source.encode()).hexdigest()[:32]) as folder:
+            path = os.path.join(folder, "import.zip")
+            os.replace(upload, path)
+            try:
+                key = idempotency_key(request)
+                if key is not None:
+                    requested = {**arguments, "folder": f"{source}\n{digest}"}
+                    return keyed_answer(self._call, view, {**arguments, "folder": path}, key, requested=requested)
+                return json_answer(self._call.invoke(view, {**arguments, "folder": path}))
+            except CommonbookError as error:
+                # The path is of the server, and says nothing to the caller.
+                error.message = error.message.replace(path, "the archive")
+                raise
+            finally:
+                os.unlink(path)
+
+
+class ExportHandler:
+    """Answers the requests of `/v1/export`."""
+
+    def __init__(self, book: Book, call: Call, threads: Threads) -> None:
+        """Answer from this book, in these threads."""
+        self._book, self._call, self._threads = book, call, threads
+
+    async def __call__(self, request: Request) -> Response:
+        """Answer a request."""
+        return await self._threads.run(partial(self._export, request, secret_of(request)))
+
+    def _export(self, request: Request, secret: str) -> Response:
+        view = view_of(self._book, secret)
+        arguments = self._call.parse_query(request.query_params.multi_items())
+        target = os.path.join(_spool_folder(), f"{secrets.token_hex(16)}.zip")
+        try:
+            self._call.invoke(view, {**arguments, "target": target})
+        except BaseException:
+            _remove(target)
+            raise
+        return FileResponse(
+            target, media_type=ZIP, filename="commonbook-export.zip", background=BackgroundTask(_remove, target)
+        )
+
+
+def _remove(path: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def _spool_folder() -> str:
+    """Return the folder of archives that come and go; HomeError if another user has made it."""
+    folder = os.path.join(gettempdir(), f"commonbook-{os.getuid()}")
+    with suppress(FileExistsError):
+        os.mkdir(folder, 0o700)
+    state = os.lstat(folder)
+    if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.getuid() or state.st_mode & 0o077:
+        raise HomeError(
+            "the folder for archives on the server is not its own", fix=f"remove {folder} on the server, or set TMPDIR"
+        )
+    return folder
+
+
+@contextmanager
+def _source_folder(name: str) -> Iterator[str]:
+    """Lock the folder of one source: two imports of it run one after the other."""
+    folder = os.path.join(_spool_folder(), name)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    with open(os.path.join(folder, "lock"), "wb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield folder

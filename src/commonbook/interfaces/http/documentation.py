@@ -1,0 +1,171 @@
+"""The documented routes: FastAPI makes the OpenAPI document from them; requests go to handlers of our own."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any, Final
+
+from fastapi import Body, Header, Path, Query, Security
+from fastapi.routing import APIRoute
+from fastapi.security import HTTPBearer
+from starlette.requests import Request
+from starlette.responses import Response
+
+from commonbook.book.book import Book
+from commonbook.interfaces.http import batch, examples
+from commonbook.interfaces.http.calls import Call
+from commonbook.interfaces.http.models import Problem, result_type
+from commonbook.interfaces.http.routes import answering
+from commonbook.wire.problems import MEDIA_TYPE
+from commonbook.wire.signatures import REQUIRED
+from commonbook.wire.verbs import BATCH_PATH, DEFAULT_SPACE_HEADER
+
+BEARER: Final = HTTPBearer(auto_error=False, description="An API key of the book: `commonbook key create`.")
+
+_JSON: Final = "application/json"
+
+
+_PROBLEMS: Final = {
+    400: "An argument is not valid; nothing was changed.",
+    401: "There is no key, or the key opens nothing.",
+    403: "The key does not have the permission.",
+    404: "There is no such thing, or the key may not see it.",
+    409: "The book is not in the state that the request assumes.",
+    412: "The memory is at another version than `If-Match`.",
+    413: "The body, or a text in it, is too large.",
+    415: "The body is not JSON.",
+    422: "The arguments do not have the documented shape.",
+    429: "Too many requests; `Retry-After` has the seconds until the next try.",
+    500: "A fault of the program.",
+    503: "The book cannot be used at present.",
+    507: "The disk of the server is full.",
+}
+
+
+_ZIP: Final = {"application/zip": {"schema": {"type": "string", "format": "binary"}}}
+_ZIP_ANSWER: Final[dict[int | str, dict[str, Any]]] = {200: {"description": "The archive.", "content": _ZIP}}
+
+
+def problem_responses() -> dict[int | str, dict[str, Any]]:
+    """Return the documentation of all answers with an error."""
+    schema = {"$ref": f"#/components/schemas/{Problem.__name__}"}
+    return {
+        status: {"description": text, "content": {MEDIA_TYPE: {"schema": schema}}} for status, text in _PROBLEMS.items()
+    }
+
+
+def make_route(call: Call, handler: Callable[[Request], Coroutine[Any, Any, Response]]) -> APIRoute:
+    """Return the documented route of a verb, whose requests go to the handler."""
+    verb = call.verb
+
+    class VerbRoute(APIRoute):
+        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+            return answering(handler)
+
+    answers_zip = verb.archive and verb.method == "GET"
+    doc = inspect.getdoc(getattr(Book, verb.name)) or ""
+    return VerbRoute(
+        verb.path,
+        _documented(call),
+        methods=[verb.method],
+        name=verb.name,
+        operation_id=verb.name,
+        tags=[verb.group],
+        summary=doc.partition("\n")[0],
+        description=doc,
+        response_model=None if answers_zip else result_type(call.signature.result),
+        responses=problem_responses() | _not_modified(call) | (_ZIP_ANSWER if answers_zip else {}),
+        response_description="The result of the verb.",
+        openapi_extra=_openapi_extra(call),
+    )
+
+
+def make_batch_route(handler: Callable[[Request], Coroutine[Any, Any, Response]]) -> APIRoute:
+    """Return the documented route of batches."""
+
+    class BatchRoute(APIRoute):
+        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+            return answering(handler)
+
+    header = Header(alias="Idempotency-Key", description="Each line without a key has this one, with its number.")
+    lines = {"application/x-ndjson": {"schema": {"type": "string"}, "example": examples.BATCH}}
+    return BatchRoute(
+        BATCH_PATH,
+        _endpoint([_KEY, _parameter("idempotency_key", Annotated[str | None, header], None)]),
+        methods=["POST"],
+        name="batch",
+        operation_id="batch",
+        tags=["batch"],
+        summary="Run many requests, one on each line, and answer each with a line, in order.",
+        description=inspect.getdoc(batch),
+        response_model=None,
+        responses=problem_responses() | {200: {"description": "A line for each.", "content": lines}},
+        openapi_extra={"requestBody": {"required": True, "content": lines}},
+    )
+
+
+def _not_modified(call: Call) -> dict[int | str, dict[str, Any]]:
+    return {304: {"description": "The caller has this answer already."}} if "If-None-Match" in _headers(call) else {}
+
+
+def _documented(call: Call) -> Callable[..., None]:
+    """Return a function that is never called: its signature is the documentation of a route."""
+    verb = call.verb
+    parameters = [] if verb.without_key else [_KEY]
+    for name in verb.path_arguments:
+        example = examples.EXAMPLES[verb.name][name]
+        parameters.append(_parameter(name, Annotated[str, Path(examples=[example], min_length=1)]))
+    if call.model.model_fields:
+        place = Body() if verb.takes_body else Query()
+        parameters.append(_parameter("arguments", Annotated[call.model, place]))
+    for name, text in _headers(call).items():
+        parameters.append(
+            _parameter(
+                name.replace("-", "_").lower(), Annotated[str | None, Header(alias=name, description=text)], None
+            )
+        )
+    return _endpoint(parameters)
+
+
+def _endpoint(parameters: list[inspect.Parameter]) -> Callable[..., None]:
+    def endpoint() -> None:
+        """Stand for a handler in the OpenAPI document."""
+
+    endpoint.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return endpoint
+
+
+def _parameter(name: str, type_: Any, default: Any = REQUIRED) -> inspect.Parameter:  # noqa: ANN401 - a type form
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=type_, default=default)
+
+
+_KEY: Final = _parameter("key", Annotated[Any, Security(BEARER)])
+
+
+def _headers(call: Call) -> dict[str, str]:
+    verb = call.verb
+    found = {}
+    if verb.changes:
+        found["Idempotency-Key"] = "A key of the caller's own for this request; a repeat of it gets the first answer."
+    if any(argument.name == "expected_version" for argument in call.signature.arguments):
+        found["If-Match"] = 'The `ETag` of the memory, such as `"3"`, in place of `expected_version`.'
+    if verb.versioned and verb.method == "GET":
+        found["If-None-Match"] = "The `ETag` of an earlier answer; if it is still that, the status is 304."
+    if not verb.without_key:
+        found[DEFAULT_SPACE_HEADER] = "The space of calls that name none, percent-encoded such as `team%2Fbackend`."
+    return found
+
+
+def _openapi_extra(call: Call) -> dict[str, Any]:
+    if call.verb.archive and call.verb.method == "POST":
+        return {"requestBody": {"required": True, "content": _ZIP}}
+    example = {
+        name: value
+        for name, value in examples.EXAMPLES.get(call.verb.name, {}).items()
+        if name not in call.verb.path_arguments
+    }
+    if not call.verb.takes_body or not call.model.model_fields:
+        return {}
+    required = any(field.is_required() for field in call.model.model_fields.values())
+    return {"requestBody": {"required": required, "content": {_JSON: {"example": example}}}}
