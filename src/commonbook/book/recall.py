@@ -108,6 +108,7 @@ class RecallVerbs(BookBase):
 
         A switch or a rewind of the session discards the result. `space` is as for `prefetch`.
         """
+        validation.validate_seconds(wait, "wait")
         key, generation = self._generation(session, space)
         result = self._prefetcher.take(key, generation, query, wait=wait)
         # Another process may have switched the session, or revoked a permission, while this waited.

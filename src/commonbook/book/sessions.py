@@ -151,6 +151,8 @@ class SessionVerbs(BookBase):
         With `retry`, jobs that have failed for good are tried again too. `noticed` is called with a report of each
         session that was settled, or could not be.
         """
+        if seconds is not None:
+            validation.validate_seconds(seconds, "seconds")
         if retry:
             worker.retry(self._engines, self._actor)
         until = None if seconds is None else self._engines.clock.now() + timedelta(seconds=seconds)

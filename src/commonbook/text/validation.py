@@ -30,6 +30,7 @@ from commonbook.model.memory import (
 from commonbook.model.session import MAX_MESSAGE_BYTES
 
 MAX_PAGE: Final = 1000
+MAX_SECONDS: Final = 86_400
 """The largest number of items on a page of a listing."""
 
 _UUID: Final = re.compile(rf"{UUID_PATTERN}\Z")
@@ -145,6 +146,13 @@ def validate_importance(value: float | None) -> float | None:
     if value is not None and not 0.0 <= value <= 1.0:
         raise BadInput(f"importance {value} is out of range", fix="give a number from 0 to 1")
     return None if value is None else float(value)
+
+
+def validate_seconds(value: float, name: str) -> float:
+    """Return a duration of at most a day."""
+    if not 0.0 <= value <= MAX_SECONDS:
+        raise BadInput(f"{name} {value} is out of range", fix=f"give a number of seconds from 0 to {MAX_SECONDS:,}")
+    return float(value)
 
 
 def validate_key(value: str) -> str:
