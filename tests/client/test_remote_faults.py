@@ -92,7 +92,7 @@ def test_a_session_is_settled_only_when_its_messages_have_arrived(book, server, 
 
 def test_another_address_takes_over_from_a_server_that_is_stopped(book, serve, connect, key):
     first, second = serve(), serve()
-    here = connect([first.url, second.url], key)
+    here = connect([first.url, second.url], key, answer_seconds=DEADLINE)
     here.append("talk", ["one"])
     first.stop()
     assert here.append("talk", ["two"]).messages[0].seq == 2
@@ -106,7 +106,7 @@ def test_another_address_takes_over_from_a_server_that_is_stopped(book, serve, c
 
 def test_another_address_takes_over_from_a_server_that_is_frozen(book, serve, connect, key):
     first, second = serve(), serve()
-    here = connect([first.url, second.url], key, answer_seconds=3)
+    here = connect([first.url, second.url], key, answer_seconds=10)
     here.append("talk", ["one"])
     first.freeze()
     receipts = [here.append("talk", [text]) for text in ("two", "three")]
@@ -135,7 +135,7 @@ def test_an_append_that_is_cut_off_is_stored_once(book, serve, connect, key, at)
     first, second = serve(), serve()
     cable = Cable(first.port)
     cable.cut_after = 0 if at == "before the answer" else 40
-    here = connect([cable.url, second.url], key)
+    here = connect([cable.url, second.url], key, answer_seconds=DEADLINE)
     try:
         receipt = here.append("talk", ["one", "two"])
     finally:
@@ -227,6 +227,7 @@ def test_what_killed_clients_appended_arrives_once_and_in_order(book, serve, con
             child.send_signal(signal.SIGKILL)
             assert child.stdout
             lines[who] += child.stdout.readlines()
+            child.stdout.close()
             assert child.wait(DEADLINE) == -signal.SIGKILL
         server = serve(port=server.port)
         for who, printed in lines.items():

@@ -39,7 +39,9 @@ class HttpTransport:
         """Append messages in this order; return the receipt of each by its client id."""
         sent = [NewMessage(entry.text, entry.role, entry.author, entry.time, entry.client_id) for entry in messages]
         try:
-            answer = send_append(self._http, append_request(session, sent, context), seconds=timeout)
+            request = append_request(session, sent, context)
+            # A frozen server must leave time for the others.
+            answer = send_append(self._http, request, attempt_seconds=timeout / len(self._http.choice.addresses))
             if answer.status == _KEY_REFUSED_STATUS:
                 # A missing or revoked key says nothing about the messages: they wait for another one.
                 refusal = problem_of(answer)
@@ -57,10 +59,10 @@ def append_request(session: str, messages: Sequence[NewMessage], context: Sessio
     return request_of(VERBS["append"], {"session": session, "messages": messages, **given})
 
 
-def send_append(http: HttpCaller, request: Request, *, seconds: float) -> Answer:
-    """Send an append once to each address until one answers."""
-    # A frozen server must leave time for the others.
-    return http.send(request, patience=Patience(seconds, seconds / len(http.choice.addresses), once=True))
+def send_append(http: HttpCaller, request: Request, *, attempt_seconds: float) -> Answer:
+    """Send an append once to each address until one answers, each of which has so many seconds."""
+    in_all = attempt_seconds * len(http.choice.addresses)
+    return http.send(request, patience=Patience(in_all, attempt_seconds, once=True))
 
 
 def append_receipt(answer: Answer, count: int) -> AppendReceipt:

@@ -121,7 +121,8 @@ class RemoteBook(
 
     def _append_directly(self, session: str, prepared: list[PreparedMessage], context: SessionContext) -> AppendReceipt:
         request = append_request(session, [message.message for message in prepared], context)
-        receipt = append_receipt(send_append(self._http, request, seconds=self._answer_seconds), len(prepared))
+        answer = send_append(self._http, request, attempt_seconds=self._answer_seconds)
+        receipt = append_receipt(answer, len(prepared))
         masked = [message.masked for message in prepared]
         return receipt._replace(
             messages=tuple(
