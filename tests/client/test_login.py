@@ -54,7 +54,7 @@ def test_a_code_may_come_from_standard_input(book, server, tmp_path):
 
 
 def test_the_printed_line_logs_in(book, server, cli):
-    printed = cli("key", "create", "agent:helper", "--url", server.url, "--json").json["login"]["command"]
+    printed = cli("key", "create", "agent:helper", "--login-url", server.url, "--json").json["login"]["command"]
     assert cli(*shlex.split(printed)[1:]).code == 0
     with commonbook.connect(server.url) as here:
         assert here.actor == "agent:helper"

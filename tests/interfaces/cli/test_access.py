@@ -202,7 +202,7 @@ def test_a_recall_by_the_command_without_a_space_gives_nothing_of_others(cli):
 
 
 def test_a_new_key_comes_with_the_line_that_logs_another_machine_in(team, monkeypatch):
-    result = team("key", "create", "agent:helper", "--url", "https://memory.example.com", "--json")
+    result = team("key", "create", "agent:helper", "--login-url", "https://memory.example.com", "--json")
     code = result.json["login"]["code"]
     assert result.json["login"]["command"] == f"commonbook login https://memory.example.com {code}"
     assert INSTANT.match(result.json["login"]["expires"])

@@ -41,9 +41,7 @@ def key_arguments(to: argparse.ArgumentParser, actions: Callable[[Any], Any], ad
     )
     create.add_argument("--expires", metavar="TIME", help="when it ends")
     create.add_argument(
-        "--url",
-        metavar="URL",
-        help="the address of the server, for the line with `commonbook login`; else COMMONBOOK_URL",
+        "--login-url", metavar="URL", help="the server of the line with `commonbook login`; default: COMMONBOOK_URL"
     )
     add(of_key, "list", "list the keys, without their secrets")
     revoke = add(of_key, "revoke", "revoke an API key")
@@ -52,7 +50,7 @@ def key_arguments(to: argparse.ArgumentParser, actions: Callable[[Any], Any], ad
 
 def login_arguments(to: argparse.ArgumentParser) -> None:
     """Add the arguments of `login`."""
-    to.add_argument("url", metavar="URL", help="the address of the server; several with commas between them")
+    to.add_argument("address", metavar="URL", help="the address of the server; several with commas between them")
     to.add_argument(
         "code", metavar="CODE", nargs="?", help="the login code that `key create` has printed; default: from input"
     )

@@ -21,7 +21,7 @@ else:
     sharing_rule_arguments = LazyModule("commonbook.interfaces.cli.sharing_rule_arguments")
 
 _WITH_SEVERAL_SPACES: Final = ("recall",)
-_OPTIONS_WITH_VALUE: Final = ("--home", "--space", "--as")
+_OPTIONS_WITH_VALUE: Final = ("--home", "--url", "--space", "--as")
 
 
 def parser(argv: Sequence[str] | None = None) -> Parser:
@@ -36,7 +36,7 @@ def parser(argv: Sequence[str] | None = None) -> Parser:
         "else ~/commonbook.",
     )
     top.add_argument("--version", action="version", version=f"commonbook {__version__}")
-    _common_options(top, home=None, space=None, actor=None, json=False, no_color=False)
+    _common_options(top, home=None, url=None, space=None, actor=None, json=False, no_color=False)
     commands = top.add_subparsers(
         dest="command", metavar="COMMAND", required=True, title="commands", prog="commonbook", parser_class=Parser
     )
@@ -70,6 +70,7 @@ def _common_options(to: argparse.ArgumentParser, *, several: bool = False, **def
 
     group = to.add_argument_group("options of all commands")
     group.add_argument("--home", metavar="DIR", default=default("home"), help="the folder with the Markdown files")
+    group.add_argument("--url", metavar="URL", default=default("url"), help="a server, in place of a home")
     if several:
         summary = (
             "a space; with a final /, all below it too (repeatable); default: the space of this project, and personal"

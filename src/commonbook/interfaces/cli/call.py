@@ -75,7 +75,7 @@ class Call:
 
     def reindex_if_many(self, stored: int) -> None:
         """Update the index if many memories were stored, so that the next recall need not."""
-        if stored > _REINDEX_MIN_MEMORIES:
+        if stored > _REINDEX_MIN_MEMORIES and self.args.url is None:
             self.flush()
             # The command is done and its answer is printed, so a failure here is no failure of the command.
             with suppress(CommonbookError):
@@ -83,6 +83,9 @@ class Call:
 
     def work_briefly(self) -> None:
         """Run due jobs for a moment after the answer is printed, so that no worker needs to run."""
+        if self.args.url is not None:
+            # A server has a worker of its own.
+            return
         self.flush()
         # The command is done and its answer is printed, so a failure here is no failure of the command.
         with suppress(CommonbookError):

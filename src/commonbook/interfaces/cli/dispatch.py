@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from commonbook.compose.book import may_be_made, open_book
+from commonbook.errors import BadInput
 from commonbook.interfaces.cli.call import Call, Command
 
 if TYPE_CHECKING:
@@ -24,12 +25,28 @@ def run(args: Namespace) -> int:
     name = f"{args.command} {args.action}" if "action" in args else args.command
     command = _COMMANDS[name]()[name]
     call = Call(args)
+    if args.url is not None:
+        return _run_remotely(name, command, call)
     if name in _WITHOUT_BOOK or (name in _WITHOUT_NEW_BOOK and not _has_book(call.settings)):
         return command(call)
     create = _is_first_write(name, args) and may_be_made(call.settings)
     with call.progress, open_book(call.settings, create=create, progress=call.progress) as book:
         call.report_migration(book.schema_migration)
         call.book = _for_actor(book, call)
+        return command(call)
+
+
+def _run_remotely(name: str, command: Command, call: Call) -> int:
+    """Run a command on the book of a server; a remote book has the verbs that commands use."""
+    if name in _LOCAL_ONLY:
+        raise BadInput(f"`commonbook {name}` is about this machine, not about a server", fix="leave out --url")
+    if call.args.actor is not None:
+        raise BadInput("--as is for the owner of a home", fix="use an API key of that principal")
+    from commonbook.compose.client import connect
+    from commonbook.settings.remote import RemoteSettings
+
+    with call.progress, connect(RemoteSettings.load(), call.args.url, space=call.settings.space) as book:
+        call.book = cast("Book", book)
         return command(call)
 
 
@@ -147,6 +164,9 @@ _COMMANDS: Final[Mapping[str, Callable[[], _Commands]]] = {
 _WITHOUT_BOOK: Final = frozenset({"completion", "audit keys", "migrate", "init", "login", "serve"})
 _WITHOUT_NEW_BOOK: Final = frozenset({"space which"})
 """Commands that use the book if there is one, and make none."""
+
+_LOCAL_ONLY: Final = _WITHOUT_BOOK | {"import", "export", "space which", "trust", "worker"}
+"""Commands that use files or processes of this machine, and no server."""
 
 _FIRST_WRITES: Final = frozenset(
     {

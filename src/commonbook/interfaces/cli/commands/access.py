@@ -78,7 +78,8 @@ def _create_key(call: Call) -> int:
         args.principal, label=args.label, limits=limits, expires=args.expires, space=args.space
     )
     login = call.book.create_login(created.key.id)
-    command = f"commonbook login {args.url or RemoteSettings.load().url or _DEFAULT_URL} {login.code}"
+    url = args.login_url or args.url or RemoteSettings.load().url or _DEFAULT_URL
+    command = f"commonbook login {url} {login.code}"
     return call.print_answer(
         {
             **json_values.key_json(created.key, _space_names(call)),
@@ -166,7 +167,7 @@ def _login(call: Call) -> int:
 
     args = call.args
     code = args.code or sys.stdin.readline().strip()
-    key, files = log_in(RemoteSettings.load(), args.url, code, allow_http=args.allow_http)
+    key, files = log_in(RemoteSettings.load(), args.address, code, allow_http=args.allow_http)
     answer = {"key": key.id, "principal": key.principal, "expires": _time_json(key.expires), "files": files}
     sentence = f"Saved the key of {key.principal} in {', '.join(files)}"
     return call.print_answer(

@@ -1,0 +1,54 @@
+"""The command line with `--url`: the same commands on the book of a server."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.interfaces.cli.test_cli import cli_without_book
+
+__all__ = ["cli_without_book"]
+
+
+@pytest.fixture
+def there(cli_without_book, server, key, monkeypatch):
+    """The command line, with a server in place of a home."""
+    monkeypatch.setenv("COMMONBOOK_KEY", key)
+    monkeypatch.setenv("COMMONBOOK_HOME", "/nowhere")
+    monkeypatch.delenv("COMMONBOOK_DATABASE", raising=False)
+    return lambda *args: cli_without_book("--url", server.url, *args)
+
+
+def test_commands_work_on_the_book_of_a_server(book, there):
+    stored = there("remember", "Alice owns billing", "--tag", "team", "--json")
+    assert (stored.code, stored.err) == (0, "")
+    memory = stored.json["id"]
+    assert book.get(memory).text == "Alice owns billing"
+    assert there("show", memory[-8:], "--json").json["text"] == "Alice owns billing"
+    assert there("edit", memory, "Bob owns billing").code == 0
+    assert [item["id"] for item in there("list", "--json").json["items"]] == [memory]
+    assert [hit["memory"] for hit in there("recall", "billing", "--json").json["hits"]] == [memory]
+    assert there("share", memory, "--to", "office", "--json").code == 0
+    assert there("session", "append", "talk", "hello", "--json").code == 0
+    assert [message.text for message in book.messages("talk").items] == ["hello"]
+    assert there("status", "--json").code == 0
+    assert there("doctor").code == 0
+
+
+def test_errors_of_a_server_have_their_exit_codes(there, server):
+    assert there("show", "01a1e813-0000-7000-8000-000000000000").code == 3
+    assert there("remember", "x", "--kind", "thought").code == 2
+    server.kill()
+    refused = there("--space", "team", "remember", "x")
+    assert (refused.code, "does not answer" in refused.err) == (1, True)
+
+
+def test_a_login_comes_with_the_address_of_the_server(book, there, server):
+    result = there("key", "create", "agent:helper", "--json")
+    assert result.json["login"]["command"].startswith(f"commonbook login {server.url} ")
+
+
+def test_commands_about_this_machine_and_other_principals_are_refused(there, tmp_path):
+    for command in (["import", str(tmp_path)], ["export", str(tmp_path / "x.zip")], ["worker"], ["trust"], ["init"]):
+        refused = there(*command)
+        assert (refused.code, "--url" in refused.err) == (2, True)
+    assert there("--as", "user:bob", "list").code == 2
