@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 import commonbook
+from commonbook.interfaces.http.serving import addresses
 from tests.support.servers import Server, command, serving
 
 pytestmark = pytest.mark.slow
@@ -135,6 +136,12 @@ def fails(home: Path, *options: str) -> dict[str, str]:
     assert run.returncode in (2, 4, 5), run.stderr
     assert run.stdout == ""
     return dict(json.loads(run.stderr)["error"])
+
+
+def test_no_answer_waits_for_a_packet_to_be_full():
+    # asyncio sets TCP_NODELAY for sockets that name their protocol, and for no others.
+    with addresses.bind("127.0.0.1", 0) as listening:
+        assert listening.proto == socket.IPPROTO_TCP
 
 
 def test_a_port_that_is_taken_gets_a_clear_error(home):
