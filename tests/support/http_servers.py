@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -20,13 +21,21 @@ class ServerProcess:
     """A server of the book of the environment, in a process of its own."""
 
     def __init__(self, *, port: int = 0, **environ: str) -> None:
-        command = [sys.executable, "-m", "tests.support.http_child", str(port)]
+        command = [sys.executable, "-m", "commonbook", "serve", "--json", "--port", str(port), "--no-request-log"]
         env = {**crashing.environment(), **os.environ, "PYTHONPATH": str(ROOT / "src"), **environ}
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env=env)
+        self.port = int(str(self._answer()["url"]).rpartition(":")[2])
+
+    def _answer(self) -> dict[str, object]:
+        """Wait until the server listens: then it prints its address."""
         assert self._process.stdout
-        line = self._process.stdout.readline()
-        assert line, "the server did not start"
-        self.port = int(line)
+        printed = b""
+        while line := self._process.stdout.readline():
+            printed += line
+            with suppress(ValueError):
+                answer: dict[str, object] = json.loads(printed)
+                return answer
+        raise AssertionError("the server did not start")
 
     @property
     def url(self) -> str:

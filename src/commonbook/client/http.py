@@ -196,6 +196,8 @@ class HttpCaller:
         return httpx2.Client(
             headers=headers,
             follow_redirects=False,
+            # The certificates of the system, or those of SSL_CERT_FILE.
+            verify=httpx2.create_ssl_context(),
             # A proxy of the system is no way to this machine.
             trust_env=not address.is_loopback,
             limits=httpx2.Limits(max_connections=_MAX_CONNECTIONS, max_keepalive_connections=_MAX_CONNECTIONS),
