@@ -32,6 +32,7 @@ class Listener:
         self.response = response
         self.events: queue.Queue[Event | None] = queue.Queue()
         self.last_id = ""
+        self.was_cut_off = False
         self._positioned = threading.Event()
         self._thread = threading.Thread(target=self._listen, daemon=True)
         self._thread.start()
@@ -46,7 +47,7 @@ class Listener:
                 elif name == "data":
                     self.events.put(Event(self.last_id, json.loads(value)))
         except httpx2.HTTPError:
-            pass
+            self.was_cut_off = True
         self.events.put(None)
 
     def next(self) -> Event:
@@ -127,6 +128,7 @@ def test_open_streams_end_with_the_server_in_time(home):
         assert time.monotonic() - begun < 3
         for listener in (first, second):
             listener.wait_for_end()
+            assert not listener.was_cut_off
 
 
 def test_a_principal_has_a_limited_number_of_open_streams(home):

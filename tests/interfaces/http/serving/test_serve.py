@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import sqlite3
 import stat
 import subprocess
 import threading
@@ -144,6 +145,18 @@ def test_no_answer_waits_for_a_packet_to_be_full():
         assert listening.proto == socket.IPPROTO_TCP
 
 
+def test_without_the_packages_of_the_server_the_error_says_what_to_install(home, tmp_path):
+    (tmp_path / "fastapi.py").write_text("raise ImportError('no', name='fastapi')")
+    run = subprocess.run(
+        command("--home", str(home), "--init"),
+        env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    error = json.loads(run.stderr)["error"]
+    assert (run.returncode, error["fix"]) == (2, "pip install 'commonbook[server]'")
+    assert "fastapi" in error["message"]
+    assert not home.exists()
+
+
 def test_a_port_that_is_taken_gets_a_clear_error(home):
     with closing(socket.create_server(("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
@@ -237,6 +250,28 @@ def test_a_request_that_is_still_running_does_not_hold_the_end_for_long(home):
             begun = time.monotonic()
             assert server.end() == 0
             assert time.monotonic() - begun < 3.5
+
+
+def test_a_request_that_waits_for_a_lock_does_not_hold_the_end_for_long(home):
+    with serving(home) as server, server.client() as client:
+        address = ("127.0.0.1", int(server.url.rpartition(":")[2]))
+        with (
+            closing(sqlite3.connect(home / ".commonbook" / "state.db", isolation_level=None)) as database,
+            closing(socket.create_connection(address)) as connection,
+        ):
+            database.execute("BEGIN IMMEDIATE")
+            head = f"POST /v1/spaces HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {server.key}\r\n"
+            body = b'{"name": "team"}'
+            lengths = f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+            connection.sendall(f"{head}{lengths}".encode() + body)
+            # The answers to these come after that request was begun.
+            for _ in range(3):
+                assert client.get("/health/live").status_code == 200
+            begun = time.monotonic()
+            assert server.end() == 0
+            assert time.monotonic() - begun < 3.5
+    with commonbook.open(home) as book:
+        assert "team" not in {space.name for space in book.spaces()}
 
 
 def test_a_server_over_tls_is_reached_with_its_certificate(home, tmp_path):

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import anyio.to_thread
 from starlette.requests import Request
@@ -47,6 +47,8 @@ _SEND_SECONDS: Final = 30.0
 _RETRY_MILLISECONDS: Final = 2000
 _THREADS: Final = 8
 _ARGUMENTS: Final = frozenset({"after", "space"})
+
+_Result = TypeVar("_Result")
 
 
 class ChangeStreams:
@@ -89,7 +91,7 @@ class ChangeStreams:
         view = view_of(self._book, secret)
         return view.changes(after=after, space=space, limit=_PAGE), view.actor
 
-    async def _in_thread(self, work: partial[tuple[ChangePage, str]]) -> tuple[ChangePage, str]:
+    async def _in_thread(self, work: Callable[[], _Result]) -> _Result:
         # Streams have threads of their own: however many wake up, requests do not wait for them.
         if self._threads is None:
             self._threads = anyio.CapacityLimiter(_THREADS)
@@ -153,7 +155,7 @@ class ChangeStreams:
         size = -1
         while self._open and not self._is_closing:
             try:
-                now = await anyio.to_thread.run_sync(self._book.log_size)
+                now = await self._in_thread(self._book.log_size)
             except CommonbookError:
                 now = size
             if now != size:

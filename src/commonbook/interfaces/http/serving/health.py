@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from commonbook.book.book import Book
 
 _ANSWER_SECONDS: Final = 3.0
+_THREADS: Final = 2
+"""A database that does not answer holds no more threads than these; then the answer is 503 without asking it."""
+
 _KEPT_SECONDS: Final = 1.0
 """How long an answer is kept, so that nobody makes the book work by asking often."""
 
@@ -29,6 +32,7 @@ class Health:
         self._book = book
         self._is_ready, self._asked_at = False, -_KEPT_SECONDS
         self._asking = asyncio.Lock()
+        self._threads: anyio.CapacityLimiter | None = None
         self.is_closing = False
 
     def routes(self) -> list[Route]:
@@ -45,9 +49,11 @@ class Health:
         return Response(status_code=200 if self._is_ready and not self.is_closing else 503)
 
     async def _can_read(self) -> bool:
+        if self._threads is None:
+            self._threads = anyio.CapacityLimiter(_THREADS)
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
-                await anyio.to_thread.run_sync(self._book.log_size, abandon_on_cancel=True)
+                await anyio.to_thread.run_sync(self._book.log_size, abandon_on_cancel=True, limiter=self._threads)
         except (CommonbookError, TimeoutError):
             return False
         return True
