@@ -20,8 +20,11 @@ if TYPE_CHECKING:
 
     from commonbook.interfaces.http.guards.config import GuardConfig
 
-_STREAMED: Final = frozenset({"application/zip", "application/x-ndjson", "application/octet-stream"})
+_STREAMED: Final = frozenset({"application/zip", "application/octet-stream"})
 """The types of bodies that the app reads part by part."""
+
+_LINES: Final = frozenset({"application/x-ndjson", "application/ndjson"})
+"""The types of bodies with one JSON value on each line: the app parses, and refuses, each line on its own."""
 
 _NESTING: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"|([\[{])|([\]}])', re.DOTALL)
 
@@ -39,13 +42,15 @@ class BodyGuard:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
-        streamed = headers.get("content-type", "").partition(";")[0].strip().lower() in _STREAMED
+        media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+        streamed = media_type in _STREAMED
         limit = self._config.max_archive_bytes if streamed else self._config.max_body_bytes
         announced = headers.get("content-length", "0")
         if not announced.isdecimal() or len(announced) > 18 or int(announced) > limit:
             await refuse(scope, send, _too_large(limit).error, 413)
             return
-        guarded = _parts(receive, limit, self._config) if streamed else _whole_body(receive, limit, self._config)
+        config = self._config if media_type not in _LINES else self._config._replace(max_depth=None)
+        guarded = _parts(receive, limit, config) if streamed else _whole_body(receive, limit, config)
         await self._app(scope, guarded, send)
 
 
@@ -79,7 +84,8 @@ def _whole_body(receive: Receive, limit: int, config: GuardConfig) -> Receive:
                 raise _too_large(limit)
             if not message.get("more_body"):
                 break
-        require_depth(bytes(body), config.max_depth)
+        if config.max_depth is not None:
+            require_depth(bytes(body), config.max_depth)
         return {"type": "http.request", "body": bytes(body), "more_body": False}
 
     return _until_complete(whole, receive)

@@ -26,8 +26,8 @@ class GuardConfig(NamedTuple):
     proxies: tuple[Network, ...] = ()
     max_body_bytes: int = 32 << 20
     max_archive_bytes: int = 1 << 30
-    """The limit of bodies that are no JSON object: archives to import, and batches."""
-    max_depth: int = 64
+    """The limit of archives to import, which are not kept in memory."""
+    max_depth: int | None = 64
     """How deep arrays and objects may be nested in a JSON body."""
     body_seconds: float = 30.0
     """How long a JSON body may take to arrive, and any other one each of its parts."""
