@@ -145,6 +145,21 @@ def test_an_append_that_is_cut_off_is_stored_once(book, serve, connect, key, at)
     assert texts(book) == ["one", "two"]
 
 
+def test_a_write_that_is_cut_off_is_made_once(book, serve, connect, key):
+    first, second = serve(), serve()
+    cable = Cable(first.port)
+    cable.cut_after = 0
+    here = connect([cable.url, second.url], key, answer_seconds=DEADLINE)
+    try:
+        receipt = here.remember("only once", space="team")
+        moved = here.move(receipt.id, "office", expected_version=receipt.version)
+    finally:
+        cable.close()
+    assert cable.cuts >= 1
+    assert [(memory.id, memory.version) for memory in book.list().items] == [(receipt.id, moved.version)]
+    assert [entry.action for entry in book.log(space="team")].count("remember") == 1
+
+
 def test_a_message_that_the_server_refuses_is_set_aside_and_the_others_arrive(book, server, serve, connect):
     book.grant("user:alice", "team", "writer")
     alice = book.create_key("user:alice", space="team")
