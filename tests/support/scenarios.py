@@ -57,9 +57,8 @@ class World:
         self.book.grant(principal, space, role)  # type: ignore[arg-type]
 
     def state(self) -> Transcript:
-        """Return everything that the book has in the end, without ids and times."""
-        found: Transcript = normalized(list(self._state()))
-        return found
+        """Return everything that the book has in the end."""
+        return list(self._state())
 
     def _state(self) -> Iterator[Any]:
         spaces = [space.name for space in self.book.spaces()]
@@ -111,6 +110,11 @@ def through_the_library(book: Book) -> World:
 def through_http(book: Book, app: Any) -> World:
     """Return a world whose principals send requests."""
     return World(book, lambda _principal, secret: HttpBook(app, secret))
+
+
+def through_remote_books(book: Book, connect: Callable[[str], Any]) -> World:
+    """Return a world whose principals have remote books; `connect` takes the secret of a key."""
+    return World(book, lambda _principal, secret: connect(secret))
 
 
 class HttpBook:
@@ -267,8 +271,15 @@ _PLACEHOLDERS: Final = (
 _VOLATILE: Final = frozenset({"took_ms", "steps", "instance", "next", "retry_after", "signature", "payload"})
 
 
-def normalized(value: Any) -> Any:
-    """Return JSON without what differs from run to run: ids and times are replaced."""
+_SET_BY_CLIENTS: Final = frozenset({"client_id", "masked"})
+"""The fields of a stored message that a remote book sets: it gives client ids, and masks before it sends."""
+
+
+def normalized(value: Any, *, from_client: bool = False) -> Any:
+    """Return JSON without what differs from run to run: ids and times are replaced.
+
+    With `from_client`, fields of messages that a remote book sets are left out.
+    """
     ids: dict[str, str] = {}
 
     def replaced(match: re.Match[str]) -> str:
@@ -276,7 +287,8 @@ def normalized(value: Any) -> Any:
 
     def walk(part: Any) -> Any:
         if isinstance(part, dict):
-            return {name: walk(field) for name, field in part.items() if name not in _VOLATILE}
+            left_out = _VOLATILE | _SET_BY_CLIENTS if from_client and {"seq", "role"} <= part.keys() else _VOLATILE
+            return {name: walk(field) for name, field in part.items() if name not in left_out}
         if isinstance(part, list | tuple):
             return [walk(item) for item in part]
         if not isinstance(part, str):

@@ -26,13 +26,13 @@ with zipfile.ZipFile(_ZIP, "w") as archive:
     archive.writestr("a.md", "a")
 
 OWNERS_ALONE: Final = frozenset(
-    {"sync", "rebuild", "reindex", "accept_deletions", "doctor", "set_limit", "import_folder", "export"}
+    {"sync", "rebuild", "reindex", "accept_deletions", "doctor", "metrics", "set_limit", "import_folder"} | {"export"}
 )
 """The verbs that only the owner may use."""
 
 FOR_ANYBODY: Final = frozenset(
     {"actor", "home", "default_space", "schema_migration", "spaces", "grants", "keys", "limits", "rules", "pending"}
-    | {"inbox", "sessions", "status", "list", "recall", "verify_log", "work", "prefetch", "prefetched"}
+    | {"inbox", "sessions", "status", "list", "recall", "verify_log", "work", "prefetch", "prefetched", "changes"}
 )
 """The verbs that answer anybody with a key: about what its principal may see, which may be nothing."""
 

@@ -202,6 +202,13 @@ def test_numbers_beyond_all_limits_are_refused_or_answered(client, number):
         assert client.post("/v1/recall", json=body).status_code in (200, 400, 422)
 
 
+def test_a_duration_of_more_than_a_day_is_refused(client):
+    wanted = {"session": "talk", "query": "x"}
+    for seconds in (1e300, 86_401, -1):
+        assert problem_of(client.post("/v1/work", json={"seconds": seconds}))["status"] == 400
+        assert problem_of(client.post("/v1/prefetched", json={**wanted, "wait": seconds}))["status"] == 400
+
+
 def test_a_body_that_is_not_json_by_its_type_is_refused(client):
     answer = client.post("/v1/memories", content=b'{"text": "x"}', headers={"Content-Type": "text/plain"})
     assert problem_of(answer)["status"] == 415
