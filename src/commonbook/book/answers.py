@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from itertools import count
+from typing import TYPE_CHECKING, Final
 
-from commonbook.errors import CommonbookError
+from commonbook.errors import Busy, CommonbookError
 from commonbook.model.keyed_request import KeyedRequest
 from commonbook.ports.retry_read import retry_read
 from commonbook.text import validation
@@ -16,6 +18,11 @@ if TYPE_CHECKING:
     from commonbook.book.book import Book
     from commonbook.ports.database import Transaction
     from commonbook.ports.engines import Engines
+
+REMOVAL_INTERVAL: Final = 200
+"""After so many calls old answers are removed; a removal takes away more than come in between."""
+
+_calls: Final = count()
 
 
 def answer_once(
@@ -33,6 +40,10 @@ def answer_once(
     has its answer stored after the last one. An error is no answer: the call may be made again with the same key.
     """
     engines = book._engines  # noqa: SLF001 - this module is a part of the facade
+    if next(_calls) % REMOVAL_INTERVAL == 0:
+        # Another process may be removing them, and the next time is near.
+        with suppress(Busy):
+            repeats.remove_old_answers(engines)
     request = KeyedRequest(book._actor, validation.validate_key(key), content, encode)  # noqa: SLF001
     if in_parts:
         return _answer_after(engines, request, lambda: call(book))

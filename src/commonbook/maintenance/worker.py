@@ -13,7 +13,7 @@ from commonbook.model.session import SettleReport, WorkReport
 from commonbook.ports.database import Reading, Result, Transaction
 from commonbook.ports.retry_read import retry_read
 from commonbook.runtime.lazy_modules import LazyModule
-from commonbook.tables import idempotency, jobs, spaces
+from commonbook.tables import jobs, spaces
 from commonbook.tables.jobs import Job
 
 if TYPE_CHECKING:
@@ -94,7 +94,6 @@ def work(
     def out_of_time() -> bool:
         return until is not None and engines.clock.now() >= until
 
-    _remove_old_requests(engines)
     context, count = WorkContext(engines, actor, similarity, out_of_time), 0
     for kinds in _by_priority():
         # In most calls no job is due: this check does not need the write lock, taking a job does.
@@ -106,13 +105,6 @@ def work(
             if noticed is not None and job.kind == jobs.SETTLE_JOB:
                 noticed(WorkReport(outcome.settled or _not_settled(context, job), error=outcome.error))
     return count
-
-
-def _remove_old_requests(engines: Engines) -> None:
-    with engines.db.reading() as tx:
-        if not idempotency.has_old_requests(tx):
-            return
-    engines.db.write(idempotency.remove_old_requests, durable=False)
 
 
 def retry(engines: Engines, actor: Actor) -> int:

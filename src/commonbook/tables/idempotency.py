@@ -143,7 +143,7 @@ def find_request(tx: Reading, *, principal: str, key: str) -> tuple[str, str] | 
 REQUESTS_KEPT_FOR: Final = timedelta(hours=48)
 """Requests are kept for so long; twice as long as is promised, so that a clock may be wrong."""
 
-_MAX_REMOVED: Final = 1000
+MAX_REMOVED: Final = 1000
 
 
 def has_old_requests(tx: Reading) -> bool:
@@ -158,5 +158,5 @@ def remove_old_requests(tx: Transaction) -> int:
         "DELETE FROM idempotency WHERE space = '' AND (principal, key) IN (SELECT principal, key FROM idempotency"
         " WHERE space = '' AND at < :before ORDER BY at LIMIT :limit)",
         before=format_time(tx.now - REQUESTS_KEPT_FOR),
-        limit=_MAX_REMOVED,
+        limit=MAX_REMOVED,
     )

@@ -80,6 +80,14 @@ def find_answer(tx: Reading, engines: Engines, request: KeyedRequest) -> str | N
     return engines.keys.decrypt(_cipher_name(request), answer).decode()
 
 
+def remove_old_answers(engines: Engines) -> None:
+    """Remove answers that are old enough, if there are any."""
+    with engines.db.reading() as tx:
+        if not idempotency.has_old_requests(tx):
+            return
+    engines.db.write(idempotency.remove_old_requests, durable=False)
+
+
 def _row(engines: Engines, request: KeyedRequest) -> dict[str, str]:
     """Return the primary key of the row: two API keys of one principal do not see the answers of each other."""
     key = engines.keys.keyed_hash("request", request.actor.key_id or "", request.key)
