@@ -46,7 +46,7 @@ class ImportHandler:
         """Answer a request."""
         secret = secret_of(request)
         # The key is checked before a large body is read.
-        view = await self._threads.run(partial(view_of, self._book, secret))
+        view = await self._threads.run(partial(view_of, self._book, request, secret))
         media_type = request.headers.get("content-type", ZIP).partition(";")[0].strip().lower()
         if media_type != ZIP:
             raise BadShape(f"the body is not {ZIP}", fix=f"send the header `Content-Type: {ZIP}`", status=415)
@@ -106,7 +106,7 @@ class ExportHandler:
         return await self._threads.run(partial(self._export, request, secret_of(request)))
 
     def _export(self, request: Request, secret: str) -> Response:
-        view = view_of(self._book, secret)
+        view = view_of(self._book, request, secret)
         arguments = self._call.parse_query(request.query_params.multi_items())
         target = os.path.join(_spool_folder(), f"{secrets.token_hex(16)}.zip")
         try:

@@ -38,9 +38,14 @@ def default_space_of(connection: HTTPConnection) -> str | None:
     return None if named is None else unquote(named)
 
 
-def view_of(book: Book, secret: str, space: str | None = None) -> Book:
-    """Return a view of the book for the principal of a key; Unauthenticated if the key opens nothing."""
+def view_of(book: Book, connection: HTTPConnection, secret: str, space: str | None = None) -> Book:
+    """Return a view of the book for the principal of a key; Unauthenticated if the key opens nothing.
+
+    The access log gets the principal, and not the key.
+    """
     try:
-        return book.with_key(secret, space=space)
+        view = book.with_key(secret, space=space)
     except NotAllowed as error:
         raise Unauthenticated(error) from None
+    connection.scope.setdefault("state", {})["principal"] = view.actor
+    return view

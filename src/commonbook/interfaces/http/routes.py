@@ -84,7 +84,7 @@ class Handler:
 
     def _answer(self, request: Request, secret: str | None, body: bytes) -> Response:
         verb = self._call.verb
-        view = self._book if secret is None else view_of(self._book, secret, default_space_of(request))
+        view = self._book if secret is None else view_of(self._book, request, secret, default_space_of(request))
         query = request.query_params.multi_items()
         if verb.takes_body:
             if query:

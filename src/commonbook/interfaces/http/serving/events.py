@@ -77,18 +77,17 @@ class ChangeStreams:
             raise BadShape(f"{min(unknown)[:100]!r} is no query parameter", fix="give `space` or `after`, or neither")
         secret = secret_of(request)
         after = request.headers.get("last-event-id") or request.query_params.get("after")
-        read = partial(self._read, secret, request.query_params.get("space"))
+        read = partial(self._read, request, secret, request.query_params.get("space"))
         changed = self._changed
         page, principal = await self._in_thread(partial(read, after))
-        request.scope["state"]["principal"] = principal
         self._require_room(principal)
         headers = {"X-Accel-Buffering": "no"}
         response = _Stream(self._events(read, page, changed), media_type=_MEDIA_TYPE, headers=headers)
         response.room = self._room(principal)
         return response
 
-    def _read(self, secret: str, space: str | None, after: str | None) -> tuple[ChangePage, str]:
-        view = view_of(self._book, secret)
+    def _read(self, request: Request, secret: str, space: str | None, after: str | None) -> tuple[ChangePage, str]:
+        view = view_of(self._book, request, secret)
         return view.changes(after=after, space=space, limit=_PAGE), view.actor
 
     async def _in_thread(self, work: Callable[[], _Result]) -> _Result:

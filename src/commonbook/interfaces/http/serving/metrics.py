@@ -70,13 +70,13 @@ class ServerMetrics:
 
         async def answer(request: Request) -> Response:
             secret = secret_of(request) if with_key else None
-            text = await anyio.to_thread.run_sync(partial(self._render, secret))
+            text = await anyio.to_thread.run_sync(partial(self._render, request, secret))
             return Response(text, media_type=CONTENT_TYPE_LATEST)
 
         return Route("/metrics", answering(answer))
 
-    def _render(self, secret: str | None) -> bytes:
-        book = self._book if secret is None else view_of(self._book, secret)
+    def _render(self, request: Request, secret: str | None) -> bytes:
+        book = self._book if secret is None else view_of(self._book, request, secret)
         pending = CollectorRegistry()
         pending.register(_Pending(book.metrics()))
         return generate_latest(self._registry) + generate_latest(pending)
