@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
 
 from commonbook.errors import BadFile, FileInTheWay, TooLarge
-from commonbook.files import earlier_saves, episode_files, memory_of_file, odd_files
+from commonbook.files import earlier_saves, episode_files, memory_of_file, merge_conflicts, odd_files, sync_conflicts
 from commonbook.files.proven_lines import apply_document
 from commonbook.files.save_order import SaveOrder, place_in_history
 from commonbook.markdown.front_matter import VERBATIM_FIELDS, Document
@@ -89,9 +89,9 @@ def apply_file(ctx: WriteContext, path: str, *, gone: Mapping[str, str] = NONE_G
         if memory is None and document.id is None:
             memory = memory_of_file.known_without_id(ctx, path, document, gone.get(hash_))
         require_understood(document, memory)
-        odd_files.require_merged(document, memory)
+        merge_conflicts.require_merged(document, memory)
     except BadFile as error:
-        return _mark_malformed(ctx, path, stat, hash_, synced, odd_files.with_reason(error, data))
+        return _mark_malformed(ctx, path, stat, hash_, synced, merge_conflicts.with_reason(error, data))
     if (
         may_wait
         and (memory is None or memory.deleted is not None)
@@ -120,7 +120,7 @@ def _read(ctx: WriteContext, path: str, stat: FileStat) -> bytes | None:
 
 def _is_left_alone(ctx: WriteContext, path: str, stat: FileStat, hash_: str, data: bytes) -> bool:
     """Note a new file that becomes no memory: an empty note, or a second version that a sync program left."""
-    conflict = odd_files.conflict_reason(ctx.engines, path, data)
+    conflict = sync_conflicts.conflict_reason(ctx.engines, path, data)
     is_new_note = odd_files.is_blank(data) and memories.at_path(ctx.tx, path) is None
     if conflict is None and not is_new_note:
         return False

@@ -15,7 +15,7 @@ from commonbook.tables import copies, file_journal, jobs, memories, sessions, sp
 from commonbook.version import __version__
 
 if TYPE_CHECKING:
-    from commonbook.files import odd_files, space_files
+    from commonbook.files import odd_files, space_files, sync_conflicts
     from commonbook.maintenance import audit
     from commonbook.model.spaces import Actor, SpaceScope
     from commonbook.ports.database import Reading
@@ -25,6 +25,7 @@ else:
     # Loaded only by `doctor`, so that `status` starts fast.
     audit = LazyModule("commonbook.maintenance.audit")
     odd_files = LazyModule("commonbook.files.odd_files")
+    sync_conflicts = LazyModule("commonbook.files.sync_conflicts")
     secret_names = LazyModule("commonbook.text.secrets.secret_names")
     space_files = LazyModule("commonbook.files.space_files")
 
@@ -196,9 +197,9 @@ def _numbered_findings(tx: Reading, engines: Engines) -> tuple[Finding, ...]:
             what="conflict copy",
             where=path,
             why=f"it may be a second version, made by a sync program, of {original}: both say nearly the same",
-            fix=odd_files.fix_of_likely(path, original),
+            fix=sync_conflicts.fix_of_likely(path, original),
         )
-        for path, original in odd_files.likely_conflicts(engines, paths)
+        for path, original in sync_conflicts.likely_conflicts(engines, paths)
     )
 
 

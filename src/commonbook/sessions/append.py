@@ -26,10 +26,10 @@ from commonbook.write.transaction import count_write, lock_early, write, write_a
 
 if TYPE_CHECKING:
     from commonbook.model.keyed_request import KeyedRequest
-    from commonbook.write import repeats
+    from commonbook.write import idempotent_requests
 else:
     # Only interfaces over a network have requests with keys.
-    repeats = LazyModule("commonbook.write.repeats")
+    idempotent_requests = LazyModule("commonbook.write.idempotent_requests")
 
 _MIN_MESSAGES_FOR_BOUNDARY: Final = 40
 """With fewer unsettled messages, no boundary is looked for until the session falls silent."""
@@ -209,7 +209,7 @@ class Appender:
             return self._append_to_session(ctx, request, locked)
         claim()
         receipt = self._append_to_session(ctx, request, locked)
-        repeats.store(ctx.tx, ctx.engines, request.keyed, request.keyed.encode(receipt))
+        idempotent_requests.store(ctx.tx, ctx.engines, request.keyed, request.keyed.encode(receipt))
         return receipt
 
     def _append_to_session(
@@ -239,7 +239,7 @@ class Appender:
 
 
 def _claim(ctx: WriteContext, request: _AppendRequest) -> Callable[[], None] | None:
-    return None if request.keyed is None else repeats.claim(ctx.tx, ctx.engines, request.keyed)
+    return None if request.keyed is None else idempotent_requests.claim(ctx.tx, ctx.engines, request.keyed)
 
 
 def _mask(sent: NewMessage) -> _MaskedMessage:

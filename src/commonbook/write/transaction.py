@@ -36,10 +36,10 @@ from commonbook.write.pending import LogLocks, Pending
 
 if TYPE_CHECKING:
     from commonbook.model.keyed_request import KeyedRequest
-    from commonbook.write import repeats
+    from commonbook.write import idempotent_requests
 else:
     # Only interfaces over a network have requests with keys.
-    repeats = LazyModule("commonbook.write.repeats")
+    idempotent_requests = LazyModule("commonbook.write.idempotent_requests")
 
 
 def write(
@@ -69,7 +69,7 @@ def _for_one_actor(
 
     def run(contexts: Sequence[WriteContext]) -> Result:
         (ctx,) = contexts
-        return run_counted(ctx) if request is None else repeats.answer_once(ctx, request, run_counted)
+        return run_counted(ctx) if request is None else idempotent_requests.answer_once(ctx, request, run_counted)
 
     return run
 
