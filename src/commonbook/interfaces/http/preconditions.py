@@ -1,8 +1,9 @@
 """Entity tags: the version of a memory as `ETag`, and the headers `If-Match` and `If-None-Match`.
 
 The tag of a memory is its version, `"3"`. The book derives some fields when a memory is read, such as its marks and its
-freshness. Where they say something, a hash of them follows the version, `"3.1f0c…"`: two answers have the same tag only
-if they say the same. `If-Match` takes either form, and compares the version.
+freshness. Where they say something, a hash of them follows the version, `"3.1f0c…"`. So two answers with one tag say
+the same, except for the name and the folder of the space, which change without a new version. `If-Match` takes either
+form, and compares the version.
 """
 
 from __future__ import annotations
