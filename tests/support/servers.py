@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,6 +22,8 @@ class Server(NamedTuple):
     url: str
     key: str
     process: subprocess.Popen[str]
+    log: Path
+    """The file of its standard error; a pipe that nobody reads would stop the server when it is full."""
     metrics: str | None = None
 
     def client(self, key: str | None = None, **options: Any) -> httpx2.Client:
@@ -48,20 +51,25 @@ def serving(
     Without a home, the environment says where the book is.
     """
     place = ["--init", "--home", str(home)] if home else []
-    process = subprocess.Popen(
-        command("--port", str(port), *place, *options),
-        env={**os.environ, **(environ or {})},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    with tempfile.NamedTemporaryFile(suffix=".log") as log:
+        process = subprocess.Popen(
+            command("--port", str(port), *place, *options),
+            env={**os.environ, **(environ or {})},
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+        yield from _running(process, Path(log.name))
+
+
+def _running(process: subprocess.Popen[str], log: Path) -> Iterator[Server]:
     try:
         line = process.stdout.readline() if process.stdout else ""
         if not line:
-            raise AssertionError(f"the server did not start: {process.communicate()[1]}")
+            raise AssertionError(f"the server did not start: {log.read_text()}")
         answer = json.loads(line)
         key = Path(answer["key"]).read_text(encoding="ascii").strip() if answer["key"] else ""
-        yield Server(answer["url"], key, process, answer["metrics"])
+        yield Server(answer["url"], key, process, log, answer["metrics"])
     finally:
         process.kill()
         process.communicate()

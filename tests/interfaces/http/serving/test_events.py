@@ -153,6 +153,10 @@ def test_a_request_for_json_gets_a_page_and_a_wrong_one_an_error(home):
         page = client.get("/v1/changes", params={"after": "0", "space": "personal"}).json()
         assert [change["action"] for change in page["items"]][-1] == "remember"
         assert client.get("/v1/changes", headers={**STREAM, "Last-Event-ID": "x"}).status_code == 400
+        for _ in range(2):
+            documented = client.get("/openapi.json").json()["paths"]["/v1/changes"]["get"]
+            assert documented["responses"]["200"]["content"].keys() == {"application/json", "text/event-stream"}
+            assert [parameter["name"] for parameter in documented["parameters"]].count("Last-Event-ID") == 1
         assert client.get("/v1/changes?wrong=1", headers=STREAM).status_code == 422
         assert client.get("/v1/changes", headers={**STREAM, "Authorization": "Bearer cbk_no"}).status_code == 401
         assert httpx2.get(f"{server.url}/v1/changes", headers=STREAM).status_code == 401

@@ -49,8 +49,7 @@ def test_a_server_remembers_recalls_and_ends_with_its_signal(server):
     begun = time.monotonic()
     assert server.end() == 0
     assert time.monotonic() - begun < 3
-    assert server.process.stderr is not None
-    lines = [json.loads(line) for line in server.process.stderr.read().splitlines()]
+    lines = [json.loads(line) for line in server.log.read_text().splitlines()]
     assert [(line["method"], line["route"]) for line in lines] == [("POST", "/v1/memories"), ("POST", "/v1/recall")]
     assert {line["principal"] for line in lines} == {"user:local"}
     assert "billing" not in json.dumps(lines)

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import anyio.to_thread
 from starlette.requests import Request
@@ -47,6 +47,18 @@ _SEND_SECONDS: Final = 30.0
 _RETRY_MILLISECONDS: Final = 2000
 _THREADS: Final = 8
 _ARGUMENTS: Final = frozenset({"after", "space"})
+
+_LAST_EVENT_ID: Final = {
+    "name": "Last-Event-ID",
+    "in": "header",
+    "required": False,
+    "schema": {"type": "string"},
+    "description": "Of a stream: the id of the last event that the client got, in place of `after`.",
+}
+_EXAMPLE: Final = (
+    'event: changes\nid: AQGTx…\ndata: [{"space": "team", "number": 17, "time": "2026-11-17T13:40:30Z",'
+    ' "actor": "user:ana", "action": "remember", "subjects": ["0193a1b2-0000-7000-8000-000000000000"]}]\n\n'
+)
 
 _Result = TypeVar("_Result")
 
@@ -166,6 +178,20 @@ class ChangeStreams:
         # A stream takes the event before it reads, so that it misses no change between reading and waiting.
         self._changed.set()
         self._changed = asyncio.Event()
+
+
+def with_stream(make_document: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
+    """Return a function that adds the stream to the OpenAPI document, beside the pages of the same path."""
+
+    def openapi() -> dict[str, Any]:
+        document = make_document()
+        operation = document["paths"][_PATH]["get"]
+        if not any(parameter["name"] == "Last-Event-ID" for parameter in operation["parameters"]):
+            operation["parameters"].append(_LAST_EVENT_ID)
+        operation["responses"]["200"]["content"][_MEDIA_TYPE] = {"schema": {"type": "string"}, "example": _EXAMPLE}
+        return document
+
+    return openapi
 
 
 def _event(page: ChangePage) -> bytes:

@@ -23,7 +23,7 @@ from commonbook.interfaces.http.app import make_app
 from commonbook.interfaces.http.guards.connections import TimedProtocol
 from commonbook.interfaces.http.guards.stack import guarded
 from commonbook.interfaces.http.serving import addresses, logs
-from commonbook.interfaces.http.serving.events import ChangeStreams
+from commonbook.interfaces.http.serving.events import ChangeStreams, with_stream
 from commonbook.interfaces.http.serving.health import Health
 from commonbook.interfaces.http.serving.metrics import ServerMetrics
 
@@ -94,6 +94,7 @@ class _Process:
 
     def _book_app(self) -> ASGIApp:
         app = make_app(self._book)
+        app.openapi = with_stream(app.openapi)  # type: ignore[method-assign]
         app.router.routes[:0] = [
             *self._health.routes(),
             self._metrics.route(with_key=True),
