@@ -183,7 +183,10 @@ def test_a_port_that_is_taken_gets_a_clear_error(home):
 )
 def test_options_that_are_wrong_or_open_the_book_are_refused(home, options, words):
     commonbook.open(home, create=True).close()
-    error = fails(home, *options)
+    with closing(socket.create_server(("127.0.0.1", 0))) as taken:
+        # What is wrong is said before a port is looked at.
+        port = () if "--port" in options else ("--port", str(taken.getsockname()[1]))
+        error = fails(home, *options, *port)
     assert words in error["message"] + error["fix"]
 
 

@@ -67,6 +67,8 @@ def require_safe(options: ServeOptions, *, has_keys: bool) -> None:
         raise BadInput("TLS needs a certificate and its key", fix="give both --tls-cert FILE and --tls-key FILE")
     if options.tls_cert and options.tls_key:
         _require_certificate(options.tls_cert, options.tls_key)
+    # Names and proxies are checked before a port is taken.
+    guard_config(options)
     if options.is_loopback:
         return
     if not has_keys:
