@@ -410,11 +410,15 @@ def test_a_database_that_is_lost_in_an_older_commit_gives_new_ids_there_and_the_
 def test_doctor_finds_keys_and_a_database_that_were_committed(git: Repository, open_book: OpenBook, removed: bool):
     book = open_book()
     assert book.doctor() == ()
-    git("add", "-f", ".commonbook/keys", ".commonbook/state.db")
+    (git.home / ".commonbook/owner.key").write_text("a secret")
+    (git.home / ".commonbook/owner.key").chmod(0o600)
+    git("add", "-f", ".commonbook/keys", ".commonbook/owner.key", ".commonbook/state.db")
     git("commit", "-qm", "oops")
     if removed:
         git("rm", "-rq", "--cached", ".commonbook")
         git("commit", "-qm", "removed")
     findings = book.doctor()
-    assert {finding.where for finding in findings} == {".commonbook/keys", ".commonbook/state.db"}
+    assert {finding.where for finding in findings} == {
+        ".commonbook/keys", ".commonbook/owner.key", ".commonbook/state.db"
+    }  # fmt: skip
     assert all("filter-repo" in finding.fix for finding in findings)

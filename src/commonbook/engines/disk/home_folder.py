@@ -37,7 +37,7 @@ else:
 HIDDEN_FOLDER: Final = ".commonbook"
 MACHINE_FILE: Final = "machine"
 """The file in the hidden folder that tells on which machine the home was made."""
-_SECRETS: Final = tuple(f"{HIDDEN_FOLDER}/{name}" for name in ("keys", "state.db", "outbox.db"))
+_SECRETS: Final = tuple(f"{HIDDEN_FOLDER}/{name}" for name in ("keys", "owner.key", "state.db", "outbox.db"))
 _NOTICES_FOLDER: Final = "_invalidations"
 _UNFINISHED: Final = "."
 _ATTACHMENT: Final = "attachment"
