@@ -224,9 +224,12 @@ OWNERS = {
     "reindex",
     "accept_deletions",
     "doctor",
+    "log_size",
+    "metrics",
 }
 HARMLESS = {
     "actor",
+    "changes",
     "close",
     "default_space",
     "space_for_writing",
@@ -266,6 +269,8 @@ def calls(
         "approve": ((request,), {}),
         "close_session": ((session,), {}),
         "create_key": (("user:local",), {}),
+        "create_login": ((memory,), {}),
+        "exchange_login": (("a code that nobody made",), {}),
         "create_space": (("team/new",), {}),
         "delete": ((memory,), {}),
         "undelete": ((memory,), {}),
@@ -280,6 +285,8 @@ def calls(
         "link": ((memory, "related_to", memory), {}),
         "links": ((memory,), {}),
         "log": ((), {"space": "personal"}),
+        "log_size": ((), {}),
+        "metrics": ((), {}),
         "messages": ((session,), {}),
         "move": ((memory, "team"), {}),
         "rebuild": ((), {}),
@@ -361,6 +368,9 @@ def test_no_verb_answers_without_the_right(shared, who):
         assert SECRET not in str(refused.value)
         assert isinstance(refused.value, NotAllowed) or verb not in OWNERS
     assert eve.list().items == ()
+    assert {change.space for change in eve.changes(after="0").items} <= {"elsewhere"}
+    with pytest.raises(NotAllowed):
+        eve.changes(space="personal")
     assert eve.sessions() == ()
     assert eve.keys() == ()
     assert eve.rules() == ()
