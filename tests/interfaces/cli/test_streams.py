@@ -43,7 +43,12 @@ def environ(tmp_path) -> dict[str, str]:
 
 def test_exit_codes_and_streams(run):
     assert run("status").returncode == 0
-    for args, code in ((("remember",), 2), (("show", "deadbeef"), 3), (("show", "x y"), 2)):
+    for args, code in (
+        (("remember",), 2),
+        (("show", "deadbeef"), 3),
+        (("show", "x y"), 3),
+        (("list", "--limit", "x"), 2),
+    ):
         done = run(*args)
         assert (done.returncode, done.stdout) == (code, b"")
         assert done.stderr.startswith(b"commonbook: ")
