@@ -88,6 +88,9 @@ def everything(book: Book, folder: Path) -> None:
     book.status()
     assert not book.doctor()
     book.log(space="red")
+    book.log_size()
+    book.changes(after="0")
+    book.metrics()
     assert book.verify_log().ok
     book.export(str(folder / "out"))
     book.import_folder(str(folder / "out"))
@@ -141,6 +144,7 @@ def _granted(book: Book) -> None:
     book.grant("user:bob", "red", "writer")
     key = book.create_key("user:bob", limits=[("red", "reader")])
     book.with_key(key.secret).recall("ledger", spaces="red")
+    book.exchange_login(book.create_login(key.key.id).code)
     book.acting_as("user:bob").list()
     book.grants()
     book.keys()
