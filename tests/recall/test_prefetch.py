@@ -153,7 +153,8 @@ def test_waiting_is_bounded_and_does_not_spend_the_result(book, slow):
     slow.wait_begun()
     assert at_once(lambda: book.prefetched("s", "heron")) is None
     assert at_once(lambda: book.prefetched("s", "heron", wait=0.05)) is None
-    assert at_once(lambda: book.prefetched("s", "heron", wait=-1)) is None
+    with pytest.raises(BadInput):
+        book.prefetched("s", "heron", wait=-1)
     slow.finish()
     assert book.prefetched("s", "heron", wait=30) is not None
 
