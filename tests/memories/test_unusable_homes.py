@@ -16,7 +16,7 @@ import commonbook
 from commonbook.book.book import Book
 from commonbook.compose import book
 from commonbook.engines.disk.network_mounts import network_file_system
-from commonbook.errors import DiskFull, HomeDamaged, HomeIsNewer, HomeReadOnly, KeyMissing, NetworkFileSystem
+from commonbook.errors import DiskFull, HomeDamaged, HomeIsNewer, KeyMissing, NetworkFileSystem, NoHome
 from commonbook.model.memory import Draft
 
 MOUNTS = """\
@@ -76,7 +76,7 @@ def test_a_home_on_a_network_file_system_is_refused_and_not_made(home: Path, mon
 def test_a_home_that_is_a_file_or_below_one_is_refused(tmp_path: Path):
     (tmp_path / "file").write_text("x")
     for place in (tmp_path / "file", tmp_path / "file" / "home"):
-        with pytest.raises(HomeReadOnly) as caught:
+        with pytest.raises(NoHome) as caught:
             commonbook.open(place, create=True)
         assert caught.value.fix
     assert (tmp_path / "file").read_text() == "x"
