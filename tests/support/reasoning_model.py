@@ -39,10 +39,21 @@ class Known:
     by: str = ""
     took: int = 0
     edited: bool = False
+    past: dict[int, str] = field(default_factory=dict)
 
     @property
     def bound(self) -> bool:
         return self.source is not None and self.mode != "detached"
+
+    def say(self, text: str) -> None:
+        """Say another text, as a new revision."""
+        self.past[self.revision] = self.text
+        self.text = text
+        self.revision += 1
+
+    def said(self, revision: int) -> str:
+        """Return the text of a revision."""
+        return self.past.get(revision, self.text)
 
     def direct_sources(self) -> list[str]:
         return [target for relation, target in self.links if relation in REASONING]
@@ -184,7 +195,7 @@ class Model:
 
     def outdated(self, id_: str) -> bool:
         return any(
-            not self.known[target].deleted and revision < self.known[target].revision
+            not self.known[target].deleted and self.known[target].said(revision) != self.known[target].text
             for (relation, target), revision in self.known[id_].links.items()
             if relation in REASONING
         )
@@ -288,8 +299,7 @@ class Model:
         source = self.known[copy.source or ""]
         copy.took, copy.edited = source.revision, False
         if copy.text != source.text:
-            copy.text = source.text
-            copy.revision += 1
+            copy.say(source.text)
             self.propagate(copy)
 
     def propagate(self, source: Known) -> None:
@@ -313,8 +323,7 @@ class Model:
 
     def edit(self, memory: Known, text: str) -> None:
         if text != memory.text:
-            memory.text = text
-            memory.revision += 1
+            memory.say(text)
             memory.edited = memory.source is not None
             self.propagate(memory)
 
