@@ -78,8 +78,8 @@ class Tour:
         print(textwrap.indent("\n".join(lines).strip("\n"), "    "))
 
     def require(self, wanted: str, output: str) -> None:
-        """Stop the tour if the output lacks what was promised."""
-        if wanted not in output:
+        """Stop the tour if the output lacks what was promised, on one line or broken over two."""
+        if wanted not in " ".join(output.split()):
             sys.exit(f"the tour stopped: {wanted!r} was expected here")
 
 

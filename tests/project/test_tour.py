@@ -20,7 +20,7 @@ def test_the_tour_shows_everything_and_leaves_nothing_behind(tmp_path):
     done = subprocess.run(
         [sys.executable, str(TOUR)], env=env, cwd=tmp_path, capture_output=True, text=True, check=False
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
     for expected in (
         "$ commonbook remember",
         "$ commonbook recall",
