@@ -45,13 +45,13 @@ class Known:
     def bound(self) -> bool:
         return self.source is not None and self.mode != "detached"
 
-    def say(self, text: str) -> None:
-        """Say another text, as a new revision."""
+    def set_text(self, text: str) -> None:
+        """Set another text, as a new revision."""
         self.past[self.revision] = self.text
         self.text = text
         self.revision += 1
 
-    def said(self, revision: int) -> str:
+    def text_of(self, revision: int) -> str:
         """Return the text of a revision."""
         return self.past.get(revision, self.text)
 
@@ -195,7 +195,7 @@ class Model:
 
     def outdated(self, id_: str) -> bool:
         return any(
-            not self.known[target].deleted and self.known[target].said(revision) != self.known[target].text
+            not self.known[target].deleted and self.known[target].text_of(revision) != self.known[target].text
             for (relation, target), revision in self.known[id_].links.items()
             if relation in REASONING
         )
@@ -299,7 +299,7 @@ class Model:
         source = self.known[copy.source or ""]
         copy.took, copy.edited = source.revision, False
         if copy.text != source.text:
-            copy.say(source.text)
+            copy.set_text(source.text)
             self.propagate(copy)
 
     def propagate(self, source: Known) -> None:
@@ -323,7 +323,7 @@ class Model:
 
     def edit(self, memory: Known, text: str) -> None:
         if text != memory.text:
-            memory.say(text)
+            memory.set_text(text)
             memory.edited = memory.source is not None
             self.propagate(memory)
 
