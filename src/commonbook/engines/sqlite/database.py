@@ -32,8 +32,8 @@ else:
     compressed_text = LazyModule("commonbook.runtime.compressed_text")
 
 _CLOSE_LOCK_SECONDS: Final = 2.0
-_PAGE_BYTES: Final = 8192
-"""The pages of a new database: a note of one kilobyte wastes a quarter of a page of 4 kB, and little of this one."""
+_PAGE_BYTES: Final = 4096
+"""The pages of a new database: a power cut may tear a larger first page, and the new file is then no database."""
 
 _PARAMETER: Final = re.compile(r":([a-z_]+)")
 
