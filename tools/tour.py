@@ -32,8 +32,9 @@ class Tour:
         """Start in an empty folder."""
         self.home = folder / "commonbook"
         self._folder = folder
-        # Settings of this machine must not lead the tour to another home.
-        self._env = {name: value for name, value in os.environ.items() if not name.startswith("COMMONBOOK_")}
+        # Settings of this machine must not lead the tour to another home, or to a terminal of another width.
+        ignored = ("COMMONBOOK_", "COLUMNS", "LINES")
+        self._env = {name: value for name, value in os.environ.items() if not name.startswith(ignored)}
         self._env |= {"HOME": str(folder), "TERM": "xterm"}
         if not sys.stdout.isatty():
             self._env["NO_COLOR"] = "1"

@@ -16,7 +16,7 @@ TOUR = Path(__file__).parents[2] / "tools" / "tour.py"
 def test_the_tour_shows_everything_and_leaves_nothing_behind(tmp_path):
     temporary = tmp_path / "temporary"
     temporary.mkdir()
-    env = {**os.environ, "TMPDIR": str(temporary), "COMMONBOOK_SPACE": "elsewhere"}
+    env = {**os.environ, "TMPDIR": str(temporary), "COMMONBOOK_SPACE": "elsewhere", "COLUMNS": "60", "LINES": "24"}
     done = subprocess.run(
         [sys.executable, str(TOUR)], env=env, cwd=tmp_path, capture_output=True, text=True, check=False
     )

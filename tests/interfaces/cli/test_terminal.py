@@ -105,8 +105,19 @@ def test_there_is_colour_on_a_terminal_and_none_in_a_pipe(terminal, tmp_path, me
 def test_a_list_on_a_terminal_is_a_table_with_short_ids_and_times_as_people_say_them(terminal, memory):
     seen = terminal("list").plain
     header, *rows = [line for line in seen.splitlines() if line.strip() and "─" not in line]
-    assert header.split() == ["id", "space", "kind", "created", "title", "tags", "marks"]
+    assert header.split() == ["id", "space", "kind", "created", "title", "tags"]
     assert re.search(rf"{memory[-8:]} +personal +note +(just now|\d+ \w+ ago) +Alice owns \[bold\]billing", rows[0])
+
+
+def test_rows_stand_below_each_other_on_a_terminal_that_is_too_narrow_for_a_table(terminal, memory):
+    wide, narrow = (terminal("list", env={"COLUMNS": width}).plain for width in ("80", "40"))
+    narrow = re.sub(" +$", "", narrow, flags=re.MULTILINE)
+    assert "─" in wide
+    assert "personal" in wide
+    assert "─" not in narrow
+    assert [line.split()[0] for line in narrow.strip().splitlines()][:4] == ["id", "space", "kind", "created"]
+    assert re.search(rf"^id +{memory[-8:]}$", narrow, re.MULTILINE)
+    assert re.search(r"^space +personal$", narrow, re.MULTILINE)
 
 
 def test_show_on_a_terminal_takes_no_markup_from_a_memory(terminal, memory):

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
 from rich import box
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -14,6 +15,10 @@ from rich.text import Text
 from commonbook.interfaces.cli.output.plain import Branch, Cell, clean, one_line
 
 _ID_TAIL_CHARS = 8
+_GAP_CHARS = 3
+"""The space between two columns of a table."""
+_MAX_WORD_CHARS = 24
+"""A longer word, such as an address, is broken in a table; it does not ask for a wider column."""
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _MAX_RELATIVE_SECONDS = 30 * _DAY
 
@@ -56,13 +61,22 @@ class Screen:
             self._console.print(Text(line, _DIFF_STYLES.get(line[:1], "")))
 
     def table(self, headers: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
-        """Print a table."""
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
-        for header in headers:
-            table.add_column(header, style="cyan" if header == "id" else "", overflow="fold")
-        for row in rows:
-            table.add_row(*(_text(value) for value in row))
-        self._console.print(table)
+        """Print a table without its empty columns, or its rows one below the other where a word would not fit."""
+        cells = [[_text(value) for value in row] for row in rows]
+        columns = [at for at in range(len(headers)) if any(row[at] for row in cells)]
+        widths = {at: _widest_word([headers[at], *(row[at].plain for row in cells)]) for at in columns}
+        if sum(widths.values()) + len(columns) * _GAP_CHARS <= self._console.width:
+            table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+            for at, width in widths.items():
+                style = "cyan" if headers[at] == "id" else ""
+                table.add_column(headers[at], style=style, overflow="fold", min_width=width)
+            for row in cells:
+                table.add_row(*(row[at] for at in columns))
+            self._console.print(table)
+            return
+        for row in cells:
+            self._console.print()
+            self._facts((headers[at], row[at]) for at in columns if row[at])
 
     def tree(self, branches: Iterable[Branch]) -> None:
         """Draw a tree; empty cells are left out."""
@@ -73,11 +87,14 @@ class Screen:
 
     def facts(self, pairs: Iterable[tuple[str, Cell]]) -> None:
         """Print names and their values in two columns."""
+        self._facts((name, _text(value)) for name, value in pairs)
+
+    def _facts(self, pairs: Iterable[tuple[str, Text]]) -> None:
         table = Table.grid(padding=(0, 2))
         table.add_column(style="dim", no_wrap=True)
         table.add_column(overflow="fold")
         for name, value in pairs:
-            table.add_row(Text(name), _text(value))
+            table.add_row(Text(name), value)
         self._console.print(table)
 
     def moment(self, time: datetime) -> str:
@@ -104,6 +121,11 @@ class Screen:
 def _text(cell: Cell) -> Text:
     text, style = (cell, "") if isinstance(cell, str) else cell
     return Text(one_line(text), style)
+
+
+def _widest_word(texts: Iterable[str]) -> int:
+    """Return the width that a column needs so that no ordinary word in it is broken."""
+    return max(min(cell_len(word), _MAX_WORD_CHARS) for text in texts for word in text.split() or [""])
 
 
 def _tree_lines(branches: Sequence[Branch], index: int) -> str:
