@@ -20,6 +20,9 @@ from pathlib import Path
 
 import pytest
 
+from commonbook.engines.process.clock import SystemClock
+from commonbook.engines.sqlite.database import SqliteDatabase
+from commonbook.engines.sqlite.migrations import MIGRATIONS
 from tests.support import crashing
 from tests.support.crashing import Ledger, Op, settle
 from tests.support.power_cuts import CALLS, Call, Disk, acknowledgements, read_trace
@@ -157,6 +160,40 @@ def test_a_home_whose_making_was_cut_off_opens_as_if_it_were_new(tmp_path, disk,
     first = next(at for at, _ in acknowledgements(script))
     points = set(range(0, first, 7)) | _syncs(script[:first])
     Cutter(tmp_path, disk).play(script[:first], cut_at=points, dice=random.Random(SEED), beyond=SCRIPT[0])
+
+
+def test_a_database_whose_making_was_cut_off_is_made_again(tmp_path, disk, script):
+    dice = random.Random(SEED)
+    for at, call in enumerate(script):
+        disk.feed(call)
+        if call.name not in {"pwrite64", "ftruncate", "rename", "unlink", "fsync", "fdatasync"}:
+            continue
+        for number in range(12):
+            database = _cut(disk, tmp_path / f"left-{at}-{number}", dice)
+            # Where nothing is left of it, one of the cuts is enough.
+            if database.parent.exists() and (_size(database) or number == 0):
+                _open_database(database, f"after call {at}: {_brief(call)} (seed {SEED})")
+        if _size(_cut(disk, tmp_path / f"left-{at}", None)):
+            return
+    raise AssertionError("the database was never made durable")
+
+
+def _cut(disk: Disk, left: Path, dice: random.Random | None) -> Path:
+    disk.cut(left, dice)
+    return left / ".commonbook" / "state.db"
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _open_database(path: Path, when: str) -> None:
+    try:
+        database = SqliteDatabase(str(path), migrations=MIGRATIONS, clock=SystemClock(), busy_seconds=1)
+    except Exception as error:
+        raise AssertionError(f"the power failed {when}, and then: {error}") from error
+    assert database.damage() == []
+    database.close()
 
 
 def test_a_home_that_we_made_is_there_when_its_first_memory_is_acknowledged(tmp_path):
