@@ -44,8 +44,12 @@ _PLACEHOLDER_IN_NAME: Final = re.compile(r"\bmasked [a-z]+")
 """A placeholder in the name of a file, which has no brackets."""
 
 
+@lru_cache(maxsize=512)
 def mask_name(name: str) -> Masked:
-    """Mask the secrets of a file's name without its ending, in which signs may stand for blanks."""
+    """Mask the secrets of a file's name without its ending, in which signs may stand for blanks.
+
+    An import asks for each name several times.
+    """
     masked, spaced = mask_title(name), name.replace("-", " ").replace("_", " ")
     spaced = _PLACEHOLDER_IN_NAME.sub(_placeholder("secret"), spaced)
     if masked.count or spaced == name:
@@ -104,7 +108,7 @@ def mask_metadata(fields: Mapping[str, Scalar]) -> tuple[Metadata, int]:
 def mask(text: str) -> Masked:
     """Replace every secret and every `<private>` part by a placeholder in brackets that names its kind."""
     total = 0
-    for _ in range(_MAX_ROUNDS):
+    for _ in range(_MAX_ROUNDS if text else 0):
         text, count = _mask_once(text)
         total += count
         if not count:
@@ -138,6 +142,8 @@ _Check: TypeAlias = Callable[[str], bool]
 
 def _replace_spans(text: str, spans: Sequence[Span], kind: str) -> Masked:
     """Replace each span by a placeholder; spans are in order and do not overlap."""
+    if not spans:
+        return Masked(text, 0)
     pieces, position = [], 0
     for start, end in spans:
         pieces += [text[position:start], _placeholder(kind)]
@@ -328,11 +334,16 @@ def _mask_tokens(text: str) -> Masked:
     if not _has(_LONG_RUN, text):
         return Masked(text, total)
     for token in _TOKENS:
-        if any(hint in text for hint in token.hints):
-            matches = compiled(token.pattern).finditer(text)
-            spans = [match.span(match.lastindex or 0) for match in matches if token.check(match[0])]
-            text, count = _replace_spans(text, spans, token.kind)
-            total += count
+        # A loop takes a third of the time of `any`, and there are thirty tokens for each text.
+        for hint in token.hints:
+            if hint in text:
+                break
+        else:
+            continue
+        matches = compiled(token.pattern).finditer(text)
+        spans = [match.span(match.lastindex or 0) for match in matches if token.check(match[0])]
+        text, count = _replace_spans(text, spans, token.kind)
+        total += count
     text, count = _replace_spans(text, list(_aws_secret_spans(text)), "aws key")
     return Masked(text, total + count)
 

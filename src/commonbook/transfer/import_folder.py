@@ -42,6 +42,9 @@ from commonbook.write.context import WriteContext
 
 _BATCH: Final = 200
 _BATCH_BYTES: Final = 32 * 1024 * 1024
+_KEPT_BYTES: Final = 32 * 1024 * 1024
+"""So much is kept of the files from the first pass to the second; the others are read twice."""
+
 _WHY_SKIPPED: Final = {
     "both": (
         "the file was changed since it was imported or exported, and so was its memory",
@@ -78,6 +81,7 @@ class _Import:
     bundle: import_okf.Bundle | None = None
     left_out_keys: set[str] = field(default_factory=set)
     notes: dict[str, Note] = field(default_factory=dict)
+    kept: dict[str, ReadFile] = field(default_factory=dict)
     records: dict[str, ImportRecord] = field(default_factory=dict)
     names: VaultNotes = field(default_factory=lambda: VaultNotes(()))
     claimed: set[str] = field(default_factory=set)
@@ -187,6 +191,8 @@ def _read(run: _Import, file: SourceFile | Finding) -> ReadFile | Finding:
 
 def _read_notes(run: _Import, progress: Progress) -> None:
     """Read every file once, to know the targets of links and the files that cannot be imported."""
+    # What a bundle says of a file is known only when all of it was read.
+    room = _KEPT_BYTES if run.bundle is None else 0
     for file in run.engines.external_files.files(run.folder):
         if not _is_chosen(run, file.path if isinstance(file, SourceFile) else file.where):
             continue
@@ -199,6 +205,9 @@ def _read_notes(run: _Import, progress: Progress) -> None:
             run.skipped.append(parsed)
             continue
         run.notes[parsed.file.path] = _note(run, parsed)
+        room -= len(parsed.file.data)
+        if room >= 0:
+            run.kept[parsed.file.path] = parsed
         progress("looking", len(run.notes), len(run.notes))
     run.notes, conflicts = without_conflict_copies(run.notes)
     run.skipped += conflicts
@@ -286,21 +295,30 @@ def _batches(run: _Import, waiting: frozenset[str]) -> Iterator[list[ImportedFil
     """Read the waiting files in batches, so that other processes can write between them."""
     batch: list[ImportedFile] = []
     size = 0
-    for file in run.engines.external_files.files(run.folder, only=waiting) if waiting else ():
-        # The first pass has reported unreadable files; a file that is new since then waits for the next import.
-        parsed = None if isinstance(file, Finding) or file.path not in waiting else _read(run, file)
-        if parsed is None:
-            continue
-        if isinstance(parsed, Finding):
-            run.skipped.append(parsed)
-            continue
-        batch.append(imported_file(parsed, _note(run, parsed), _place(run, parsed.file.path), mask=run.mask))
+    for parsed, note in _waiting_files(run, waiting):
+        batch.append(imported_file(parsed, note, _place(run, parsed.file.path), mask=run.mask))
         size += len(parsed.file.data)
         if len(batch) == _BATCH or size > _BATCH_BYTES:
             yield batch
             batch, size = [], 0
     if batch:
         yield batch
+
+
+def _waiting_files(run: _Import, waiting: frozenset[str]) -> Iterator[tuple[ReadFile, Note]]:
+    """Yield the waiting files in their order: those that the first pass kept, then the others, read again."""
+    kept, run.kept = run.kept, {}
+    for path, read in kept.items():
+        if path in waiting:
+            yield read, run.notes[path]
+    unread = waiting - kept.keys()
+    for file in run.engines.external_files.files(run.folder, only=unread) if unread else ():
+        # The first pass has reported unreadable files; a file that is new since then waits for the next import.
+        parsed = None if isinstance(file, Finding) or file.path not in unread else _read(run, file)
+        if isinstance(parsed, Finding):
+            run.skipped.append(parsed)
+        elif parsed is not None:
+            yield parsed, _note(run, parsed)
 
 
 def _import_batch(run: _Import, batch: Sequence[ImportedFile]) -> None:

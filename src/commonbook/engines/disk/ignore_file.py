@@ -36,6 +36,8 @@ class IgnorePatterns:
 
 def template_folder(settings: bytes) -> str:
     """Return the folder of templates that the settings of an Obsidian vault name; "" if they name none."""
+    if not settings:
+        return ""
     try:
         values = json.loads(settings)
     except ValueError:

@@ -124,6 +124,9 @@ def _without_overlaps(spans: Iterable[Span]) -> list[Span]:
 # --- names
 
 
+_ASCII_NAME_PARTS: Final = {part: sources for part, sources in NAME_PARTS.items() if part.isascii()}
+
+
 @cache
 def _patterns(language: str, kind: str) -> re.Pattern[str]:
     known = LANGUAGES[language]
@@ -132,9 +135,8 @@ def _patterns(language: str, kind: str) -> re.Pattern[str]:
 
 def _names(lowered: str) -> Iterator[_Name]:
     """Yield the names of secrets in a text: those around a part that every such name contains."""
-    ascii_only = lowered.isascii()
-    for part, sources in NAME_PARTS.items():
-        at = -1 if ascii_only and not part.isascii() else lowered.find(part)
+    for part, sources in (_ASCII_NAME_PARTS if lowered.isascii() else NAME_PARTS).items():
+        at = lowered.find(part)
         while at >= 0:
             end = at + len(part)
             # Codes and keys have digits: without one nearby, nothing more is looked at.
