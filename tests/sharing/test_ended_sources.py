@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import commonbook
 from commonbook.book.book import Book
 from commonbook.engines.process.clock import SystemClock
 from tests.support.lost_databases import keep_database, lose_database, put_database_back
@@ -136,3 +137,56 @@ def test_all_of_many_copies_note_the_end(book: Book):
     book.delete(source)
     book.work()
     assert noted(book, *copies) == {ends}
+
+
+@pytest.mark.parametrize("fault", ["lost", "older"])
+@pytest.mark.parametrize("source_space", ["a", "z"], ids=["source first", "source last"])
+@pytest.mark.parametrize("is_deleted", [False, True], ids=["source there", "source deleted"])
+def test_an_ended_copy_whose_file_was_moved_beside_another_copy_stays_ended(
+    book: Book,
+    home: Path,
+    tmp_path: Path,
+    open_book: Callable[[], Book],
+    fault: str,
+    source_space: str,
+    is_deleted: bool,
+):
+    ground = book.remember("a litre of oil costs five", space="facts").id
+    endings = {
+        book.reflect("oil is cheap", [ground], space=source_space).id: ending for ending in (retract, expire, end)
+    }
+    book.supersede(ground, by=book.remember("a litre costs seven", space="facts").id)
+    moved = {book.share(thought, "team").id: ending for thought, ending in endings.items()}
+    others = [book.share(thought, "others").id for thought in endings]
+    keep_database(home, tmp_path / "kept")
+    for thought, ending in endings.items():
+        ending(book, thought)
+        if is_deleted:
+            book.delete(thought)
+    paths = [home / book.get(copy).path for copy in moved]
+    book.close()
+    lose_database(home) if fault == "lost" else put_database_back(home, tmp_path / "kept")
+    for path in paths:
+        path.rename(home / "others" / path.name)
+    book = open_book()
+    assert {book.get(copy).freshness for copy in moved} == {"detached"}
+    assert all(expired(book, *moved, *others))
+    assert not recalled(book) & {copy for copy in (*moved, *others) if "expired" in book.get(copy).marks}
+    retracted = [ending for copy, ending in moved.items() if "retracted" in book.get(copy).marks]
+    assert retracted == ([] if is_deleted else [retract])
+    assert not {entry.action for entry in book.log(space="team")} & {"delete", "restore"}
+    assert book.doctor() == ()
+
+
+def test_an_ended_copy_that_is_imported_beside_another_copy_stays_ended(book: Book, tmp_path: Path):
+    with commonbook.open(tmp_path / "elsewhere", create=True) as origin:
+        source = origin.remember("oil is cheap", space="a").id
+        copy = origin.share(source, "team").id
+        origin.export(str(tmp_path / "export"))
+    book.import_folder(str(tmp_path / "export"), exclude=["team"])
+    book.share(source, "team")
+    expire(book, source)
+    book.import_folder(str(tmp_path / "export"))
+    assert book.get(copy).freshness == "detached"
+    assert expired(book, copy) == [True]
+    assert not recalled(book)

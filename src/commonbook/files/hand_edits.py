@@ -92,12 +92,8 @@ def apply_file(ctx: WriteContext, path: str, *, gone: Mapping[str, str] = NONE_G
         merge_conflicts.require_merged(document, memory)
     except BadFile as error:
         return _mark_malformed(ctx, path, stat, hash_, synced, merge_conflicts.with_reason(error, data))
-    if (
-        may_wait
-        and (memory is None or memory.deleted is not None)
-        and memory_of_file.place_is_left(ctx, path, document)
-    ):
-        return "waiting"
+    if may_wait and not is_copied_file and memory_of_file.is_place_taken(ctx, path, memory, document):
+        return _wait(ctx, memory)
     _check_copy_after_trouble(ctx, synced)
     if memory is None and synced is not None:
         handle_missing_file(ctx, path, synced.memory)
@@ -135,6 +131,16 @@ def _require_room(ctx: WriteContext, document: Document) -> None:
         render_document(filled, ctx.engines)
     except TooLarge as error:
         raise BadFile("the front matter is too long: no room is left for our fields") from error
+
+
+def _wait(ctx: WriteContext, memory: Memory | None) -> Outcome:
+    """Let the file of a copy wait for those of others, by which it may have a place, or else have ended.
+
+    A memory whose file was moved is not one whose file is missing.
+    """
+    if memory is not None and memory.deleted is None:
+        file_journal.drop_synced(ctx.tx, memory.path, memory.id)
+    return "waiting"
 
 
 class FileNotInPlace(Exception):

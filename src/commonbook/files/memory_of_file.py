@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 
 from commonbook.errors import BadFile
 from commonbook.markdown.front_matter import Document
-from commonbook.markdown.memory_conversion import copy_info_of, new_memory_from_document, parse_file, proven_tie
+from commonbook.markdown.memory_conversion import copy_info_of, new_memory_from_document, parse_file
 from commonbook.model.ids import new_id
-from commonbook.model.memory import Memory
+from commonbook.model.memory import DETACHED, Memory
 from commonbook.tables import copies, file_journal, memories
 from commonbook.text import dates, file_paths, titles
 from commonbook.write import store_version
 from commonbook.write.new_memory import new_memory
 
 if TYPE_CHECKING:
+    from commonbook.model.spaces import Space
     from commonbook.ports.files import FileStat
     from commonbook.write.context import WriteContext
 
@@ -79,19 +80,25 @@ def is_in_place(ctx: WriteContext, memory: Memory) -> bool:
     return ctx.engines.folder.exists(memory.path) if data is None else named_id in {None, memory.id}
 
 
-def place_is_left(ctx: WriteContext, path: str, document: Document) -> bool:
-    """Tell whether a copy cannot be tied only because of a memory whose file is gone: the database is an older one.
+def is_place_taken(ctx: WriteContext, path: str, memory: Memory | None, document: Document) -> bool:
+    """Tell whether a copy that is new in this space cannot be tied here: its root, or another copy of it, is there.
 
-    That is another copy of the same root in this space, or the root itself, which was moved or deleted since.
+    In an older database, that may be a memory whose file is gone, since it was moved or deleted since.
     """
-    tie = proven_tie(document, document.id, ctx.engines.keys) if document.id else None
+    ties = (copy_info_of(document), memory.shared if memory else None)
+    roots = {tie.root for tie in ties if tie is not None and tie.mode != DETACHED}
     space = file_paths.space_at(path, ctx.spaces.values())
-    if tie is None or space is None:
+    if not roots or space is None or (memory is not None and not _is_new_in(ctx, memory, space)):
         return False
-    root = tie[0].root
-    others = {root, copies.of_root(ctx.tx, root, space.id) or root} - {document.id}
-    in_space = memories.get_headers(ctx.tx, {space.id: space}, sorted(others)).values()
-    return any(memory.deleted is None and not is_in_place(ctx, memory) for memory in in_space)
+    bound = {copies.of_root(ctx.tx, root, space.id) or root for root in roots}
+    own = {document.id, memory.id if memory else None}
+    in_space = memories.get_headers(ctx.tx, {space.id: space}, sorted((roots | bound) - own)).values()
+    return any(other.deleted is None for other in in_space)
+
+
+def _is_new_in(ctx: WriteContext, memory: Memory, space: Space) -> bool:
+    """Tell whether a memory whose file is in this space was deleted, or was elsewhere before."""
+    return memory.deleted is not None or (memory.space.id != space.id and not is_in_place(ctx, memory))
 
 
 def new_memory_of(ctx: WriteContext, path: str, stat: FileStat, document: Document, *, fresh_id: bool) -> Memory:

@@ -194,7 +194,7 @@ def _bind_copy_from_file(ctx: WriteContext, memory: Memory) -> Memory:
     """Bind a memory that came as a file, if it is a copy; detach it if its space has another copy of that root."""
     if memory.shared is None or not copies.is_bound(memory):
         return memory
-    return memory if bind_copy(ctx, memory) else detached(memory)
+    return memory if bind_copy(ctx, memory) else detach(ctx, memory)
 
 
 def detached(memory: Memory) -> Memory:
