@@ -1,4 +1,7 @@
-"""Computes the marks of memories when they are read: expired, superseded, suspect, malformed, freshness of a copy."""
+"""Computes the marks of memories when they are read: expired, superseded, suspect, malformed, freshness of a copy.
+
+It leaves out what a reader may not see: the session or the successor in a hidden space, the reason of a supersession.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +104,7 @@ def with_marks(
     `doubts` are those about these memories, and perhaps others, if the caller has read them already.
     """
     all_spaces = scope.LazyScope(partial(spaces.get_all, tx))
-    unmarked = supersession.without_hidden_reasons(tx, allowed, unmarked)
+    unmarked = _without_hidden_reasons(tx, allowed, unmarked)
     ids = tuple(memory.id for memory in unmarked)
     doubts = doubts or doubts_about(tx, allowed, unmarked, request_links(tx, ids))
     around = _surroundings(tx, all_spaces, unmarked, now, doubts)
@@ -193,6 +196,24 @@ def _without_hidden_session(memory: Memory, allowed: SpaceScope) -> Memory:
     if memory.session_space is None or any(space.name == memory.session_space for space in allowed.values()):
         return memory
     return memory._replace(session=None, session_space=None)
+
+
+def _without_hidden_reasons(tx: Reading, allowed: SpaceScope, superseding: Sequence[Memory]) -> Sequence[Memory]:
+    """Return memories without the reasons why they supersede others in spaces that may not be read.
+
+    A reason tells about the old memory: it is for those who may read both.
+    """
+    superseded = sorted({reason.superseded for memory in superseding for reason in memory.supersede_reasons})
+    places = memories.spaces_of(tx, superseded)
+    hidden = {id_ for id_, space in places.items() if space not in allowed}
+    if not hidden:
+        return superseding
+    return [
+        memory._replace(
+            supersede_reasons=tuple(reason for reason in memory.supersede_reasons if reason.superseded not in hidden)
+        )
+        for memory in superseding
+    ]
 
 
 def _with_freshness(tx: Reading, allowed: SpaceScope, copy: Memory, state: freshness.CopyState) -> Memory:

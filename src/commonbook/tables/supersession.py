@@ -184,21 +184,3 @@ def superseding(tx: Reading, spaces: SpaceScope, ids: Sequence[str]) -> Supersed
 
 def _source_ids(incoming: Sequence[Link]) -> list[str]:
     return sorted({link.source for link in incoming})
-
-
-def without_hidden_reasons(tx: Reading, readable: SpaceScope, superseding: Sequence[Memory]) -> Sequence[Memory]:
-    """Return memories without the reasons why they supersede others in spaces that may not be read.
-
-    A reason tells about the old memory: it is for those who may read both.
-    """
-    superseded = sorted({reason.superseded for memory in superseding for reason in memory.supersede_reasons})
-    places = memories.spaces_of(tx, superseded)
-    hidden = {id_ for id_, space in places.items() if space not in readable}
-    if not hidden:
-        return superseding
-    return [
-        memory._replace(
-            supersede_reasons=tuple(reason for reason in memory.supersede_reasons if reason.superseded not in hidden)
-        )
-        for memory in superseding
-    ]
