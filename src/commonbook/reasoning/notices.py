@@ -4,25 +4,25 @@ That happens in the transaction of the change; for a successor that expires, a j
 
 After every write, each dependent of a changed memory has exactly one notice for each of its invalidations that has no
 decision. The id of a notice is a hash of the dependent and the invalidation, so that no notice is created twice.
+`withdraw_notices` decides which ones are withdrawn; `open_notices` reads those that are open.
 """
 
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Final, Literal
+from typing import Final
 
-from commonbook.markdown.memory_conversion import render_memory
-from commonbook.model.invalidation import CAUSES_WITHOUT_ID, DELETED, ENDED, Decision, Invalidation, Notice, Verdict
-from commonbook.model.memory import Link, Memory, is_missing
+from commonbook.model.invalidation import CAUSES_WITHOUT_ID, DELETED, ENDED, Invalidation, Notice
+from commonbook.model.memory import Link, Memory
 from commonbook.model.spaces import Space
 from commonbook.reasoning import invalidations as graph
 from commonbook.reasoning import open_notices
 from commonbook.reasoning.dependents import DependentNode, dependents_of
 from commonbook.reasoning.open_notices import NOTICE_RELATION, notice_id
+from commonbook.reasoning.withdraw_notices import KnownCauses, is_obsolete
 from commonbook.tables import copies, file_journal, jobs, links, memories, supersession
 from commonbook.text import file_paths, space_names
-from commonbook.write import store_version
 from commonbook.write.affected import affected_by
 from commonbook.write.context import WriteContext
 from commonbook.write.foreign_writes import ForeignWrite
@@ -139,13 +139,10 @@ def _sync_notices(
     ancestors = graph.ancestors_of(ctx.tx, ctx.spaces, live) if invalid else graph.Ancestors({}, {})
     invalidations = graph.own_causes(ctx.tx, ctx.spaces, live, ancestors, ctx.tx.now)
     decided = {memory.id: memory.settled_causes for memory in live}
+    known = KnownCauses(dependents, invalidations, decided, ancestors, arriving)
     for memory, notice in (one for found in existing.values() for one in found):
         dependent = dependents.get(notice.dependent)
-        is_settled = notice.key in decided.get(notice.dependent, ())
-        is_caused = notice.key in invalidations.get(notice.dependent, {}) or _is_last_trace(ctx, notice, dependent)
-        if not is_caused and notice.dependent in arriving:
-            is_caused = _may_be_caused_yet(ctx, notice, dependent, ancestors)
-        if is_settled or not is_caused:
+        if is_obsolete(ctx, notice, known):
             remove_notice(ctx, memory, how="withdraw")
         elif dependent is not None and memory.space.name != _notice_space_name(dependent.space):
             _move_notice(ctx, memory, dependent.space)
@@ -160,40 +157,6 @@ def _sync_notices(
         if key not in decided[memory.id]
     }
     return _create_missing(ctx, wanted)
-
-
-def _is_last_trace(ctx: WriteContext, notice: Notice, dependent: Memory | None) -> bool:
-    """Tell whether a notice is all that is left of its cause, since the database that knew the rest was lost.
-
-    That is a successor that has ended, or whatever invalidated the source of a copy.
-    """
-    if dependent is None or dependent.deleted is not None:
-        return False
-    if notice.invalidating == ENDED:
-        is_unknown = not memories.exists(ctx.tx, notice.invalidated)
-        return is_unknown and not supersession.has_ended(dependent, ctx.tx.now)
-    source = copies.chain_of(dependent, copies.sources_of(ctx.tx, ctx.spaces, [dependent]))[-1]
-    return is_missing(source) and _may_stand(ctx, notice)
-
-
-def _may_be_caused_yet(ctx: WriteContext, notice: Notice, dependent: Memory | None, ancestors: graph.Ancestors) -> bool:
-    """Tell whether a memory that the book does not have may be the cause of a notice, or lead to the cause.
-
-    Its file may arrive after that of the notice, or it was deleted before the database was lost.
-    """
-    if dependent is None or dependent.deleted is not None:
-        return dependent is None
-    return _may_stand(ctx, notice) and graph.has_unknown_ancestor(dependent, ancestors)
-
-
-def _may_stand(ctx: WriteContext, notice: Notice) -> bool:
-    """Tell whether a memory is deleted or superseded as a notice says, or the book does not know."""
-    if notice.invalidating == DELETED:
-        invalidated = memories.find(ctx.tx, ctx.spaces, notice.invalidated)
-        return invalidated is None or invalidated.deleted is not None
-    superseding = supersession.superseding(ctx.tx, ctx.spaces, [notice.invalidated]).get(notice.invalidated, ())
-    is_known = memories.exists(ctx.tx, notice.invalidating)
-    return not is_known or notice.invalidating in {successor.id for successor in superseding}
 
 
 # --- creating and moving
@@ -333,7 +296,7 @@ def _store(ctx: WriteContext, old: Memory, new: Memory) -> None:
     links.replace(ctx.tx, old.space.id, new)
 
 
-# --- removing and deciding
+# --- removing
 
 
 def remove_notice(ctx: WriteContext, outline: Memory, *, how: str, **logged: object) -> None:
@@ -343,25 +306,3 @@ def remove_notice(ctx: WriteContext, outline: Memory, *, how: str, **logged: obj
     memories.replace(ctx.tx, ctx.engines.keys, notice, deleted)
     ctx.log_memory(deleted, how, **logged)
     ctx.enqueue_files([deleted])
-
-
-def record_decision(
-    ctx: WriteContext,
-    memory: Memory,
-    settled: Sequence[Invalidation],
-    verdict: Verdict | Literal["reinstate"],
-    note: str,
-    *,
-    also: Mapping[str, object],
-    how: str = "triage",
-) -> Memory:
-    """Store a decision about invalidations in the memory; `also` has other fields that change with it."""
-    by, at = ctx.actor.principal, ctx.tx.now
-    settled_keys = {invalidation.key for invalidation in settled}
-    kept = [decision for decision in memory.decisions if decision.key not in settled_keys]
-    added = [Decision(verdict, cause.invalidated, cause.invalidating, by, at, note) for cause in settled]
-    decided = memory._replace(decisions=(*kept, *added), **also)  # type: ignore[arg-type]
-    changed = ["decisions", *also]
-    # A front matter without room for the decision is refused before anything is changed.
-    render_memory(decided, ctx.engines)
-    return store_version.store_version(ctx, memory, decided, changed, how=how)

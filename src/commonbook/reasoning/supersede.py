@@ -12,6 +12,7 @@ from commonbook.model.reasoning import SupersedeReport
 from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import link_checks, notices
+from commonbook.reasoning.decisions import record_decision
 from commonbook.tables import links, memories, supersession
 from commonbook.text import masking, validation
 from commonbook.text.validation import validate_line
@@ -122,5 +123,5 @@ def _take_retraction_back(ctx: WriteContext, memory: Memory) -> None:
     times = {decision.at for decision in retractions}
     settled = [Invalidation(*decision.key) for decision in retractions]
     ends = {name: None for name in ("expires", "valid_until") if getattr(memory, name) in times}
-    notices.record_decision(ctx, memory, settled, REINSTATE, "", also=ends, how="reinstate")
+    record_decision(ctx, memory, settled, REINSTATE, "", also=ends, how="reinstate")
     ctx.note_reasoning_change(memory, memory)

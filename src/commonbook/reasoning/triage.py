@@ -14,6 +14,7 @@ from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import invalidations as graph
 from commonbook.reasoning import notices, open_notices, supersede
+from commonbook.reasoning.decisions import record_decision
 from commonbook.tables import copies, memories, supersession
 from commonbook.text import masking, validation
 from commonbook.write.context import WriteContext
@@ -52,7 +53,7 @@ def _triage(
         raise Conflict(f"memory {memory.id} is not suspect", fix="`commonbook inbox` shows what waits for a decision")
     successor = hand_edits.with_file_changes(ctx, ctx.require_writable(by), scanned=scanned) if by else None
     fields = _changed_fields(ctx, memory, verdict, grounds)
-    memory = notices.record_decision(ctx, memory, settled, verdict, note, also=fields)
+    memory = record_decision(ctx, memory, settled, verdict, note, also=fields)
     keys = {invalidation.key for invalidation in settled}
     for about in open_notices.about(ctx.tx, ctx.spaces, [memory.id]).get(memory.id, ()):
         if about.notice.key in keys:
