@@ -14,7 +14,8 @@ from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import quote
 
-from commonbook.client.client import Client, session_context
+from commonbook.client import outbox_first
+from commonbook.client.client import Client, SessionContext, session_context
 from commonbook.client.http import HttpCaller, Patience, problem_of
 from commonbook.client.http_transport import append_receipt, append_request, send_append
 from commonbook.client.lazy_outbox import LazyOutbox, PreparedMessage
@@ -25,10 +26,9 @@ from commonbook.client.verbs.reasoning import ReasoningVerbs
 from commonbook.client.verbs.recall import RecallVerbs
 from commonbook.client.verbs.sessions import SessionVerbs
 from commonbook.client.verbs.sharing import SharingVerbs
-from commonbook.errors import Busy, HomeError, ServerFailed, TransportError, Unreachable
+from commonbook.errors import Busy, HomeError, ServerFailed, TransportError
 from commonbook.model.ids import new_id
 from commonbook.model.session import AppendReceipt, ChatMessage, MessageReceipt, NewMessage
-from commonbook.ports.outbox import SessionContext
 from commonbook.text import validation
 from commonbook.wire.encoding import Malformed, decode
 from commonbook.wire.requests import request_of
@@ -40,9 +40,6 @@ _SLOW: Final = frozenset(
     {"doctor", "verify_log", "rebuild", "reindex", "sync", "accept_deletions", "work", "remember_many", "rename_space"}
 )
 """Verbs that may take minutes: the server has much time for their answers."""
-
-_AFTER_OUTBOX: Final = {"switch": "old", "rewind": "session", "settle": "session", "close_session": "session"}
-"""Verbs that must find all messages of a session on the server, by the argument that names the session."""
 
 _NOT_REPEATABLE: Final = frozenset({"exchange_login"})
 
@@ -133,8 +130,9 @@ class RemoteBook(
 
     def _call(self, verb: str, arguments: Mapping[str, object]) -> Any:  # noqa: ANN401 - as the verb's annotation says
         """Send a call to the server, and return its result; the error of the server is raised here."""
-        if verb in _AFTER_OUTBOX:
-            self._send_waiting(str(arguments[_AFTER_OUTBOX[verb]]), arguments.get("space"))
+        outbox_first.send_waiting(
+            self._outbox, verb, arguments, default_space=self._space, seconds=self._patience_seconds
+        )
         chosen, defaults = VERBS[verb], _defaults(verb)
         given = {name: value for name, value in arguments.items() if not _is_default(value, defaults.get(name))}
         headers = {}
@@ -156,17 +154,6 @@ class RemoteBook(
         if verb in _SLOW:
             return Patience(_SLOW_SECONDS, _SLOW_SECONDS)
         return Patience(self._patience_seconds, self._answer_seconds, repeatable=verb not in _NOT_REPEATABLE)
-
-    def _send_waiting(self, session: str, space: object) -> None:
-        """Send the messages of a session that wait in the outbox; Unreachable if they cannot be sent in time."""
-        name = space if isinstance(space, str) else self._space
-        if self._outbox.is_waiting(session, name):
-            self.outbox.flush(self._patience_seconds)
-            if self._outbox.is_waiting(session, name):
-                raise Unreachable(
-                    f"messages of the session {session!r} wait in the outbox of this machine",
-                    fix="try again when the server answers",
-                )
 
 
 @cache
