@@ -1,4 +1,7 @@
-"""The composition root of a migration between a home and a database server: wires both books, and hands on the keys."""
+"""The composition root of a migration between a home and a database server: wires both books, and hands on the keys.
+
+`transfer.migration_order` decides what is refused, `transfer.migrate` moves the book.
+"""
 
 from __future__ import annotations
 
@@ -19,10 +22,11 @@ from commonbook.compose.book import (
 from commonbook.engines.disk.durable_files import make_folders, sync_folder
 from commonbook.engines.disk.home_folder import HIDDEN_FOLDER, holds_files, is_home
 from commonbook.engines.process.clock import SystemClock
-from commonbook.errors import BadInput, CommonbookError, Conflict, HomeError, KeyMissing, NoHome
+from commonbook.errors import CommonbookError, HomeError
 from commonbook.model.reports import MigrationReport, Progress, no_progress
 from commonbook.settings.settings import DatabaseChoice, Settings, require_address
 from commonbook.tables import home
+from commonbook.transfer import migration_order as order
 
 if TYPE_CHECKING:
     from commonbook.ports.database import Transaction
@@ -50,7 +54,8 @@ def migrate_book(settings: Settings, to: str, *, progress: Progress = no_progres
     clock = SystemClock()
     target = _target_settings(settings, to)
     place, keys = _place(target), _keys_folder(target)
-    _require_book(settings)
+    if settings.database is None:
+        order.require_home(settings.home, exists=is_home(settings.home))
     with open_book(settings, progress=progress):
         # Opening applies the changes that people made to the files.
         pass
@@ -94,29 +99,13 @@ def _target_settings(settings: Settings, to: str) -> Settings:
     """Return the settings of the new book; nothing is made yet."""
     if "://" not in to:
         folder = os.path.realpath(os.path.join(settings.cwd, os.path.expanduser(to)))
-        if not is_home(folder) and holds_files(folder):
-            raise Conflict(
-                f"{folder} has files of its own, which would become memories of the book",
-                fix="name a new or empty folder",
-            )
+        order.require_own_folder(folder, has_other_files=not is_home(folder) and holds_files(folder))
         return settings._replace(home=folder, database=None)
     # An address that we do not support is no folder either, and may hold a password.
     target = DatabaseChoice(require_address(to, "the address to move to"))
-    if settings.database and settings.database.place == target.place:
-        raise Conflict(
-            f"the book is in {target.place} already",
-            fix="to move a home there, name it: `commonbook --home FOLDER migrate TO`",
-        )
-    keys = settings.database.keys if settings.database else _require_keys_outside(settings)
+    order.require_other_server(settings.database.place if settings.database else None, target.place)
+    keys = settings.database.keys if settings.database else order.require_keys_outside(settings.keys, settings.home)
     return settings._replace(database=target._replace(keys=keys))
-
-
-def _require_book(settings: Settings) -> None:
-    """Refuse to move a home that is not there."""
-    if settings.database is None and not is_home(settings.home):
-        raise NoHome(
-            f"there is no home at {settings.home}", fix="name the home to move: `commonbook --home FOLDER migrate TO`"
-        )
 
 
 def _require_unused(old: Engines, target: Settings, clock: Clock) -> None:
@@ -149,36 +138,16 @@ def _keys_folder(settings: Settings) -> str:
     return (settings.database.keys or "") if settings.database else os.path.join(settings.home, HIDDEN_FOLDER, "keys")
 
 
-def _require_keys_outside(settings: Settings) -> str:
-    """Return the folder for the keys of a home that moves to a server: it must outlive the home."""
-    again = "`export COMMONBOOK_KEYS=FOLDER`, then run `commonbook migrate` again: it copies the keys of the home there"
-    if settings.keys is None:
-        raise KeyMissing(
-            "COMMONBOOK_KEYS does not say where the keys of the new book will be",
-            fix=f"choose a folder outside of the home: {again}",
-        )
-    if os.path.commonpath([settings.keys, settings.home]) == settings.home:
-        raise BadInput(
-            f"the folder {settings.keys} of COMMONBOOK_KEYS is in the home, which will be removed some day",
-            fix=f"choose a folder outside of the home: {again}",
-        )
-    return settings.keys
-
-
 def _copy_keys(old: str, target: Settings) -> None:
     """Give the new book the keys of the old one, unless it has them already; refuse a folder with other keys."""
     new = _keys_folder(target)
     if old == new:
         return
-    again = "migrate FOLDER`" if target.database is None else "migrate` again, after `export COMMONBOOK_KEYS=FOLDER`"
+    to_server = target.database is not None
     wanted = _read_files(old)
     existing = _read_files(new) if os.path.isdir(new) else {}
-    if any(existing[name] != data for name, data in wanted.items() if name in existing):
-        raise Conflict(
-            f"the folder {new} has the keys of another book",
-            fix=f"choose a folder that does not exist yet, which gets the keys of this book: `commonbook {again}",
-        )
-    if target.database is None:
+    order.require_no_other_keys(new, wanted, existing, to_server=to_server)
+    if not to_server:
         prepare_home(target.home)
     try:
         make_folders(new, mode=0o700)
@@ -188,7 +157,7 @@ def _copy_keys(old: str, target: Settings) -> None:
     except OSError as error:
         raise HomeError(
             f"the keys cannot be copied to {new}: {error.strerror}",
-            fix=f"choose a folder that you may write to: `commonbook {again}",
+            fix=f"choose a folder that you may write to: {order.command_with_other_keys(to_server=to_server)}",
         ) from error
 
 

@@ -5,7 +5,7 @@ table says how far the copy got, so an interrupted migration continues from ther
 table is compared batch by batch, and rows that changed meanwhile are copied again. When all tables are equal and the
 log verifies in the new book, the old book records `moved_to` and refuses writes from then on. Only then are the files
 written and the new book opened: at no time do both books accept writes, and a migration that is interrupted here
-continues too.
+continues too. `migration_order` decides which books may be moved, and to where.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import partial
 from hashlib import sha256
 from typing import Final, NamedTuple
 
-from commonbook.errors import Conflict, HomeDamaged
+from commonbook.errors import HomeDamaged
 from commonbook.files import write_out
 from commonbook.files.journal import mark_done
 from commonbook.log import chain, verify
@@ -26,6 +26,8 @@ from commonbook.ports.engines import Engines
 from commonbook.ports.keys import Keys
 from commonbook.runtime.compressed_text import compress, decompress
 from commonbook.tables import home, memories, spaces
+from commonbook.transfer import migration_order
+from commonbook.transfer.migration_order import TargetBook
 from commonbook.write.context import WriteContext
 from commonbook.write.pending import Pending
 
@@ -122,12 +124,11 @@ def migrate(engines: Engines, target: Engines, *, to: str, keys: str, progress: 
 
 
 def _has_moved(engines: Engines, target: Engines, *, to: str) -> bool:
-    """Tell whether an earlier try has closed the old book, and was interrupted before it opened the new one."""
     with engines.db.reading() as tx:
         old = home.facts(tx)
     with target.db.reading() as tx:
         new = home.facts(tx)
-    return old.get("moved_to") == to and new.get("moving_from") == old["id"]
+    return migration_order.has_moved(old, new, to=to)
 
 
 def require_movable(source: Database, target: Database, *, to: str) -> None:
@@ -135,47 +136,23 @@ def require_movable(source: Database, target: Database, *, to: str) -> None:
     with source.reading() as tx:
         old = home.facts(tx)
     with target.reading() as tx:
-        if old.get("moved_to") == to and home.facts(tx).get("moving_from") == old["id"]:
-            return
-        home.require_not_moved(old.items())
-        _require_unused(tx, old, to=to)
+        migration_order.require_movable(old, _target_book(tx), to=to)
 
 
-def _require_unused(tx: Reading, old: Mapping[str, str], *, to: str) -> None:
-    """Refuse a new book that has memories, unless they are those of an earlier try of this migration."""
-    new = home.facts(tx)
-    if new.get("moving_from") == old["id"]:
-        return
-    is_server = "://" in to
-    if new.get("id") == old["id"]:
-        home_named = "to move a home, name it: `commonbook --home FOLDER migrate TO`"
-        raise Conflict(
-            f"the new book is this book: it is in {to} already",
-            fix=home_named if is_server else "name a folder that does not exist yet",
-        )
-    if tx.row("SELECT 1 FROM space LIMIT 1") is not None:
-        empty = "name an empty database (`createdb NAME` makes one)" if is_server else "name a folder that is not there"
-        raise Conflict(
-            f"there is a book with memories in {to} already",
-            fix=f"{empty}; or bring the memories into that book: `commonbook export FOLDER` here, "
-            "`commonbook import FOLDER` there",
-        )
+def _target_book(tx: Reading) -> TargetBook:
+    return TargetBook(home.facts(tx), in_use=tx.row("SELECT 1 FROM space LIMIT 1") is not None)
 
 
 def _prepare(engines: Engines, target: Engines, *, to: str) -> None:
     """Claim the new book for this migration: it has the same keys, and no memories but those of an earlier try."""
-    if engines.keys.key_id != target.keys.key_id or engines.keys.keyed_hash("") != target.keys.keyed_hash(""):
-        raise Conflict(
-            "the two books have different keys, so that the log could not be verified in the new one",
-            fix="name a database or a home that nobody has used, which gets the keys of the old one",
-        )
+    migration_order.require_same_keys(engines.keys, target.keys)
     with engines.db.reading() as tx:
         old = home.facts(tx)
     target.db.write(lambda tx: _claim(tx, old, to=to))
 
 
 def _claim(tx: Transaction, old: Mapping[str, str], *, to: str) -> None:
-    _require_unused(tx, old, to=to)
+    migration_order.require_unused(old, _target_book(tx), to=to)
     home.replace(tx, id=old["id"], created=old["created"], zone=old["zone"], moving_from=old["id"])
     home.replace(tx, **home.project_facts(old))
 
