@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import os
 
     from commonbook.book.book import Book
-    from commonbook.client.client import Client
+    from commonbook.client.outbox_client import Client
     from commonbook.client.remote_book import RemoteBook
     from commonbook.errors import (
         AddressTaken,
@@ -193,7 +193,7 @@ __all__ = [
 # The module that defines each of them.
 _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "commonbook.book.book": ("Book",),
-    "commonbook.client.client": ("Client",),
+    "commonbook.client.outbox_client": ("Client",),
     "commonbook.client.remote_book": ("RemoteBook",),
     "commonbook.errors": (
         "AddressTaken", "Ambiguous", "BadFile", "BadInput", "BadSpaceName", "BadText", "BadTime", "Busy",

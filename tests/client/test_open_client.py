@@ -13,7 +13,7 @@ import pytest
 
 import commonbook
 from commonbook.book.book import Book
-from commonbook.client.client import Client
+from commonbook.client.outbox_client import Client
 from commonbook.errors import BadInput, KeyConflict, Refused
 from commonbook.model.session import NewMessage
 from commonbook.model.spaces import Actor

@@ -26,7 +26,7 @@ from typing import Any
 import pytest
 
 from commonbook.client import sender
-from commonbook.client.client import Client
+from commonbook.client.outbox_client import Client
 from commonbook.engines.sqlite.database import SqliteDatabase
 from commonbook.engines.sqlite.outbox import OutboxFile
 from commonbook.errors import (

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from commonbook import KeyConflict
-from commonbook.client.client import Client
+from commonbook.client.outbox_client import Client
 from commonbook.engines.sqlite import outbox as sqlite_outbox
 from commonbook.ports.outbox import OutboxMessage, SessionContext
 from tests.support import outbox_child

@@ -16,7 +16,7 @@ import pytest
 import commonbook
 from commonbook import errors
 from commonbook.book.book import Book
-from commonbook.client import client
+from commonbook.client import outbox_client
 
 INPUTS = {
     "ChatMessage",
@@ -117,7 +117,7 @@ def test_the_package_exports_exactly_these_names():
         "Embedder",
         "EmbedderChoice",
         "EmbeddingInput",
-        *(INPUTS | RESULTS | WORDS | set(client.__all__) | ERRORS),
+        *(INPUTS | RESULTS | WORDS | set(outbox_client.__all__) | ERRORS),
     }
     assert len(commonbook.__all__) == len(set(commonbook.__all__))
 
@@ -188,7 +188,7 @@ def types_in_verbs(facade: type) -> Iterator[type]:
     yield from seen
 
 
-@pytest.mark.parametrize("facade", [Book, client.Client])
+@pytest.mark.parametrize("facade", [Book, outbox_client.Client])
 def test_every_type_in_the_signature_of_a_verb_is_exported(facade):
     types = set(types_in_verbs(facade))
     assert types
@@ -355,7 +355,7 @@ def test_a_book_has_just_these_verbs():
 
 
 def test_the_client_offers_just_this():
-    public = {name for name in vars(client.Client) if not name.startswith("_")}
+    public = {name for name in vars(outbox_client.Client) if not name.startswith("_")}
     assert public == {
         "append",
         "close",
@@ -369,7 +369,7 @@ def test_the_client_offers_just_this():
         "retry",
         "trouble",
     }
-    assert set(client.__all__) == {
+    assert set(outbox_client.__all__) == {
         "Client",
         "EnqueuedMessage",
         "OutboxCounts",

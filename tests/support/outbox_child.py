@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from commonbook.client import sender
-from commonbook.client.client import Client
+from commonbook.client.outbox_client import Client
 from commonbook.compose.client import open_client
 from commonbook.engines.process.fork_safety import ForkGate
 from commonbook.engines.sqlite.outbox import OutboxFile

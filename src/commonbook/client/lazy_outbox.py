@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from commonbook.client.client import Client, Mask, require_time_with_zone
+from commonbook.client.outbox_client import Client, Mask, require_time_with_zone
 from commonbook.errors import BadTime
 from commonbook.model.ids import new_id
 from commonbook.model.session import ChatMessage, NewMessage

@@ -15,10 +15,10 @@ from typing import Any, Final, Self
 from urllib.parse import quote
 
 from commonbook.client import outbox_first
-from commonbook.client.client import Client, SessionContext, session_context
 from commonbook.client.http import HttpCaller, Patience, problem_of
 from commonbook.client.http_transport import append_receipt, append_request, send_append
 from commonbook.client.lazy_outbox import LazyOutbox, PreparedMessage
+from commonbook.client.outbox_client import Client, SessionContext, session_context
 from commonbook.client.verbs.administration import AdministrationVerbs
 from commonbook.client.verbs.maintenance import MaintenanceVerbs
 from commonbook.client.verbs.memories import MemoryVerbs

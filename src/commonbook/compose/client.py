@@ -13,7 +13,7 @@ from commonbook.model.reports import Finding, OutboxStatus
 from commonbook.settings.default_space import default_space
 
 if TYPE_CHECKING:
-    from commonbook.client.client import Client, Mask
+    from commonbook.client.outbox_client import Client, Mask
     from commonbook.client.remote_book import RemoteBook
     from commonbook.engines.sqlite.outbox import OutboxFile
     from commonbook.model.spaces import ApiKey
@@ -97,7 +97,7 @@ def open_outbox(
 
     `space` is the space of messages that name none; without one it is the default space of the key on the server.
     """
-    from commonbook.client.client import Client
+    from commonbook.client.outbox_client import Client
     from commonbook.engines.sqlite.outbox import OutboxFile
 
     clock = clock or SystemClock()

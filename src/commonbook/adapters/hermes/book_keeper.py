@@ -34,7 +34,7 @@ from commonbook.ports.outbox import OutboxEntry, SessionContext, Transport
 
 if TYPE_CHECKING:
     from commonbook.book.book import Book
-    from commonbook.client.client import Client
+    from commonbook.client.outbox_client import Client
 
 
 _PAGE = 1000

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from commonbook.book.book import Book
-    from commonbook.client.client import Client
+    from commonbook.client.outbox_client import Client
     from commonbook.ports.outbox import Transport
 
 

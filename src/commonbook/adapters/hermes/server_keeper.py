@@ -14,7 +14,7 @@ from commonbook.ports.outbox import SessionContext
 
 if TYPE_CHECKING:
     from commonbook.book.book import Book
-    from commonbook.client.client import Client
+    from commonbook.client.outbox_client import Client
 
 
 class ServerKeeper:

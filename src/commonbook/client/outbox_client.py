@@ -1,4 +1,4 @@
-"""The remote client: appends to a durable outbox on this machine, whose messages are sent to the server in order.
+"""The class `Client`: appends to a durable outbox on this machine, whose messages are sent to the server in order.
 
 An append is durable when it returns. The outbox alone holds the state, the threads only send: after any crash, the next
 process that opens the outbox sends the rest.
