@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 
-from commonbook.compose.lazy import Lazy
+from commonbook.compose.lazy_engines import Lazy
 
 
 class Engine:
