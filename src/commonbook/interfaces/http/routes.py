@@ -17,8 +17,8 @@ from anyio.lowlevel import RunVar
 from starlette.requests import Request
 from starlette.responses import Response
 
-from commonbook.book.answers import answer_once
 from commonbook.book.book import Book
+from commonbook.book.idempotent_answers import answer_once
 from commonbook.interfaces.http.answers import BadShape, error_answer
 from commonbook.interfaces.http.authentication import default_space_of, secret_of, view_of
 from commonbook.interfaces.http.calls import Call

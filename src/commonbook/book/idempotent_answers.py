@@ -1,4 +1,4 @@
-"""Answers to requests with an idempotency key, for interfaces: a repeat gets the first answer and changes nothing."""
+"""Answers requests with an idempotency key, for interfaces: a repeat gets the first answer and changes nothing."""
 
 from __future__ import annotations
 
