@@ -24,7 +24,7 @@ from commonbook.ports.files import ExportTarget
 from commonbook.tables import memories
 from commonbook.text import file_paths, space_names
 from commonbook.transfer import attachments, export_okf, export_sessions
-from commonbook.transfer.left_out import left_out, with_unexported_files
+from commonbook.transfer.export_left_out import left_out, with_unexported_files
 
 _BATCH: Final = 200
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
