@@ -11,7 +11,7 @@ from commonbook.model.memory import MODES, CopyInfo, Link, Memory, Refresh
 from commonbook.model.sharing import ShareReceipt
 from commonbook.model.spaces import Space
 from commonbook.ports.database import RetryTransaction
-from commonbook.sharing import given_words
+from commonbook.sharing import words_for_copies
 from commonbook.tables import copies, links, memories
 from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import identity_fields
@@ -23,7 +23,7 @@ def make_copy(ctx: WriteContext, source: Memory, to: Space, refresh: Refresh, **
     existing = existing_copy(ctx, source, to)
     if existing is not None:
         return _receipt(existing, source, new=False)
-    copy = _new_copy(ctx, given_words.require_given(ctx, source), to, refresh)
+    copy = _new_copy(ctx, words_for_copies.require_given(ctx, source), to, refresh)
     if ctx.engines.folder.keeps_files:
         # An unusable path is refused before anything is written.
         ctx.engines.folder.require_place(copy.path)

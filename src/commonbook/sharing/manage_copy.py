@@ -11,7 +11,7 @@ from commonbook.files import hand_edits, scan
 from commonbook.model.memory import DETACHED, LIVE, SNAPSHOT, Memory, Receipt, Refresh, receipt_of
 from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
-from commonbook.sharing import freshness, given_words, make_copy, propagate
+from commonbook.sharing import freshness, make_copy, propagate, words_for_copies
 from commonbook.sharing import refresh as sharing_refresh
 from commonbook.sharing.freshness import DIVERGED, REVOKED, SOURCE_DELETED
 from commonbook.tables import copies, memories
@@ -84,7 +84,7 @@ def adopt(engines: Engines, actor: Actor, copy_id: str) -> Receipt:
             return copy
         if state == DIVERGED or shared.mode == SNAPSHOT:
             _require_readable_source(ctx, copy)
-        given = given_words.require_given(ctx, source)
+        given = words_for_copies.require_given(ctx, source)
         return sharing_refresh.overwrite_copy(ctx, copy, given, take_over=is_revoked)
 
     return _with_copy(engines, actor, copy_id, operation, lock=sharing_refresh.lock_chain)

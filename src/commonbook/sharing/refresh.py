@@ -14,7 +14,7 @@ from commonbook.model.memory import LAZY, LIVE, MAX_FRONT_BYTES, Memory
 from commonbook.model.spaces import OWNER_ACTOR, Actor
 from commonbook.ports.database import Transaction
 from commonbook.ports.engines import Engines
-from commonbook.sharing import freshness, given_words
+from commonbook.sharing import freshness, words_for_copies
 from commonbook.tables import copies, jobs, memories, spaces
 from commonbook.write import store_version
 from commonbook.write.context import WriteContext
@@ -50,7 +50,7 @@ def refresh_chain(ctx: WriteContext, copy_id: str) -> None:
     for source_id, id_ in pairwise(lock_chain(ctx, copy_id)):
         source, copy = (memories.find(ctx.tx, ctx.spaces, memory_id) for memory_id in (source_id, id_))
         if source is not None and copy is not None:
-            given = given_words.of_source(ctx, source).source
+            given = words_for_copies.of_source(ctx, source).source
             if given is not None:
                 refresh_copy(ctx, copy, given)
 

@@ -7,7 +7,7 @@ from typing import Final
 from commonbook.files import hand_edits
 from commonbook.model.memory import DETACHED, UNKNOWN_HASH, CopyInfo, Link, Memory, Refresh
 from commonbook.model.sharing import ShareReceipt
-from commonbook.sharing import freshness, given_words
+from commonbook.sharing import freshness, words_for_copies
 from commonbook.sharing.freshness import REVOKED, SOURCE_DELETED
 from commonbook.tables import copies, memories
 from commonbook.write import store_version
@@ -33,7 +33,7 @@ def tie_again(
     state = _state(ctx, copy)
     if state.tie not in DEAD or _descends_from(ctx, source, copy.id):
         return receipt._replace(freshness=state.freshness)
-    given = given_words.require_given(ctx, source)
+    given = words_for_copies.require_given(ctx, source)
     copy = _tied(ctx, hand_edits.with_file_changes(ctx, copy, scanned=scanned), given, refresh)
     return receipt._replace(refresh=refresh, revision=copy.revision, retied=True, freshness=_state(ctx, copy).freshness)
 
