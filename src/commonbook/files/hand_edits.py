@@ -13,7 +13,14 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Literal
 
 from commonbook.errors import BadFile, FileInTheWay, TooLarge
-from commonbook.files import earlier_saves, episode_files, memory_of_file, merge_conflicts, odd_files, sync_conflicts
+from commonbook.files import (
+    earlier_saves,
+    episode_files,
+    memory_of_file,
+    merge_conflicts,
+    refused_files,
+    sync_conflicts,
+)
 from commonbook.files.proven_lines import apply_document
 from commonbook.files.save_order import SaveOrder, place_in_history
 from commonbook.markdown.front_matter import VERBATIM_FIELDS, Document
@@ -106,8 +113,8 @@ def apply_file(ctx: WriteContext, path: str, *, gone: Mapping[str, str] = NONE_G
 
 def _read(ctx: WriteContext, path: str, stat: FileStat) -> bytes | None:
     """Return the content of a file, None if it is gone; raises BadFile if it cannot be read."""
-    if stat.size > odd_files.MAX_FILE_BYTES:
-        raise BadFile(odd_files.TOO_LARGE)
+    if stat.size > refused_files.MAX_FILE_BYTES:
+        raise BadFile(refused_files.TOO_LARGE)
     try:
         return ctx.engines.folder.read(path)
     except OSError as error:
@@ -117,7 +124,7 @@ def _read(ctx: WriteContext, path: str, stat: FileStat) -> bytes | None:
 def _is_left_alone(ctx: WriteContext, path: str, stat: FileStat, hash_: str, data: bytes) -> bool:
     """Note a new file that becomes no memory: an empty note, or a second version that a sync program left."""
     conflict = sync_conflicts.conflict_reason(ctx.engines, path, data)
-    is_new_note = odd_files.is_blank(data) and memories.at_path(ctx.tx, path) is None
+    is_new_note = refused_files.is_blank(data) and memories.at_path(ctx.tx, path) is None
     if conflict is None and not is_new_note:
         return False
     file_journal.set_synced(ctx.tx, path, stat, hash_, memory=None, version=0, trouble=conflict)
@@ -198,7 +205,7 @@ def _add(ctx: WriteContext, path: str, stat: FileStat, hash_: str, document: Doc
     memory = memory_of_file.new_memory_of(ctx, path, stat, document, fresh_id=fresh_id)
     if (episode := episode_files.without_repeats(ctx, memory)) is None:
         synced = file_journal.synced_file(ctx.tx, path)
-        return _mark_malformed(ctx, path, stat, hash_, synced, odd_files.NOTHING_NEW)
+        return _mark_malformed(ctx, path, stat, hash_, synced, refused_files.NOTHING_NEW)
     memory = store_version.add_from_file(ctx, episode, readable=ctx.spaces)
     episode_files.restore_messages(ctx, memory)
     file_journal.set_synced(ctx.tx, path, stat, hash_, memory=memory.id, version=memory.version)

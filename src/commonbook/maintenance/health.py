@@ -15,7 +15,7 @@ from commonbook.tables import copies, file_journal, jobs, memories, sessions, sp
 from commonbook.version import __version__
 
 if TYPE_CHECKING:
-    from commonbook.files import odd_files, space_files, sync_conflicts
+    from commonbook.files import refused_files, space_files, sync_conflicts
     from commonbook.maintenance import audit
     from commonbook.model.spaces import Actor, SpaceScope
     from commonbook.ports.database import Reading
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 else:
     # Loaded only by `doctor`, so that `status` starts fast.
     audit = LazyModule("commonbook.maintenance.audit")
-    odd_files = LazyModule("commonbook.files.odd_files")
+    refused_files = LazyModule("commonbook.files.refused_files")
     sync_conflicts = LazyModule("commonbook.files.sync_conflicts")
     secret_names = LazyModule("commonbook.text.secrets.secret_names")
     space_files = LazyModule("commonbook.files.space_files")
@@ -140,7 +140,9 @@ def _file_findings(tx: Reading) -> tuple[Finding, ...]:
 
 
 def _trouble_finding(path: str, trouble: str) -> Finding:
-    return Finding(what=odd_files.kind_of(trouble), where=path, why=trouble, fix=odd_files.fix_of(path, trouble))
+    return Finding(
+        what=refused_files.kind_of(trouble), where=path, why=trouble, fix=refused_files.fix_of(path, trouble)
+    )
 
 
 def _name_findings(tx: Reading) -> tuple[Finding, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final
 
-from commonbook.files import odd_files
+from commonbook.files import refused_files
 from commonbook.model.reports import Finding
 from commonbook.model.spaces import SpaceScope, is_space_file
 from commonbook.ports.database import Reading
@@ -104,12 +104,12 @@ def _finding(engines: Engines, entry: HomeEntry, trouble: str | None) -> Finding
     if entry.skipped is not None:
         return Finding("not exported", entry.path, entry.skipped, _COPY_IT)
     if trouble is not None:
-        return Finding("not exported", entry.path, trouble, odd_files.fix_of(entry.path, trouble))
+        return Finding("not exported", entry.path, trouble, refused_files.fix_of(entry.path, trouble))
     if entry.path.lower().endswith(_MARKDOWN) and not entry.path.endswith(".md"):
         return Finding("not exported", entry.path, "a memory's file ends with `.md`, in small letters", "rename it")
     if not entry.path.endswith(".md"):
         return _UNKNOWN_ENDING._replace(where=entry.path)
-    if odd_files.is_blank(engines.folder.read(entry.path) or b""):
+    if refused_files.is_blank(engines.folder.read(entry.path) or b""):
         return Finding("not exported", entry.path, "the note is empty: it is no memory yet", "write something into it")
     return Finding(
         "not exported", entry.path, "the file was not read yet", "run `commonbook status`, which reads it, then export"
@@ -121,5 +121,5 @@ def _older_state(path: str, trouble: str) -> Finding:
         what="older state exported",
         where=path,
         why=f"{trouble}; the export has the memory as it was before",
-        fix=odd_files.fix_of(path, trouble),
+        fix=refused_files.fix_of(path, trouble),
     )
