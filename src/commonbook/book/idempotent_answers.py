@@ -44,11 +44,11 @@ def answer_once(
         # Another process may be removing them, and the next time is near.
         with suppress(Busy):
             idempotent_requests.remove_old_answers(engines)
-    request = KeyedRequest(book._actor, validation.validate_key(key), content, encode)  # noqa: SLF001
+    request = KeyedRequest(book._actor, validation.validate_key(key), content, encode)  # noqa: SLF001 - as above
     if in_parts:
         return _answer_after(engines, request, lambda: call(book))
     try:
-        result = call(book._for_request(request))  # noqa: SLF001
+        result = call(book._for_request(request))  # noqa: SLF001 - as above
     except Repeated as repeated:
         return repeated.answer
     except CommonbookError:

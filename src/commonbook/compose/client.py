@@ -180,7 +180,7 @@ def log_in(
 def _require_http() -> None:
     """Raise an error that says what to install if the HTTP library is missing."""
     try:
-        import httpx2  # noqa: F401
+        import httpx2  # noqa: F401 - is it installed?
     except ImportError as error:
         raise BadInput(
             f"a remote book needs a package that is not installed: {error.name}", fix="pip install 'commonbook[client]'"

@@ -6,8 +6,8 @@ A forked child inherits the import lock of a module that another thread was impo
 from __future__ import annotations
 
 # Their fork handlers must be registered first, to run after ours: a module that is being imported may need their locks.
-import concurrent.futures.thread  # noqa: F401
-import logging  # noqa: F401
+import concurrent.futures.thread  # noqa: F401 - for its fork handler
+import logging  # noqa: F401 - for its fork handler
 import os
 import threading
 from collections.abc import Iterator

@@ -197,7 +197,7 @@ def _union_decoder(types_: tuple[Any, ...]) -> Callable[[Any], Any]:
     return decode_union
 
 
-def _items_decoder(collect: Callable[[Iterable[Any]], Any], type_: Any) -> Callable[[Any], Any]:  # noqa: ANN401
+def _items_decoder(collect: Callable[[Iterable[Any]], Any], type_: Any) -> Callable[[Any], Any]:  # noqa: ANN401 - a type form
     def decode_items(data: object) -> object:
         if not isinstance(data, list):
             _refuse(data, "an array")

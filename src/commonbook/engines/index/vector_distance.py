@@ -75,7 +75,7 @@ def near_by_sketch(segments: Sequence[tuple[Segment, Bools]], vector: Floats) ->
     return [rows[distance <= limit] for distance, rows in zip(near_distances, near, strict=True)]
 
 
-def _distances(part: tuple[Segment, Bools], query_sketch: Hashes, dimensions: int, unreachable: int) -> Any:  # noqa: ANN401
+def _distances(part: tuple[Segment, Bools], query_sketch: Hashes, dimensions: int, unreachable: int) -> Any:  # noqa: ANN401 - an array
     """Return the Hamming distance of each row from the query; `unreachable` for rows that are not wanted."""
     segment, wanted = part
     if segment.dimensions != dimensions:

@@ -67,7 +67,7 @@ def _run_reporting_errors(argv: Sequence[str]) -> int:
 
 def _run(argv: Sequence[str]) -> int:
     # First of all: other modules cannot be loaded on a system that the composition root refuses.
-    import commonbook.compose  # noqa: F401
+    import commonbook.compose  # noqa: F401 - it checks the system
     from commonbook.interfaces.cli.arguments import parser
 
     try:

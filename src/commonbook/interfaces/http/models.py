@@ -187,8 +187,8 @@ class Problem(BaseModel):
     detail: str = Field(examples=["memory 01a1… is at version 4, not 3"])
     fix: str = Field(examples=["read the memory again and repeat the change on its present version"])
     instance: Optional[str] = Field(default=None, description="The id of the request.")  # noqa: UP045 - read at run time
-    item: Optional[int] = Field(default=None, description="The index of the item of a list that it is about.")  # noqa: UP045
-    memory: Optional[str] = None  # noqa: UP045
-    expected: Optional[int] = None  # noqa: UP045
-    found: Optional[int] = None  # noqa: UP045
-    retry_after: Optional[float] = Field(default=None, description="Seconds until the next try.")  # noqa: UP045
+    item: Optional[int] = Field(default=None, description="The index of the item of a list that it is about.")  # noqa: UP045 - as above
+    memory: Optional[str] = None  # noqa: UP045 - as above
+    expected: Optional[int] = None  # noqa: UP045 - as above
+    found: Optional[int] = None  # noqa: UP045 - as above
+    retry_after: Optional[float] = Field(default=None, description="Seconds until the next try.")  # noqa: UP045 - as above

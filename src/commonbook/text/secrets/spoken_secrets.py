@@ -148,7 +148,7 @@ def _names(lowered: str) -> Iterator[_Name]:
             at = lowered.find(part, max(end, longest.end if longest else 0))
 
 
-def _name_around(lowered: str, at: int, end: int, language: str, kind: str, lead: bool) -> _Name | None:  # noqa: FBT001
+def _name_around(lowered: str, at: int, end: int, language: str, kind: str, lead: bool) -> _Name | None:  # noqa: FBT001 - given as a source
     """Return the name of a secret that covers a part of a text, if there is one."""
     pattern = _patterns(language, kind)
     match = pattern.match(lowered, at)
