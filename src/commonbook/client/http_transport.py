@@ -30,7 +30,7 @@ class HttpTransport:
     """The Transport port over HTTP. Client ids make a repeated append harmless, so it needs no `Idempotency-Key`."""
 
     def __init__(self, http: HttpCaller) -> None:
-        """Send by this caller, which somebody else closes."""
+        """Send by this caller, which its owner closes."""
         self._http = http
 
     def append(

@@ -43,7 +43,7 @@ class _Visit(NamedTuple):
 
     @property
     def path(self) -> tuple[str, ...]:
-        """The ids from this memory to the one at which the walk began; built only where somebody asks for it."""
+        """The ids from this memory to the one at which the walk began; built only on demand."""
         ids: list[str] = []
         visit: _Visit | None = self
         while visit is not None:

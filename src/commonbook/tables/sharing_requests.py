@@ -1,7 +1,7 @@
 """The table `request`: a row asks to share a memory into a space, which a person there approves or rejects.
 
-A request has one of the states in `STATES` and is decided once. At most one request for a root in somebody's name waits
-in a space.
+A request has one of the states in `STATES` and is decided once. At most one request for a root in the name of a
+principal waits in a space.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def add(tx: Transaction, request: ShareRequest, root: str) -> bool:
 
 
 def waiting_for(tx: Reading, spaces: SpaceScope, root: str, name: str) -> ShareRequest | None:
-    """Return the request that waits in one of these spaces for the sharing of a root in somebody's name, or None."""
+    """Return the request that waits in one of these spaces for a root in the name of a principal, or None."""
     row = tx.row(
         f"SELECT {_COLUMNS} FROM request WHERE space IN :spaces AND root = :root AND name = :name"
         " AND state = 'waiting'",

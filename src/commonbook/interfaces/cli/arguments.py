@@ -84,7 +84,7 @@ def _common_options(to: argparse.ArgumentParser, *, several: bool = False, **def
         metavar="PRINCIPAL",
         dest="actor",
         default=default("actor"),
-        help="act as somebody else, with fewer rights",
+        help="act as another principal, with fewer rights",
     )
     group.add_argument("--json", action="store_true", default=default("json"), help="print JSON, errors too")
     group.add_argument("--no-color", action="store_true", default=default("no_color"), help="no colour on a terminal")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from commonbook.model.spaces import ApiKey, Grant, NewKey, Role
 
 _DEFAULT_URL: Final = "http://127.0.0.1:7373"
-"""The address of `commonbook serve`, if it is not told another one."""
+"""The address of `commonbook serve`, unless another one is given."""
 
 
 # --- grants
