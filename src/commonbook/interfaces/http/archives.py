@@ -21,9 +21,9 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
 from commonbook.errors import CommonbookError, HomeError, TooLarge
-from commonbook.interfaces.http.answers import BadShape
 from commonbook.interfaces.http.authentication import secret_of, view_of
 from commonbook.interfaces.http.calls import Call
+from commonbook.interfaces.http.error_answers import BadShape
 from commonbook.interfaces.http.routes import Threads, idempotency_key, json_answer, keyed_answer
 
 if TYPE_CHECKING:

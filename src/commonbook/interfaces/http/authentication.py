@@ -11,7 +11,7 @@ from urllib.parse import unquote
 from starlette.requests import HTTPConnection
 
 from commonbook.errors import NotAllowed
-from commonbook.interfaces.http.answers import Unauthenticated
+from commonbook.interfaces.http.error_answers import Unauthenticated
 from commonbook.wire.verbs import DEFAULT_SPACE_HEADER
 
 if TYPE_CHECKING:

@@ -20,9 +20,9 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from commonbook.errors import TooLarge
-from commonbook.interfaces.http.answers import BadShape, error_details
 from commonbook.interfaces.http.authentication import default_space_of, secret_of, view_of
 from commonbook.interfaces.http.calls import call_of
+from commonbook.interfaces.http.error_answers import BadShape, error_details
 from commonbook.interfaces.http.routes import Threads, idempotency_key, keyed_body
 from commonbook.wire.encoding import dumps
 from commonbook.wire.verbs import VERBS

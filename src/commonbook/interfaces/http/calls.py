@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from commonbook.book.book import Book
-from commonbook.interfaces.http.answers import BadShape
+from commonbook.interfaces.http.error_answers import BadShape
 from commonbook.interfaces.http.models import ArgumentModel, argument_model, argument_value
 from commonbook.model.memory import UNSET
 from commonbook.wire.signatures import Signature, signature

@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from commonbook.interfaces.http.answers import BadShape, error_answer
+from commonbook.interfaces.http.error_answers import BadShape, error_answer
 from commonbook.interfaces.http.guards.config import GuardConfig
 from commonbook.interfaces.http.guards.stack import guarded
 

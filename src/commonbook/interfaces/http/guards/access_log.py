@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from starlette.datastructures import MutableHeaders
 
 from commonbook.errors import CommonbookError
-from commonbook.interfaces.http.answers import BadShape
+from commonbook.interfaces.http.error_answers import BadShape
 from commonbook.interfaces.http.guards.answers import refuse
 from commonbook.model.ids import new_id
 

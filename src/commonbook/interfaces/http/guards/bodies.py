@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from starlette.datastructures import Headers
 
 from commonbook.errors import TooLarge
-from commonbook.interfaces.http.answers import BadShape
+from commonbook.interfaces.http.error_answers import BadShape
 from commonbook.interfaces.http.guards.answers import refuse
 
 if TYPE_CHECKING:

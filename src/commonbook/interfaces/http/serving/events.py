@@ -20,8 +20,8 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Match, Route
 
 from commonbook.errors import Busy, CommonbookError, TooMany
-from commonbook.interfaces.http.answers import BadShape, Unauthenticated
 from commonbook.interfaces.http.authentication import secret_of, view_of
+from commonbook.interfaces.http.error_answers import BadShape, Unauthenticated
 from commonbook.interfaces.http.routes import answering
 from commonbook.wire.encoding import dumps
 
