@@ -16,7 +16,7 @@ from starlette.datastructures import MutableHeaders
 
 from commonbook.errors import CommonbookError
 from commonbook.interfaces.http.error_answers import BadShape
-from commonbook.interfaces.http.guards.answers import refuse
+from commonbook.interfaces.http.guards.refusals import refuse
 from commonbook.model.ids import new_id
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from starlette.datastructures import Headers
 
 from commonbook.errors import TooLarge
 from commonbook.interfaces.http.error_answers import BadShape
-from commonbook.interfaces.http.guards.answers import refuse
+from commonbook.interfaces.http.guards.refusals import refuse
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

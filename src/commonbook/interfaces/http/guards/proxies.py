@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final
 from starlette.datastructures import Headers
 
 from commonbook.errors import NotAllowed
-from commonbook.interfaces.http.guards.answers import refuse
 from commonbook.interfaces.http.guards.config import HEALTH_PATHS
+from commonbook.interfaces.http.guards.refusals import refuse
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send

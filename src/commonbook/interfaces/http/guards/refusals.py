@@ -1,4 +1,4 @@
-"""Answers of the guards: problem details, sent without the app."""
+"""Refusals of the guards: problem details, sent without the app."""
 
 from __future__ import annotations
 
