@@ -18,7 +18,7 @@ from starlette.testclient import TestClient
 from commonbook.book.book import Book
 from commonbook.engines.process.clock import SystemClock
 from commonbook.interfaces.http.app import make_app
-from commonbook.interfaces.http.calls import call_of
+from commonbook.interfaces.http.verb_calls import call_of
 from commonbook.model.memory import Refresh
 from commonbook.ports.keys import Clock
 from commonbook.wire.requests import request_of

@@ -10,8 +10,8 @@ from httpx2 import Response
 from pydantic import TypeAdapter
 
 from commonbook.errors import BadInput
-from commonbook.interfaces.http.calls import call_of
 from commonbook.interfaces.http.models import result_type
+from commonbook.interfaces.http.verb_calls import call_of
 from commonbook.model.memory import Filter
 from commonbook.wire.encoding import decode, encode
 from commonbook.wire.verbs import VERBS

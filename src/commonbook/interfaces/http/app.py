@@ -13,12 +13,12 @@ from starlette.responses import Response
 
 from commonbook.interfaces.http.archives import ExportHandler, ImportHandler
 from commonbook.interfaces.http.batch import BatchHandler
-from commonbook.interfaces.http.calls import call_of
 from commonbook.interfaces.http.config import ServerConfig
 from commonbook.interfaces.http.documentation import make_batch_route, make_route
 from commonbook.interfaces.http.error_answers import BadShape, error_answer, status_answer
 from commonbook.interfaces.http.models import Problem
 from commonbook.interfaces.http.routes import Handler, Threads
+from commonbook.interfaces.http.verb_calls import call_of
 from commonbook.version import __version__
 from commonbook.wire.verbs import EXPORT, IMPORT, VERBS
 

@@ -22,9 +22,9 @@ from starlette.responses import FileResponse, Response
 
 from commonbook.errors import CommonbookError, HomeError, TooLarge
 from commonbook.interfaces.http.authentication import secret_of, view_of
-from commonbook.interfaces.http.calls import Call
 from commonbook.interfaces.http.error_answers import BadShape
 from commonbook.interfaces.http.routes import Threads, idempotency_key, json_answer, keyed_answer
+from commonbook.interfaces.http.verb_calls import Call
 
 if TYPE_CHECKING:
     from commonbook.book.book import Book

@@ -21,9 +21,9 @@ from starlette.responses import Response, StreamingResponse
 
 from commonbook.errors import TooLarge
 from commonbook.interfaces.http.authentication import default_space_of, secret_of, view_of
-from commonbook.interfaces.http.calls import call_of
 from commonbook.interfaces.http.error_answers import BadShape, error_details
 from commonbook.interfaces.http.routes import Threads, idempotency_key, keyed_body
+from commonbook.interfaces.http.verb_calls import call_of
 from commonbook.wire.encoding import dumps
 from commonbook.wire.verbs import VERBS
 

@@ -14,9 +14,9 @@ from starlette.responses import Response
 
 from commonbook.book.book import Book
 from commonbook.interfaces.http import batch, examples
-from commonbook.interfaces.http.calls import Call
 from commonbook.interfaces.http.models import Problem, result_type
 from commonbook.interfaces.http.routes import answering
+from commonbook.interfaces.http.verb_calls import Call
 from commonbook.wire.problems import MEDIA_TYPE
 from commonbook.wire.signatures import REQUIRED
 from commonbook.wire.verbs import BATCH_PATH, DEFAULT_SPACE_HEADER

@@ -20,9 +20,9 @@ from starlette.responses import Response
 from commonbook.book.book import Book
 from commonbook.book.idempotent_answers import answer_once
 from commonbook.interfaces.http.authentication import default_space_of, secret_of, view_of
-from commonbook.interfaces.http.calls import Call
 from commonbook.interfaces.http.error_answers import BadShape, error_answer
 from commonbook.interfaces.http.preconditions import entity_tag, expected_version, is_unchanged
+from commonbook.interfaces.http.verb_calls import Call
 from commonbook.wire.encoding import dumps
 
 if TYPE_CHECKING:
