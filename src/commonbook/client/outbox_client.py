@@ -103,8 +103,7 @@ class Client:
         the server has acknowledged the messages; the receipt's `sent` says whether it has.
         """
         self._require_open()
-        validation.validate_session_id(session)
-        context = session_context(self._space if space is None else space, parent, tags)
+        context = session_context(session, self._space if space is None else space, parent, tags)
         validation.require_message_list(messages)
         entries = [self._entry(message, item) for item, message in enumerate(messages)]
         return self.enqueue(session, entries, context, wait=wait)
@@ -228,8 +227,9 @@ def require_time_with_zone(value: object) -> None:
         raise BadTime(f"{value} is before the first or after the last year", fix="give another time") from error
 
 
-def session_context(space: str | None, parent: str | None, tags: Iterable[str]) -> SessionContext:
-    """Validate the space, the parent and the tags of a session."""
+def session_context(session: str, space: str | None, parent: str | None, tags: Iterable[str]) -> SessionContext:
+    """Validate the name of a session, and return its space, parent and tags, validated too."""
+    validation.validate_session_id(session)
     if space is not None:
         _require_text(space, "space")
         space_names.require_space_name(space)

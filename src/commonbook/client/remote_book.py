@@ -29,7 +29,6 @@ from commonbook.client.verbs.sharing import SharingVerbs
 from commonbook.errors import Busy, HomeError, ServerFailed, TransportError
 from commonbook.model.ids import new_id
 from commonbook.model.session import AppendReceipt, ChatMessage, MessageReceipt, NewMessage
-from commonbook.text import validation
 from commonbook.wire.encoding import Malformed, decode
 from commonbook.wire.requests import request_of
 from commonbook.wire.signatures import signature
@@ -89,8 +88,7 @@ class RemoteBook(
         sent in order as soon as a server answers. The receipt then has `searchable=False`, and its messages have an
         empty id and the number 0. Otherwise it is as for `Book.append`, which explains the arguments.
         """
-        validation.validate_session_id(session)
-        context = session_context(self._space if space is None else space, parent, tags)
+        context = session_context(session, self._space if space is None else space, parent, tags)
         prepared = self._outbox.prepare(messages)
         if not prepared or not (self._http.choice.all_rest or self._outbox.is_waiting(session, context.space)):
             try:
