@@ -1,8 +1,8 @@
 """The guard of Host and Origin: no page of another site makes a browser use this server.
 
 DNS rebinding gives a page of an attacker an address of this machine under the attacker's own name, which is then in the
-header Host. A page of another origin, also of another port of the same machine, is told by Origin and Sec-Fetch-Site.
-There is no CORS: a preflight request is refused like any other of a foreign origin.
+header Host. A page of another origin, also of another port of the same machine, is recognised by Origin and
+Sec-Fetch-Site. There is no CORS: a preflight request is refused like any other of a foreign origin.
 """
 
 from __future__ import annotations

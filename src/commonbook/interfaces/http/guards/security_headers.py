@@ -1,4 +1,4 @@
-"""Security headers of every answer: nothing is sniffed, framed, kept in caches, or told to other sites."""
+"""Security headers of every answer: nothing is sniffed, framed, kept in caches, or sent to other sites."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class SecurityHeaders:
                 headers = MutableHeaders(scope=message)
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
-                # The scheme is known for sure only here: a proxy may have told it after this request began.
+                # The scheme is known for sure only here: a proxy may have named it after this request began.
                 if scope["scheme"] == "https":
                     headers.setdefault("Strict-Transport-Security", _STRICT_TRANSPORT)
             await send(message)
