@@ -20,6 +20,7 @@ from benchmarks.capturing_on_postgres import postgres_append
 from benchmarks.figures import HEADING, Figure, cells, line
 from benchmarks.importing import importing
 from benchmarks.on_postgres import postgres_recall
+from benchmarks.quality import __main__ as quality
 from benchmarks.reasoning import recall_suspect, supersede, suspect_chain
 from benchmarks.recalling import cold_recall, recall, recall_memory, write_then_recall
 from benchmarks.sharing import edit_shared, lineage, recall_copies
@@ -53,6 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     if given[:1] == ["locomo"]:
         return locomo.main(given[1:])
+    if given[:1] == ["quality"]:
+        return quality.main(given[1:])
     parser = _parser()
     options = parser.parse_args(given)
     if unknown := [name for name in options.names if name not in BENCHMARKS]:
@@ -81,7 +84,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Each figure stands beside its reference, measured in the same run; the ratio is what counts."
         " TMPDIR says which disk is measured. The table goes to standard error, the JSON to standard output.",
         epilog="`locomo FILE` measures how well recall finds what it should, on data that is not part of this project:"
-        " `python -m benchmarks locomo --help`.",
+        " `python -m benchmarks locomo --help`. `quality` runs the laboratory of recall.",
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of: {', '.join(BENCHMARKS)}; all by default")
     parser.add_argument("--json", default="-", metavar="FILE", help="where the JSON goes (- is standard output)")

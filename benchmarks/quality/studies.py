@@ -1,0 +1,214 @@
+"""The studies of the laboratory: each asks questions of a stored data set, and returns tables."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from benchmarks.quality import measures
+from benchmarks.quality.datasets import DataSet, Question, Talk, unrelated
+from benchmarks.quality.homes import FullText
+from benchmarks.quality.report import Table
+from commonbook import Book, Draft
+from commonbook.model.recall import Hit
+
+DEPTH: Final = 50
+_PARTS_DEPTH: Final = 200
+_FRAGMENT_WORDS: Final = 7
+_PIECE_WORDS: Final = 60
+
+
+class Answered(NamedTuple):
+    """A question, and its hits without a threshold, best first."""
+
+    question: Question
+    hits: Sequence[Hit]
+
+    def ids(self) -> list[str]:
+        """Return the ids of the hits: of turns, or the titles of notes."""
+        return [id_of(hit) for hit in self.hits]
+
+    def talks(self, first: int = DEPTH) -> list[str]:
+        """Return the talks of the first hits, each once, best first."""
+        return list(dict.fromkeys(hit.title for hit in self.hits[:first]))
+
+
+def id_of(hit: Hit) -> str:
+    """Return the id that evidence names: that of a turn, or the title of a note."""
+    return hit.id if hit.type == "message" else hit.title
+
+
+def ask(book: Book, questions: Iterable[Question], *, k: int = DEPTH, space: str | None = None) -> list[Answered]:
+    """Ask every question without a threshold."""
+    return [
+        Answered(question, book.recall(question.text, spaces=space or question.space, k=k, min_score=0).hits)
+        for question in questions
+    ]
+
+
+# --- ranking
+
+
+def ranking(data: DataSet, answered: Sequence[Answered], reference: FullText | None, *, pooled: bool = False) -> Table:
+    """Return how much of the evidence is among the first hits, beside FTS5, by kind of question."""
+    rows = []
+    groups: dict[str, list[Answered]] = {"tuned on": [], "reported": []}
+    for one in answered:
+        if one.question.evidence:
+            groups["reported" if one.question.is_reported else "tuned on"].append(one)
+            if one.question.is_reported:
+                groups.setdefault(one.question.kind, []).append(one)
+    for name, group in groups.items():
+        if group:
+            rows.append((name, len(group), *_found(group, reference, pooled=pooled)))
+    title = f"{data.name}{', all in one space' if pooled else ''}: evidence among the first hits"
+    heads = ("questions", "n", "R@5", "R@10", "R@20", "MRR", "FTS5 R@10", "talks@5", "FTS5 talks@5", "talks of 5 hits")
+    return Table(title, heads, rows)
+
+
+def _found(group: Sequence[Answered], reference: FullText | None, *, pooled: bool) -> list[object]:
+    def mean_found(k: int) -> float:
+        return measures.mean([measures.found(one.ids(), one.question.evidence, k) for one in group])
+
+    row: list[object] = [mean_found(k) for k in (5, 10, 20)]
+    row.append(measures.mean([measures.reciprocal_rank(one.ids(), one.question.evidence) for one in group]))
+    if reference is None:
+        return [*row, "", "", "", ""]
+    other = {
+        one.question: reference.ids(one.question.text, DEPTH, space=None if pooled else one.question.space)
+        for one in group
+    }
+    row.append(measures.mean([measures.found(other[one.question], one.question.evidence, 10) for one in group]))
+    if not all(one.question.sessions for one in group):
+        return [*row, "", "", ""]
+    row.append(measures.mean([measures.found(one.talks(), one.question.sessions, 5) for one in group]))
+    talks = {question: list(dict.fromkeys(id_.rpartition("-")[0] for id_ in ids)) for question, ids in other.items()}
+    row.append(measures.mean([measures.found(talks[one.question], one.question.sessions, 5) for one in group]))
+    row.append(measures.mean([measures.found(one.talks(5), one.question.sessions, 5) for one in group]))
+    return row
+
+
+def parts(data: DataSet, book: Book) -> Table:
+    """Return what each part of the score gives alone, and what is lost without it, among the first 200 hits."""
+    answered = ask(book, data.reported(), k=_PARTS_DEPTH)
+    names = sorted({name for one in answered for hit in one.hits for name in hit.parts})
+
+    def rank_by(score: Callable[[Mapping[str, float]], float]) -> float:
+        values = []
+        for one in answered:
+            # Equal values are ordered by id, not by the rank that the whole score gave.
+            best = sorted(one.hits, key=lambda hit: (-score(hit.parts), hit.passage_id))
+            values.append(measures.found([id_of(hit) for hit in best], one.question.evidence, 10))
+        return measures.mean(values)
+
+    rows: list[Sequence[object]] = [("all", rank_by(lambda found: sum(found.values())), "")]
+    for name in names:
+        alone = rank_by(lambda found, name=name: found.get(name, 0.0))  # type: ignore[misc]
+        without = rank_by(lambda found, name=name: sum(found.values()) - found.get(name, 0.0))  # type: ignore[misc]
+        rows.append((name, alone, without))
+    return Table(f"{data.name}: parts of the score, R@10", ("part", "alone", "left out"), rows)
+
+
+# --- silence
+
+
+def silence(data: DataSet, book: Book, answered: Sequence[Answered]) -> Table:
+    """Return the share of unrelated questions that get nothing, and what the threshold costs."""
+    spaces = sorted({question.space for question in data.questions})
+    rng = random.Random(7)
+    requests = [(text, rng.choice(spaces)) for text in unrelated()]
+    rows: list[Sequence[object]] = [("unrelated questions", len(requests), _silent(book, requests))]
+    if len(spaces) > 1:
+        crossed = [
+            (one.question.text, spaces[(spaces.index(one.question.space) + 1) % len(spaces)])
+            for one in answered
+            if one.question.is_reported and one.question.evidence
+        ]
+        rows.append(("questions of another talk", len(crossed), _silent(book, crossed)))
+    reported = [one for one in answered if one.question.is_reported and one.question.evidence]
+    if any(one.question.kind == "paraphrase" for one in reported):
+        rows.append(_lost_paraphrases(book, reported))
+    with_limit = [
+        measures.found(
+            [id_of(hit) for hit in book.recall(one.question.text, spaces=one.question.space).hits],
+            one.question.evidence,
+            10,
+        )
+        for one in reported
+    ]
+    without = [measures.found(one.ids(), one.question.evidence, 10) for one in reported]
+    rows.append(("cost in R@10", len(reported), measures.mean(without) - measures.mean(with_limit)))
+    answerable = [one.hits[0].score if one.hits else 0.0 for one in reported]
+    others = [_first_score(book, text, space) for text, space in requests]
+    rows.append(("AUC of the score, unrelated", len(others), measures.auc(answerable, others)))
+    abstain = [
+        one.hits[0].score if one.hits else 0.0
+        for one in answered
+        if one.question.is_reported and not one.question.evidence
+    ]
+    if abstain:
+        rows.append(("AUC of the score, no answer", len(abstain), measures.auc(answerable, abstain)))
+    return Table(f"{data.name}: silence", ("what", "n", "value"), rows)
+
+
+def _silent(book: Book, requests: Sequence[tuple[str, str]]) -> float:
+    return measures.mean([float(not book.recall(text, spaces=space).hits) for text, space in requests])
+
+
+def _first_score(book: Book, text: str, space: str) -> float:
+    return max((hit.score for hit in book.recall(text, spaces=space, k=1, min_score=0).hits), default=0.0)
+
+
+def _lost_paraphrases(book: Book, reported: Sequence[Answered]) -> Sequence[object]:
+    paraphrases = [one for one in reported if one.question.kind == "paraphrase"]
+    found = [one for one in paraphrases if measures.found(one.ids(), one.question.evidence, 10)]
+    lost = 0
+    for one in found:
+        hits = book.recall(one.question.text, spaces=one.question.space).hits
+        lost += not measures.found([id_of(hit) for hit in hits], one.question.evidence, 10)
+    return (f"paraphrases lost, of {len(found)} found", len(paraphrases), lost)
+
+
+# --- words as they stand
+
+
+def pieces(talks: Sequence[Talk], size: int) -> list[str]:
+    """Return up to so many distinct texts of at most sixty words, cut out of talks."""
+    texts: dict[str, None] = {}
+    for talk in talks:
+        for turn in talk.turns:
+            words = turn.text.split()
+            for start in range(0, len(words), _PIECE_WORDS):
+                if len(words) - start > _FRAGMENT_WORDS:
+                    texts[" ".join(words[start : start + _PIECE_WORDS])] = None
+    chosen = list(texts)
+    random.Random(11).shuffle(chosen)
+    return chosen[:size]
+
+
+def verbatim(book: Book, texts: Sequence[str], questions: int) -> Table:
+    """Return how often seven words copied from a memory find it, beside a phrase that FTS5 never misses."""
+    drafts = [Draft(text, space="verbatim", kind="note") for text in texts]
+    for start in range(0, len(drafts), 1000):
+        book.remember_many(drafts[start : start + 1000])
+    book.reindex()
+    rng = random.Random(13)
+    found = {1: 0, 10: 0}
+    for text in rng.sample(list(texts), min(questions, len(texts))):
+        words = text.split()
+        start = rng.randrange(len(words) - _FRAGMENT_WORDS + 1)
+        fragment = " ".join(words[start : start + _FRAGMENT_WORDS])
+        hits = book.recall(fragment, spaces="verbatim", k=10).hits
+        wanted = _letters(fragment)
+        ranks = [rank for rank, hit in enumerate(hits, 1) if wanted in _letters(hit.text)]
+        for k in found:
+            found[k] += any(rank <= k for rank in ranks)
+    count = min(questions, len(texts))
+    rows = [(len(texts), count, *(found[k] / max(count, 1) for k in found))]
+    return Table("fragments of seven words", ("memories", "n", "first", "R@10"), rows)
+
+
+def _letters(text: str) -> str:
+    return " ".join(re.findall(r"\w+", text.lower()))
