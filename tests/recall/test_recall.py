@@ -98,6 +98,36 @@ def test_kinds_are_any_of_those_named_and_tags_are_all_of_them(book: Book, settl
     assert ids(book.recall("billing", tags=["#note"])) == [note]
 
 
+# --- words of one letter, dates, long messages
+
+
+def test_a_digit_and_a_letter_are_words(book: Book, settle):
+    buoys = [book.remember(f"Buoy {number} was painted green.").id for number in range(1, 8)]
+    letters = [book.remember(f"Vitamin {letter} is in the blue tin.").id for letter in "BCDE"]
+    settle()
+    assert [ids(book.recall(f"buoy {number}"))[0] for number in range(1, 8)] == buoys
+    assert ids(book.recall("where is vitamin c?"))[0] == letters[1]
+
+
+@pytest.mark.parametrize("query", ["16.01.2024", "What broke on 16/1/24?", "2024-01-16", "on January 16th, 2024"])
+def test_a_date_finds_the_text_that_names_the_day_in_another_way(book: Book, settle, query):
+    wanted = book.remember("On the 16th of January 2024 the lift broke again and was mended by the caretaker.").id
+    book.remember_many(
+        [Draft(f"On {day}.02.2024 the lift broke, and on 2024-01-{day} the door did.") for day in (17, 18)]
+    )
+    settle()
+    assert ids(book.recall(query))[0] == wanted
+
+
+def test_an_answer_in_a_short_message_is_found_before_long_answers_about_everything(book: Book, settle):
+    filler = " ".join(f"topic{number} kayak advice plan" for number in range(400))
+    answer = turn(1, "By the way, I keep my kayak in the shed of my uncle.")
+    advice = [turn(number, filler, author="agent:bot", role="assistant") for number in (2, 4)]
+    book.remember(render([answer, advice[0], turn(3, "Thanks a lot"), advice[1]]), kind="episode")
+    settle()
+    assert ids(book.recall("Where do I keep my kayak?"))[0] == answer.id
+
+
 # --- what others have, and what is gone, shows in nothing
 
 

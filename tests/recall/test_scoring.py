@@ -133,8 +133,8 @@ def test_the_score_is_the_sum_of_its_parts_and_each_is_what_it_should_be():
     parts = found.parts["a"]
     assert tuple(parts) == PARTS
     assert found.scores["a"] == pytest.approx(sum(parts.values()), abs=1e-9)
-    # One `bill` of two words: share 1 / (.25 + .75 * 2 / 25), saturated at .8, two thirds of all rarity.
-    once = 1 / 0.31
+    # One `bill` of two words: share 1 / (.25 + .75 * 2 / 28), saturated at .8, two thirds of all rarity.
+    once = 1 / (0.25 + 0.75 * 2 / 28)
     assert parts["lexical"] == pytest.approx(once / (once + 0.8) * 2 / 3, abs=1e-6)
     expected = (0.25, 0.13, -0.04, 0.0268, 0.10, 0.375)
     assert tuple(parts.values())[1:] == pytest.approx(expected, abs=1e-3)
@@ -286,9 +286,22 @@ def test_rarer_is_more_and_an_unseen_term_is_the_rarest():
 
 def test_a_long_passage_needs_a_term_more_often():
     assert share(1, 10) > share(1, 100)
-    assert share(1, 25) == 1
+    assert share(1, 28) == 1
     short, long = passage("short", "bill", *["x"] * 5), passage("long", "bill", *["x"] * 80)
     assert ranked(BILLING, short, long).order == ["short", "long"]
+
+
+def test_a_passage_of_two_thousand_words_is_longer_than_one_of_two_hundred():
+    assert share(1, 200) > 9 * share(1, 2000)
+
+
+def test_a_long_neighbour_lends_less_than_its_own_words_count():
+    def lent(length: int) -> float:
+        long = passage("long", *["bill"] * (length // 10), *["x"] * (length - length // 10), thread="s", position=0)
+        return ranked(BILLING, long, passage("next", "x", thread="s", position=1)).parts["next"]["lexical"]
+
+    assert lent(50) == pytest.approx(lent(40), rel=0.2)
+    assert lent(50) > 1.5 * lent(500) > 0
 
 
 def test_a_text_is_said_by_the_words_that_are_not_small():
@@ -300,7 +313,7 @@ def test_a_short_question_is_told_from_an_answer():
     assert is_short_question("Who owns it? ", 3)
     assert is_short_question("誰ですか\uff1f", 3)
     assert not is_short_question("Alice does.", 2)
-    assert not is_short_question("Well? " * 26, 26)
+    assert not is_short_question("Well? " * 29, 29)
 
 
 # --- whatever the passages

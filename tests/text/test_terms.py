@@ -64,7 +64,19 @@ def test_a_query_tells_its_words_with_their_terms():
     assert query_words("Who made payments?") == [("payments", "payment")]
 
 
-def test_words_have_two_letters_at_least_and_do_not_grow_without_end():
+def test_a_digit_is_a_term_and_an_apostrophe_leaves_none_to_ask_for():
+    assert terms("Buoy 1, c") == ["buoy", "1", "c"]
+    assert query_words("What's on buoy 1? I'm, don't") == [("buoy", "buoy"), ("1", "1")]
+
+
+def test_a_day_is_a_term_however_it_is_written():
+    days = {"date:2024-1-16", "day:1-16"}
+    assert days <= set(terms("On 16.01.2024 it broke")) & set(terms("It broke on January 16th, 2024"))
+    assert query_words("16/1/24") == [("", "date:2024-1-16")]
+    assert ("", "day:1-16") in query_words("16 January")
+
+
+def test_words_to_embed_have_two_letters_at_least_and_do_not_grow_without_end():
     assert words("a I bc x9 _ 7") == ["bc", "x9"]
     assert words("y" * 1000) == ["y" * MAX_WORD_LETTERS]
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commonbook.text.time_expressions import NamedDates, asks_when, named_dates, tells_time
+from commonbook.text.time_expressions import NamedDates, asks_when, days_in, named_dates, tells_time
 
 
 def of(*, years=(), months=(), days=()) -> NamedDates:
@@ -69,6 +69,25 @@ def test_a_passage_tells_a_time(text):
 @pytest.mark.parametrize("text", ["I may go", "we march on", "Alice owns billing", "v20190 works"])
 def test_a_passage_tells_none(text):
     assert not tells_time(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["16.01.2024", "on 16/1/24.", "1/16/2024", "2024-01-16", "2024/1/16", "January 16th, 2024", "the 16th of Jan 2024"],
+)
+def test_a_day_is_the_same_however_it_is_written(text):
+    assert days_in(text) == [(2024, 1, 16)]
+    assert named_dates(text).match(date(2024, 1, 16)) == 1.5
+
+
+@pytest.mark.parametrize("text", ["v1.2.24", "10.0.0.1", "version 1.2.2024.5", "99.99.2024", "1/2", "30.2.2024", "a 3"])
+def test_other_numbers_are_no_days(text):
+    assert days_in(text) == []
+
+
+def test_a_day_without_a_year_and_one_that_can_be_read_both_ways():
+    assert days_in("the 3rd of May") == [(None, 5, 3)]
+    assert days_in("3/5/2024") == [(2024, 5, 3), (2024, 3, 5)]
 
 
 @given(st.text(max_size=100))

@@ -16,7 +16,7 @@ from commonbook.ports.index import IndexQuery, IndexResult
 from commonbook.recall import indexed_passages, scoring
 from commonbook.recall.newest import newest_first
 from commonbook.recall.query import MAX_QUERY_CHARS, ParsedQuery
-from commonbook.text import time_expressions
+from commonbook.text import terms, time_expressions
 
 _DAY_MICROS: Final = 86_400_000_000
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
@@ -36,7 +36,11 @@ def order_candidates(
     if query.is_empty:
         return newest_first(result)
     features = scoring.QueryFeatures(
-        idf=[scoring.idf(result.total, having) for having in result.document_frequencies],
+        idf=[
+            # A date that nobody wrote down says nothing: the time of a passage may still match it.
+            0.0 if not having and terms.is_date(term) else scoring.idf(result.total, having)
+            for term, having in zip(index_query.terms, result.document_frequencies, strict=True)
+        ],
         words=frozenset(re.findall(r"\w+", query.request.query[:MAX_QUERY_CHARS].lower())),
         asks_when=time_expressions.asks_when(query.request.query[:MAX_QUERY_CHARS]),
         vector=index_query.vector,

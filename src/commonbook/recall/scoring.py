@@ -33,10 +33,10 @@ REACH: Final = 4
 
 _NEIGHBOUR_DECAY: Final = 0.5
 _FOLLOWING_WEIGHT: Final = 0.6
-_PIVOT_LENGTH: Final = 25.0
+_PIVOT_LENGTH: Final = 28.0
 _LENGTH_SLOPE: Final = 0.75
-_MAX_LENGTH: Final = 200
-"""The length in words at which length normalisation stops: a very long message still says what it says once."""
+_LONG_NEIGHBOUR: Final = 50
+"""The length in words from which on a neighbour counts less: a long answer has every word of its subject."""
 
 _SATURATION: Final = 0.8
 MIN_NEAR_COSINE: Final = 0.4
@@ -98,7 +98,7 @@ def idf(passages: int, having: int) -> float:
 
 def share(count: float, length: float) -> float:
     """Return a term's count normalised by the passage's length: in a long passage every term is more frequent."""
-    return count / (1 - _LENGTH_SLOPE + _LENGTH_SLOPE * min(length, _MAX_LENGTH) / _PIVOT_LENGTH)
+    return count / (1 - _LENGTH_SLOPE + _LENGTH_SLOPE * length / _PIVOT_LENGTH)
 
 
 def word_weights(words: Sequence[str], small: frozenset[str]) -> dict[str, float]:
@@ -210,14 +210,14 @@ def _lexical(query: QueryFeatures, pool: CandidatePool, slots: Ints, expansions:
     """Return the saturated counts of the query terms, weighted by idf, as a share of all idf in the query."""
     rows, terms, counts = pool.entries
     size = len(pool.positions)
-    lengths = np.minimum(pool.lengths[rows], _MAX_LENGTH)
-    shares = counts / (1 - _LENGTH_SLOPE + _LENGTH_SLOPE * lengths / _PIVOT_LENGTH)
+    shares = counts / (1 - _LENGTH_SLOPE + _LENGTH_SLOPE * pool.lengths[rows] / _PIVOT_LENGTH)
     present = np.bincount(terms, minlength=int(terms.max(initial=0)) + 1) > 0
     weights = _term_weights(len(query.idf), len(present), expansions, present)
     frequencies = np.zeros((size, max(len(weights), 1)))
     for place, weight in enumerate(weights):
         frequencies[:, place] = np.bincount(rows, shares * weight[terms], minlength=size)
-    pooled = _pool_neighbours(frequencies, slots)
+    lent = frequencies * np.minimum(1, _LONG_NEIGHBOUR / np.maximum(pool.lengths, 1))[:, None]
+    pooled = frequencies + _pool_neighbours(lent, slots) - lent
     rarity = np.array(query.idf or [0.0])
     lexical: Numbers = np.einsum("ij,j->i", pooled / (pooled + _SATURATION), rarity) / max(float(rarity.sum()), 1e-9)
     return lexical

@@ -26,7 +26,7 @@ ENGLISH: Final = _words("""
     hadn happen happened happening happens hardly has hasn have haven having he hence her here hers herself hey hi
     him himself his how however i if in inc indeed indicate inside instead into involve involved is isn it its
     itself just kind kinds knew know known knows last lately later latest least less let lets little ll look looked
-    looking looks lot lots made mainly make makes making many may maybe me mean means mention mentioned mentions
+    looking looks lot lots m made mainly make makes making many may maybe me mean means mention mentioned mentions
     merely might mightn mine more moreover most mostly much must mustn my myself name named namely near nearly
     necessary needn neither never nevertheless new next no nobody none nor not nothing now nowhere obviously of off
     often oh ok okay on once one ones only onto or other others otherwise ought our ours ourselves out outside over

@@ -3,7 +3,7 @@
 A term is a stem: words are normalised (NFKC), lower-cased, stemmed by their script or language, and lose their accents.
 Scripts without spaces between words (Chinese, Japanese, Thai and others) and Korean give bigrams of characters. A text
 in another Latin language than English gives each word's English stem as well, so that a query too short to show its
-language still matches the word.
+language still matches the word. A date gives one term, however it is written: `16.01.2024` and `January 16th, 2024`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,14 @@ from typing import Final
 
 import Stemmer
 
-from commonbook.text import stopwords
+from commonbook.text import stopwords, time_expressions
 
 DEFAULT: Final = "english"
 MAX_WORD_LETTERS: Final = 64
 """A longer run of letters is cut: it is no word but a key, a hash or a drawing."""
 
+_DATE: Final = "date:"
+_DAY: Final = "day:"
 _LANGUAGE_SAMPLE_CHARS: Final = 2_000
 # Letters, digits, and the marks that belong to letters in Indic, Arabic and Hebrew script (`\w` alone would cut there).
 _MARKS: Final = (
@@ -71,7 +73,8 @@ def _language_of(text: str) -> str:
 
 def words(text: str) -> list[str]:
     """Return the words of a text, normalised and lower-cased but not stemmed, in order; for embedding."""
-    return _split(text, language_of(text))[0]
+    # A single letter carries no meaning.
+    return [word for word in _split(text, language_of(text))[0] if len(word) > 1]
 
 
 def terms(text: str) -> list[str]:
@@ -84,17 +87,47 @@ def terms(text: str) -> list[str]:
     for run in runs:
         # A single character can be a word in these scripts, and a query may consist of it alone.
         terms_ += [*_bigrams(run), *run] if len(run) > 1 else run
-    return terms_
+    return terms_ + _date_terms(text)
 
 
 def query_words(text: str) -> list[tuple[str, str]]:
-    """Return (word, term) for each word of a query that is no stop word."""
+    """Return (word, term) for each word of a query that is no stop word, and ("", term) for each date."""
     language = language_of(text)
-    spaced, runs = _split(text, language)
+    spaced, runs = _split(time_expressions.without_numeric_days(text), language)
     stop_words = stopwords.for_queries(language)
     bigrams = [bigram for run in runs for bigram in _bigrams(run)]
-    content_words = [word for word in spaced if word not in stop_words]
-    return [*zip(content_words, _stems(content_words, language), strict=True), *zip(bigrams, bigrams, strict=True)]
+    content_words = [word for word in spaced if word not in stop_words and _may_be_asked(word, language)]
+    dates = [("", term) for term in _query_date_terms(text)]
+    return [
+        *zip(content_words, _stems(content_words, language), strict=True),
+        *zip(bigrams, bigrams, strict=True),
+        *dates,
+    ]
+
+
+def is_date(term: str) -> bool:
+    """Tell whether a term is a date; no word has a colon."""
+    return term.startswith((_DATE, _DAY))
+
+
+def _may_be_asked(word: str, language: str) -> bool:
+    """Tell whether a word of a query counts; in other languages than English, single letters are articles and such."""
+    return len(word) > 1 or word.isdigit() or language == DEFAULT
+
+
+def _date_terms(text: str) -> list[str]:
+    """Return the terms of the dates in a text: each day of a year, and each day without its year."""
+    days = time_expressions.days_in(text)
+    years = [f"{_DATE}{year}-{month}-{day}" for year, month, day in days if year is not None]
+    return years + [f"{_DAY}{month}-{day}" for _, month, day in days]
+
+
+def _query_date_terms(text: str) -> list[str]:
+    """Return the terms of the dates in a query: with the year, if it names one."""
+    return [
+        f"{_DAY}{month}-{day}" if year is None else f"{_DATE}{year}-{month}-{day}"
+        for year, month, day in time_expressions.days_in(text)
+    ]
 
 
 def matching(text: str, wanted: Collection[str]) -> list[str]:
@@ -112,7 +145,7 @@ def stems(words: Sequence[str]) -> list[str]:
 
 
 def _split(text: str, language: str) -> tuple[list[str], list[str]]:
-    """Return the words of at least two letters, and the runs of characters in scripts without spaces."""
+    """Return the words, and the runs of characters in scripts without spaces."""
     text = unicodedata.normalize("NFKC", text).replace("İ", "i")
     if language == "turkish":
         text = text.replace("I", "ı")
@@ -120,7 +153,7 @@ def _split(text: str, language: str) -> tuple[list[str], list[str]]:
     for match in _WORD.finditer(text.lower()):
         if match["run"]:
             runs.append(match[0])
-        elif len(match[0]) > 1:
+        else:
             spaced.append(match[0][:MAX_WORD_LETTERS])
     return spaced, runs
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from calendar import monthrange
+from collections.abc import Iterator
 from datetime import date
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 _MONTHS: Final = (
     "january", "february", "march", "april", "may", "june",
@@ -23,6 +25,11 @@ _MONTH: Final = (
 _YEAR: Final = r"(?:19|20)\d\d"
 _ORDINAL: Final = r"(?P<{}>[0-3]?\d)(?:st|nd|rd|th)?"
 _ISO: Final = re.compile(rf"\b(?P<year>{_YEAR})-(?P<month>[01]\d)(?:-(?P<day>[0-3]\d))?\b")
+# `16.01.2024`, `16.1.24`, `16/1/24` and `2024/01/16`; a part of a version or an address is none.
+_NUMERIC: Final = re.compile(
+    r"(?<![\w./-])(?:(?P<first>[0-3]?\d)(?P<mark>[./])(?P<second>[0-3]?\d)(?P=mark)(?P<year>(?:19|20)?\d\d)"
+    r"|(?P<iso_year>(?:19|20)\d\d)/(?P<iso_month>[01]?\d)/(?P<iso_day>[0-3]?\d))(?![\w/-]|\.\w)"
+)
 _NAMED: Final = re.compile(
     rf"\b(?:{_ORDINAL.format('before')}\s+(?:of\s+)?)?(?P<month>(?i:{_MONTH}))\b\.?"
     rf"(?:\s+{_ORDINAL.format('after')}(?!\d|:))?(?:,?\s+(?:of\s+)?(?P<year>{_YEAR})\b)?"
@@ -69,9 +76,75 @@ class NamedDates(NamedTuple):
 
 NOTHING: Final = NamedDates()
 
+Day: TypeAlias = tuple[int | None, int, int]
+"""A year, if it is known, a month and a day."""
+
+_LEAP_YEAR: Final = 2000
+_LAST_SHORT_YEAR: Final = 69
+"""Years of two digits up to this one are of the present century, as in POSIX."""
+
+
+def days_in(text: str) -> list[Day]:
+    """Return the days that a text names, however they are written, each once."""
+    if not any(letter.isdigit() for letter in text):
+        return []
+    days = [
+        *_iso_days(text),
+        *(day for found in _NUMERIC.finditer(text) for day in _readings(found)),
+        *_named_days(text),
+    ]
+    return list(dict.fromkeys(day for day in days if _exists(day)))
+
+
+def without_numeric_days(text: str) -> str:
+    """Return a text in which each day in figures is replaced by its year: days are terms of their own."""
+    for pattern in (_ISO, _NUMERIC):
+        text = pattern.sub(_year_alone, text)
+    return text
+
+
+def _year_alone(found: re.Match[str]) -> str:
+    year = found["year"] or ""
+    return found[0] if not _is_day(found) else f" {year} " if len(year) == len("2024") else " "
+
+
+def _is_day(found: re.Match[str]) -> bool:
+    if found.re is _ISO:
+        return bool(found["day"]) and _exists((int(found["year"]), int(found["month"]), int(found["day"])))
+    return any(map(_exists, _readings(found)))
+
+
+def _readings(found: re.Match[str]) -> list[Day]:
+    """Return the day that a numeric date names: the day comes first, and with slashes the month may."""
+    if found["iso_year"]:
+        return [(int(found["iso_year"]), int(found["iso_month"]), int(found["iso_day"]))]
+    first, second, year = int(found["first"]), int(found["second"]), int(found["year"])
+    if len(found["year"]) == len("24"):
+        year += 2000 if year < _LAST_SHORT_YEAR else 1900
+    day_first, month_first = (year, second, first), (year, first, second)
+    return [day_first, month_first] if found["mark"] == "/" else [day_first]
+
+
+def _iso_days(text: str) -> Iterator[Day]:
+    for found in _ISO.finditer(text):
+        if found["day"]:
+            yield int(found["year"]), int(found["month"]), int(found["day"])
+
+
+def _named_days(text: str) -> Iterator[Day]:
+    for found in _NAMED.finditer(text):
+        day = found["before"] or found["after"]
+        if day and _is_month(found, text):
+            yield int(found["year"]) if found["year"] else None, _MONTH_NUMBERS[found["month"].lower()], int(day)
+
+
+def _exists(day: Day) -> bool:
+    year, month, number = day
+    return 1 <= month <= len(_MONTHS) and 1 <= number <= monthrange(year or _LEAP_YEAR, month)[1]
+
 
 def named_dates(text: str) -> NamedDates:
-    """Return the years, months and days that a query names: `in May 2023`, `on the 7th of May`, `2023-05-07`."""
+    """Return the years, months and days that a query names: `in May 2023`, `on the 7th of May`, `7.5.2023`."""
     years, months, days = set[int](), set[int](), set[int]()
     for match in _ISO.finditer(text):
         years.add(int(match["year"]))
@@ -83,6 +156,11 @@ def named_dates(text: str) -> NamedDates:
             continue
         months.add(_MONTH_NUMBERS[match["month"].lower()])
         days.update(int(day) for day in (match["before"], match["after"]) if day and 1 <= int(day) <= 31)
+    for found in _NUMERIC.finditer(text):
+        for year, month, day in filter(_exists, _readings(found)):
+            years.update([year] if year is not None else [])
+            months.add(month)
+            days.add(day)
     years.update(int(year) for year in _ANY_YEAR.findall(text))
     return NamedDates(frozenset(years), frozenset(month for month in months if 1 <= month <= 12), frozenset(days))
 
@@ -94,7 +172,7 @@ def asks_when(text: str) -> bool:
 
 def tells_time(text: str) -> bool:
     """Tell whether a passage states when something is or was."""
-    return bool(_TELLS.search(text) or _ANY_YEAR.search(text) or _ISO.search(text)) or any(
+    return bool(_TELLS.search(text) or _ANY_YEAR.search(text) or _ISO.search(text) or _NUMERIC.search(text)) or any(
         _is_month(match, text) for match in _NAMED.finditer(text)
     )
 
