@@ -80,6 +80,7 @@ if TYPE_CHECKING:
         TransportError,
         Unreachable,
         UnsupportedSystem,
+        UntrustedServer,
         VersionConflict,
     )
     from commonbook.model.invalidation import Decision, Invalidation, Notice, SupersedeReason, Verdict
@@ -187,7 +188,7 @@ __all__ = [
     "FileInTheWay", "ForeignHome", "HomeDamaged", "HomeError", "HomeIsNewer", "HomeReadOnly", "KeyConflict",
     "KeyMissing", "Moved", "NetworkFileSystem", "NoHome", "NotAllowed", "NotFound", "NotReplicated", "Refused",
     "ServerBusy", "ServerFailed", "ServerLost", "SpaceExists", "TooLarge", "TooMany", "TransportError", "Unreachable",
-    "UnsupportedSystem", "VersionConflict",
+    "UnsupportedSystem", "UntrustedServer", "VersionConflict",
 ]
 
 # The module that defines each of them.
@@ -202,7 +203,7 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
         "EmbedderFailed", "FileInTheWay", "ForeignHome", "HomeDamaged", "HomeError", "HomeIsNewer", "HomeReadOnly",
         "KeyConflict", "KeyMissing", "Moved", "NetworkFileSystem", "NoHome", "NotAllowed", "NotFound", "NotReplicated",
         "Refused", "ServerBusy", "ServerFailed", "ServerLost", "SpaceExists", "TooLarge", "TooMany",
-        "TransportError", "Unreachable", "UnsupportedSystem", "VersionConflict",
+        "TransportError", "Unreachable", "UnsupportedSystem", "UntrustedServer", "VersionConflict",
     ),
     "commonbook.model.invalidation": ("Decision", "Invalidation", "Notice", "SupersedeReason", "Verdict"),
     "commonbook.model.memory": (

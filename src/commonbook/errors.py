@@ -22,6 +22,7 @@ CommonbookError
 ├── UnsupportedSystem                an operating system without the locks and files that a book needs
 ├── TransportError                   a server has not stored a client's messages, or it is not known whether it has
 │   ├── Unreachable                  no answer in time: tells nothing about the messages, retried without end
+│   │   ├── UntrustedServer          its certificate is not trusted: a call is not retried
 │   │   └── ServerBusy               the server asks to retry later
 │   ├── ServerFailed                 the server answered with an internal error: retried a limited number of times
 │   └── Refused                      the server will never store the messages that it names
@@ -165,6 +166,10 @@ class TransportError(CommonbookError):
 
 class Unreachable(TransportError):
     """No answer in time: the server or the network is down (also a gateway's 502, 503 and 504)."""
+
+
+class UntrustedServer(Unreachable):
+    """The certificate of the server is not trusted, so that nothing was sent; it is not tried again."""
 
 
 class ServerBusy(Unreachable):

@@ -207,6 +207,37 @@ def test_any_other_login_code_gets_one_answer(team, code):
         team.exchange_login(code)
 
 
+def test_a_login_whose_answer_was_lost_is_repeated_by_its_nonce_alone(team, open_book, monkeypatch):
+    key = team.create_key(ALICE).key.id
+    login = team.create_login(key)
+    secret = team.exchange_login(login.code, nonce="of the first client").secret
+    logged = len(team.log(space="_home", limit=500))
+    assert team.exchange_login(login.code, nonce="of the first client").secret == secret
+    assert open_book().exchange_login(login.code, nonce="of the first client").secret == secret
+    for nonce in (None, "of another client"):
+        with pytest.raises(NotAllowed, match="the code opens nothing here"):
+            team.exchange_login(login.code, nonce=nonce)
+    assert team.with_key(secret).actor == ALICE
+    assert len(team.log(space="_home", limit=500)) == logged
+    other = team.exchange_login(team.create_login(key).code, nonce="of the first client").secret
+    assert other != secret
+    with pytest.raises(NotAllowed):
+        team.exchange_login(login.code, nonce="of the first client")
+    last = team.create_login(key)
+    team.exchange_login(last.code, nonce="of the first client")
+    monkeypatch.setattr(team._engines.clock, "now", lambda: last.expires + timedelta(seconds=1), raising=False)
+    with pytest.raises(NotAllowed):
+        team.exchange_login(last.code, nonce="of the first client")
+
+
+@pytest.mark.parametrize("nonce", ["", "too short", "x" * 201, "\udcff" * 20])
+def test_a_nonce_that_could_be_guessed_is_refused(team, nonce):
+    login = team.create_login(team.create_key(ALICE).key.id)
+    with pytest.raises(BadInput, match="a nonce has 16 to 200 characters"):
+        team.exchange_login(login.code, nonce=nonce)
+    assert team.exchange_login(login.code).key == login.key
+
+
 def test_of_two_who_exchange_one_login_code_one_gets_a_secret(team, open_book):
     code = team.create_login(team.create_key(ALICE).key.id).code
     books = [team, open_book()]

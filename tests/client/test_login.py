@@ -14,6 +14,7 @@ import pytest
 import commonbook
 from commonbook.errors import BadInput, NotAllowed
 from tests.interfaces.cli.test_cli import cli, cli_without_book
+from tests.support.http_servers import Cable
 
 __all__ = ["cli", "cli_without_book"]
 
@@ -51,6 +52,21 @@ def test_a_code_may_come_from_standard_input(book, server, tmp_path):
     run = subprocess.run(command, input=f"{code}\n", capture_output=True, text=True, env=dict(os.environ), check=True)
     assert "agent:helper" in run.stdout
     assert list((tmp_path / "config").rglob("http*"))
+
+
+def test_a_login_whose_answer_is_lost_gets_the_same_key_at_another_address(book, serve, connect, cli_without_book):
+    cable, second = Cable(serve().port), serve()
+    cable.cut_after = 20
+    code = book.create_login(book.create_key("agent:helper").key.id).code
+    assert cli_without_book("login", f"{cable.url},{second.url}", code).code == 0
+    assert cable.cuts == 1
+    assert connect(second.url).actor == "agent:helper"
+    assert [entry.action for entry in book.log(space="_home", limit=500)].count("key.login") == 1
+    cable.cut_after = 20
+    remote = connect(cable.url, book.create_key("user:local").secret)
+    new = remote.exchange_login(book.create_login(book.create_key("agent:other").key.id).code)
+    assert (cable.cuts, book.with_key(new.secret).actor) == (2, "agent:other")
+    cable.close()
 
 
 def test_the_printed_line_logs_in(book, server, cli):

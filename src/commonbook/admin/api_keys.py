@@ -30,6 +30,9 @@ _LOGIN_CODE_LIFETIME: Final = timedelta(minutes=10)
 _LOGIN_CODE_BYTES: Final = 15
 """So many random bytes are 24 characters; nobody guesses them in ten minutes."""
 
+_MIN_NONCE_CHARS: Final = 16
+_MAX_NONCE_CHARS: Final = 200
+
 
 def create_key(
     engines: Engines,
@@ -106,10 +109,11 @@ def create_login(engines: Engines, actor: Actor, key_id: str) -> LoginCode:
     return write(engines, actor, operation)
 
 
-def exchange_login(engines: Engines, code: str) -> NewKey:
+def exchange_login(engines: Engines, code: str, *, nonce: str | None = None) -> NewKey:
     """Exchange a login code for a secret of its key; unknown, used and expired codes get one and the same refusal.
 
-    The secret replaces the one of an earlier login with this key. The one that the key was created with stays.
+    The secret replaces the one of an earlier login with this key. The one that the key was created with stays. It is
+    derived from the code and the nonce: who repeats the exchange with the same nonce gets the same secret.
     """
     refused = NotAllowed(
         "the code opens nothing here",
@@ -117,27 +121,47 @@ def exchange_login(engines: Engines, code: str) -> NewKey:
     )
     if not validation.is_unicode(code):
         raise refused
-    hash_, secret = _code_hash(engines, code.strip().upper()), _new_secret()
+    nonce = _require_nonce(nonce) if nonce is not None else _new_secret()
+    code = code.strip().upper()
+    hash_, nonce_hash = _code_hash(engines, code), engines.keys.keyed_hash("login nonce", nonce)
+    secret = _encode_secret(bytes.fromhex(engines.keys.keyed_hash("login secret", code, nonce)))
     with engines.db.reading() as tx:
-        known = api_keys.find_by_login_code(tx, hash_)
-        if known is None or not api_keys.is_valid(known, tx):
+        known = api_keys.find_by_login_code(tx, hash_, nonce_hash)
+        if known is None or not api_keys.is_valid(known[0], tx):
             raise refused
 
     def operation(ctx: WriteContext) -> NewKey:
-        key = api_keys.find_by_login_code(ctx.tx, hash_)
-        if key is None or not api_keys.is_valid(key, ctx.tx):
+        found = api_keys.find_by_login_code(ctx.tx, hash_, nonce_hash)
+        if found is None or not api_keys.is_valid(found[0], ctx.tx):
             raise refused
-        if not api_keys.use_login_code(ctx.tx, key.id, hash_, key_hash(engines, secret)):
+        key, is_repeated = found
+        if is_repeated:
+            return NewKey(key, secret)
+        if not api_keys.use_login_code(ctx.tx, key.id, hash_, nonce_hash, key_hash(engines, secret)):
             raise refused
         logging = ctx.because(ForeignWrite.OWN_KEY)
         logging.log(ctx.system_space(HOME_SPACE), "key.login", (), key=key.id, principal=key.principal)
         return NewKey(key, secret)
 
-    return write(engines, Actor(known.principal), operation)
+    key, is_repeated = known
+    return NewKey(key, secret) if is_repeated else write(engines, Actor(key.principal), operation)
+
+
+def _require_nonce(nonce: str) -> str:
+    """Return a nonce that nobody guesses, and that can be hashed."""
+    if not _MIN_NONCE_CHARS <= len(nonce) <= _MAX_NONCE_CHARS or not validation.is_unicode(nonce):
+        raise BadInput(
+            f"a nonce has {_MIN_NONCE_CHARS} to {_MAX_NONCE_CHARS} characters", fix="make a random one for each login"
+        )
+    return nonce
 
 
 def _new_secret() -> str:
-    return KEY_PREFIX + base64.urlsafe_b64encode(os.urandom(32)).decode().rstrip("=")
+    return _encode_secret(os.urandom(32))
+
+
+def _encode_secret(random: bytes) -> str:
+    return KEY_PREFIX + base64.urlsafe_b64encode(random).decode().rstrip("=")
 
 
 def _code_hash(engines: Engines, code: str) -> str:

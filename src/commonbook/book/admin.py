@@ -92,9 +92,10 @@ class AdminVerbs(BookBase):
         """
         return api_keys.create_login(self._engines, self._actor, key_id)
 
-    def exchange_login(self, code: str) -> NewKey:
+    def exchange_login(self, code: str, *, nonce: str | None = None) -> NewKey:
         """Exchange a login code for a secret of its API key; the code is the only proof that this needs.
 
         The secret replaces the one of an earlier login with this key; the one that the key was created with stays.
+        `nonce` is a random text of the caller: until the code expires, the same nonce gets the same secret again.
         """
-        return api_keys.exchange_login(self._engines, code)
+        return api_keys.exchange_login(self._engines, code, nonce=nonce)

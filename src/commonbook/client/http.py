@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import random
+import ssl
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -16,7 +17,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from commonbook.client.addresses import Address, AddressChoice, pause_seconds
-from commonbook.errors import Busy, CommonbookError, HomeError, ServerFailed, Unreachable
+from commonbook.errors import Busy, CommonbookError, HomeError, ServerFailed, Unreachable, UntrustedServer
 from commonbook.runtime.fork_reset import reset_in_child
 from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.version import __version__
@@ -35,18 +36,15 @@ _MAX_CONNECTIONS: Final = 64
 _GATEWAY_STATUS: Final = frozenset({502, 504})
 _RANDOM: Final = random.SystemRandom()  # A forked child does not repeat the numbers of its parent.
 _FIX: Final = "check the address, the network, and whether `commonbook serve` runs there"
+_TRUST_FIX: Final = "name the file of its certificate authority in SSL_CERT_FILE, or call it by the certificate's name"
 
 
 class Patience(NamedTuple):
-    """How long a request may take: in all, in one attempt, and whether all addresses are tried more than once.
-
-    A request that is not `repeatable` is not sent again once it may have arrived.
-    """
+    """How long a request may take: in all, in one attempt, and whether all addresses are tried more than once."""
 
     seconds: float
     attempt_seconds: float
     once: bool = False
-    repeatable: bool = True
 
 
 class Answer(NamedTuple):
@@ -70,12 +68,12 @@ class Answer(NamedTuple):
 
 
 class NoAnswer(Exception):
-    """An attempt without an answer; `arrived` unless it is certain that the server got nothing of it."""
+    """An attempt without an answer; `untrusted` if nothing was sent, since the certificate of the server is not good."""
 
-    def __init__(self, reason: str, *, arrived: bool) -> None:
+    def __init__(self, reason: str, *, untrusted: bool = False) -> None:
         """Describe why."""
         super().__init__(reason)
-        self.reason, self.arrived = reason, arrived
+        self.reason, self.untrusted = reason, untrusted
 
 
 class Deadline:
@@ -128,7 +126,7 @@ class HttpCaller:
                 return self._try_each(request, patience, end, headers or {})
             except _TryAgainError as error:
                 pause = pause_seconds(passes, share=_RANDOM.random(), retry_after=error.retry_after)
-                if patience.once or pause >= end.left or self._closed.wait(pause):
+                if patience.once or error.for_good or pause >= end.left or self._closed.wait(pause):
                     raise error.final from None
                 passes += 1
 
@@ -143,10 +141,7 @@ class HttpCaller:
                 answer = self._attempt(address, request, headers, Deadline(seconds))
             except NoAnswer as error:
                 self.choice.failed(address)
-                final = Unreachable(f"{address} does not answer: {error.reason}", fix=_FIX)
-                if error.arrived and not patience.repeatable:
-                    raise final from None
-                last = _TryAgainError(final)
+                last = _next_try(last, _no_answer(address, error))
                 continue
             if answer.status in _GATEWAY_STATUS:
                 self.choice.failed(address)
@@ -178,7 +173,7 @@ class HttpCaller:
             finally:
                 response.close()
         if 300 <= response.status_code < 400:
-            raise NoAnswer("it redirects to another address, which the key must not go to", arrived=False)
+            raise NoAnswer("it redirects to another address, which the key must not go to")
         return Answer(response.status_code, response.headers, body, address)
 
     def _client(self, address: Address) -> httpx2.Client:
@@ -205,11 +200,23 @@ class HttpCaller:
 
 
 class _TryAgainError(Exception):
-    """No address has answered for good; `final` is the error if there is no time left."""
+    """No address has answered; `final` is the error if there is no time left, or if it will not change (`for_good`)."""
 
-    def __init__(self, final: CommonbookError, retry_after: float = 0.0) -> None:
+    def __init__(self, final: CommonbookError, retry_after: float = 0.0, *, for_good: bool = False) -> None:
         super().__init__(final.message)
-        self.final, self.retry_after = final, retry_after
+        self.final, self.retry_after, self.for_good = final, retry_after, for_good
+
+
+def _next_try(last: _TryAgainError | None, new: _TryAgainError) -> _TryAgainError:
+    """Return the error of several addresses: it will not change only if that of none will."""
+    return last if last is not None and new.for_good and not last.for_good else new
+
+
+def _no_answer(address: Address, error: NoAnswer) -> _TryAgainError:
+    if error.untrusted:
+        untrusted = UntrustedServer(f"the certificate of {address} is not trusted: {error.reason}", fix=_TRUST_FIX)
+        return _TryAgainError(untrusted, for_good=True)
+    return _TryAgainError(Unreachable(f"{address} does not answer: {error.reason}", fix=_FIX))
 
 
 def _busy(answer: Answer) -> _TryAgainError | None:
@@ -247,9 +254,9 @@ def _read_whole(response: httpx2.Response, end: Deadline) -> bytes:
         parts.append(part)
         size += len(part)
         if size > _MAX_ANSWER_BYTES:
-            raise NoAnswer("its answer has no end", arrived=True)
+            raise NoAnswer("its answer has no end")
         if not end.left:
-            raise NoAnswer("its answer took too long", arrived=True)
+            raise NoAnswer("its answer took too long")
     return b"".join(parts)
 
 
@@ -258,11 +265,20 @@ def _network_errors() -> Iterator[None]:
     """Turn the errors of the HTTP library into NoAnswer; their texts name neither key nor content."""
     try:
         yield
-    except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.UnsupportedProtocol) as error:
-        raise NoAnswer(_reason(error), arrived=False) from None
+    except httpx2.ConnectError as error:
+        raise NoAnswer(_reason(error), untrusted=_is_certificate_error(error)) from None
     except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError, RuntimeError) as error:
         # A RuntimeError says that another thread has closed the connections.
-        raise NoAnswer(_reason(error), arrived=True) from None
+        raise NoAnswer(_reason(error)) from None
+
+
+def _is_certificate_error(error: BaseException | None) -> bool:
+    """Tell whether an error was caused by a certificate that the checks have refused."""
+    while error is not None:
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _reason(error: Exception) -> str:

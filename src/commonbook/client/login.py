@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import Final
 
 from commonbook.client.addresses import Address
@@ -13,17 +14,20 @@ from commonbook.wire.requests import request_of
 from commonbook.wire.verbs import VERBS
 
 _SECONDS: Final = 15.0
+_ATTEMPT_SECONDS: Final = 5.0
+
+
+def new_nonce() -> str:
+    """Return a nonce, by which one client alone may repeat an exchange."""
+    return secrets.token_urlsafe(24)
 
 
 def exchange(addresses: tuple[Address, ...], code: str) -> NewKey:
-    """Exchange a login code for a secret of its key.
-
-    It is sent once: if the answer is lost, the code is used up, and nobody has the secret.
-    """
+    """Exchange a login code for a secret of its key; a lost answer is asked for again, with the same nonce."""
     http = HttpCaller(addresses, key=None)
     try:
-        patience = Patience(_SECONDS, _SECONDS, once=True, repeatable=False)
-        answer = http.send(request_of(VERBS["exchange_login"], {"code": code}), patience=patience)
+        request = request_of(VERBS["exchange_login"], {"code": code, "nonce": new_nonce()})
+        answer = http.send(request, patience=Patience(_SECONDS, _ATTEMPT_SECONDS))
     finally:
         http.close()
     if answer.status >= 400:

@@ -18,6 +18,7 @@ from commonbook.client import outbox_first
 from commonbook.client.http import HttpCaller, Patience, problem_of
 from commonbook.client.http_transport import append_receipt, append_request, send_append
 from commonbook.client.lazy_outbox import LazyOutbox, PreparedMessage
+from commonbook.client.login import new_nonce
 from commonbook.client.outbox_client import Client, SessionContext, session_context
 from commonbook.client.verbs.administration import AdministrationVerbs
 from commonbook.client.verbs.maintenance import MaintenanceVerbs
@@ -29,6 +30,7 @@ from commonbook.client.verbs.sharing import SharingVerbs
 from commonbook.errors import Busy, HomeError, ServerFailed, TransportError
 from commonbook.model.ids import new_id
 from commonbook.model.session import AppendReceipt, ChatMessage, MessageReceipt, NewMessage
+from commonbook.model.spaces import NewKey
 from commonbook.wire.encoding import Malformed, decode
 from commonbook.wire.requests import request_of
 from commonbook.wire.signatures import signature
@@ -39,8 +41,6 @@ _SLOW: Final = frozenset(
     {"doctor", "verify_log", "rebuild", "reindex", "sync", "accept_deletions", "work", "remember_many", "rename_space"}
 )
 """Verbs that may take minutes: the server has much time for their answers."""
-
-_NOT_REPEATABLE: Final = frozenset({"exchange_login"})
 
 
 class RemoteBook(
@@ -103,6 +103,14 @@ class RemoteBook(
         )
         return AppendReceipt(session, receipts, searchable=False, space=context.space or "")
 
+    def exchange_login(self, code: str, *, nonce: str | None = None) -> NewKey:
+        """Exchange a login code for a secret of its API key, as `Book.exchange_login` does.
+
+        If its answer is lost, it is asked for again with the same nonce, which gets the same secret.
+        """
+        key: NewKey = self._call("exchange_login", {"code": code, "nonce": nonce or new_nonce()})
+        return key
+
     def close(self) -> None:
         """Close all connections. Messages that wait in the outbox stay there, for the next process that connects."""
         self._outbox.close()
@@ -151,7 +159,7 @@ class RemoteBook(
     def _patience(self, verb: str) -> Patience:
         if verb in _SLOW:
             return Patience(_SLOW_SECONDS, _SLOW_SECONDS)
-        return Patience(self._patience_seconds, self._answer_seconds, repeatable=verb not in _NOT_REPEATABLE)
+        return Patience(self._patience_seconds, self._answer_seconds)
 
 
 @cache

@@ -1,6 +1,7 @@
 """The table `api_key`: a row is a key by which a client proves to be a principal.
 
-Only hashes are stored: of the secret that it was made with, of a login code, and of the secret that replaced the code.
+Only hashes are stored: of the secret that it was made with, of a login code, of the nonce of the client that has
+exchanged the code, and of the secret that this client got.
 """
 
 from __future__ import annotations
@@ -80,32 +81,41 @@ def revoke(tx: Transaction, key_id: str) -> None:
 def set_login_code(tx: Transaction, key_id: str, code_hash: str, *, until: datetime) -> None:
     """Store the hash of a login code, in place of an earlier one of the key."""
     tx.run(
-        "UPDATE api_key SET login_code = :code, login_until = :until WHERE id = :id",
+        "UPDATE api_key SET login_code = :code, login_until = :until, login_nonce = NULL WHERE id = :id",
         code=code_hash,
         until=format_time(until),
         id=key_id,
     )
 
 
-def find_by_login_code(tx: Reading, code_hash: str) -> ApiKey | None:
-    """Return the key whose login code has this hash and has not expired, or None."""
+def find_by_login_code(tx: Reading, code_hash: str, nonce_hash: str) -> tuple[ApiKey, bool] | None:
+    """Return the key whose login code has this hash, and whether the code was exchanged with this nonce.
+
+    None if the code is unknown, has expired, or was exchanged with another nonce.
+    """
     row = tx.row(
-        f"SELECT {_COLUMNS} FROM api_key WHERE login_code = :code AND login_until > :now",
+        f"SELECT {_COLUMNS}, login_nonce FROM api_key WHERE login_code = :code AND login_until > :now"
+        " AND (login_nonce IS NULL OR login_nonce = :nonce)",
         code=code_hash,
         now=format_time(tx.now),
+        nonce=nonce_hash,
     )
-    return _key(_KeyRow._make(row)) if row else None
+    if row is None:
+        return None
+    *columns, nonce = row
+    return _key(_KeyRow._make(columns)), nonce is not None
 
 
-def use_login_code(tx: Transaction, key_id: str, code_hash: str, hash_: str) -> bool:
-    """Replace a login code by the hash of a secret; False if another transaction has used the code."""
+def use_login_code(tx: Transaction, key_id: str, code_hash: str, nonce_hash: str, hash_: str) -> bool:
+    """Store the nonce and the secret that a login code was exchanged for; False if another has exchanged it."""
     return bool(
         tx.run(
-            "UPDATE api_key SET login_code = NULL, login_until = NULL, login_hash = :hash"
-            " WHERE id = :id AND login_code = :code",
+            "UPDATE api_key SET login_nonce = :nonce, login_hash = :hash WHERE id = :id AND login_code = :code"
+            " AND (login_nonce IS NULL OR login_nonce = :nonce)",
             hash=hash_,
             id=key_id,
             code=code_hash,
+            nonce=nonce_hash,
         )
     )
 

@@ -85,7 +85,7 @@ TABLES: Final = (
         "api_key",
         "id",
         "principal label limits created created_by expires revoked hash default_space"
-        " login_code login_until login_hash",
+        " login_code login_until login_hash login_nonce",
     ),
     _table("copy", "space root", "memory source mode"),
     _table("rule", "space id", "source maker kinds tags importance approval refresh created"),

@@ -106,14 +106,6 @@ class AdministrationVerbs(VerbCaller):
         result: LoginCode = self._call("create_login", {"key_id": key_id})
         return result
 
-    def exchange_login(self, code: str) -> NewKey:
-        """Exchange a login code for a secret of its API key; the code is the only proof that this needs.
-
-        The secret replaces the one of an earlier login with this key; the one that the key was created with stays.
-        """
-        result: NewKey = self._call("exchange_login", {"code": code})
-        return result
-
     def set_limit(self, action: LimitedAction, per_minute: int | None, *, principal: str | None = None) -> RateLimit:
         """Limit how often in a minute a principal may `share` or `request`.
 

@@ -335,5 +335,10 @@ ALTER TABLE mark_packed RENAME TO memory_mark;
 CREATE INDEX idempotency_by_time ON idempotency (at) WHERE space = '';
 """
 
-MIGRATIONS: Final = (VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6)
+VERSION_7: Final = """
+-- keys: the nonce of the client that has exchanged the login code, as a keyed hash
+ALTER TABLE api_key ADD COLUMN login_nonce TEXT;
+"""
+
+MIGRATIONS: Final = (VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7)
 """Migration n takes a database from version n to version n + 1."""
