@@ -16,7 +16,7 @@ from commonbook.wire.verbs import NOT_SENT, VERBS, Verb
 
 FOLDER = Path(__file__).parents[1] / "src" / "commonbook" / "client" / "verbs"
 
-BY_HAND = ("append", "exchange_login")
+BY_HAND = ("append",)
 """Verbs that a remote book has by hand, since they do more than one call."""
 
 CLASSES = {

@@ -14,8 +14,8 @@ A `Book` has these verbs; `help(commonbook.Book.recall)` explains one. `commonbo
     sharing    share, share_many, share_with, pull, unshare, refresh, set_refresh, detach, adopt, lineage, copies
     rules      add_rule, rules, remove_rule, request_share, pending, approve, reject, set_limit, limits
     reasoning  reflect, supersede, reinstate, dependents, inbox, triage, set_depth
-    access     acting_as, with_key, grant, revoke, grants, create_key, keys, revoke_key, create_login, exchange_login
-    spaces     spaces, create_space, rename_space, space_for_writing
+    access     acting_as, with_key, create_key, keys, revoke_key, create_login, exchange_login, create_sign_in
+    spaces     spaces, create_space, rename_space, space_for_writing, grant, revoke, grants
     upkeep     sync, watching, status, doctor, rebuild, accept_deletions, import_folder, export, verify_log, log,
                log_size, changes, metrics, close
 
@@ -145,7 +145,7 @@ if TYPE_CHECKING:
         ShareRequest,
         SharingRule,
     )
-    from commonbook.model.spaces import ApiKey, Grant, LoginCode, NewKey, Role, Space
+    from commonbook.model.spaces import ApiKey, Grant, LoginCode, NewKey, Role, SignInCode, Space
     from commonbook.ports.embedding import Embedder, EmbedderChoice, EmbeddingInput
     from commonbook.ports.outbox import (
         EnqueuedMessage,
@@ -171,8 +171,8 @@ __all__ = [
     "LogReport", "LoginCode", "Memory", "MemoryReference", "Message", "MessagePage", "MessageReceipt", "Metrics",
     "NewKey", "Notice", "Page", "RateLimit", "RecallResult", "Receipt", "Revision", "SchemaMigration", "Session",
     "SettleReport",
-    "ShareReceipt", "ShareRequest", "SharingRule", "Space", "Status", "SupersedeReason", "SupersedeReport",
-    "SyncReport", "TransferReport", "TriageReport", "WorkReport",
+    "ShareReceipt", "ShareRequest", "SharingRule", "SignInCode", "Space", "Status", "SupersedeReason",
+    "SupersedeReport", "SyncReport", "TransferReport", "TriageReport", "WorkReport",
     # types of fixed words
     "CopyMode", "Freshness", "HitType", "Include", "Kind", "LimitedAction", "Mark", "Refresh",
     "Relation", "RequestState", "Role", "SwitchReason", "Verdict",
@@ -227,7 +227,7 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
         "Ancestor", "CopyNode", "LimitedAction", "Lineage", "RateLimit", "RequestState", "ShareReceipt",
         "ShareRequest", "SharingRule",
     ),
-    "commonbook.model.spaces": ("ApiKey", "Grant", "LoginCode", "NewKey", "Role", "Space"),
+    "commonbook.model.spaces": ("ApiKey", "Grant", "LoginCode", "NewKey", "Role", "SignInCode", "Space"),
     "commonbook.ports.embedding": ("Embedder", "EmbedderChoice", "EmbeddingInput"),
     "commonbook.ports.outbox": (
         "EnqueuedMessage", "OutboxCounts", "OutboxEntry", "OutboxMessage", "OutboxReceipt", "SessionContext",

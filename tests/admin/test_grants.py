@@ -270,6 +270,7 @@ def calls(
         "close_session": ((session,), {}),
         "create_key": (("user:local",), {}),
         "create_login": ((memory,), {}),
+        "create_sign_in": ((), {}),
         "exchange_login": (("a code that nobody made",), {}),
         "create_space": (("team/new",), {}),
         "delete": ((memory,), {}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from commonbook.book import browser_sessions
 from tests.interfaces.cli.test_cli import cli_without_book
 
 __all__ = ["cli_without_book"]
@@ -45,6 +46,15 @@ def test_errors_of_a_server_have_their_exit_codes(there, server):
 def test_a_login_comes_with_the_address_of_the_server(book, there, server):
     result = there("key", "create", "agent:helper", "--json")
     assert result.json["login"]["command"].startswith(f"commonbook login {server.url} ")
+
+
+def test_a_sign_in_link_is_for_the_key_and_the_address_of_the_server(book, there, server):
+    result = there("sign-in", "--json")
+    page, _, code = result.json["link"].partition("#")
+    assert page == f"{server.url}/sign-in"
+    _, session = browser_sessions.begin_session(book, code)
+    assert session.key.principal == "user:local"
+    assert "/sign-in#" in there("sign-in", "https://book.example/").out
 
 
 def test_commands_about_this_machine_and_other_principals_are_refused(there, tmp_path):

@@ -25,6 +25,7 @@ class Server(NamedTuple):
     log: Path
     """The file of its standard error; a pipe that nobody reads would stop the server when it is full."""
     metrics: str | None = None
+    sign_in: str | None = None
 
     def client(self, key: str | None = None, **options: Any) -> httpx2.Client:
         """Return a client with the owner's key, or another."""
@@ -69,7 +70,7 @@ def _running(process: subprocess.Popen[str], log: Path) -> Iterator[Server]:
             raise AssertionError(f"the server did not start: {log.read_text()}")
         answer = json.loads(line)
         key = Path(answer["key"]).read_text(encoding="ascii").strip() if answer["key"] else ""
-        yield Server(answer["url"], key, process, log, answer["metrics"])
+        yield Server(answer["url"], key, process, log, answer["metrics"], answer["sign_in"])
     finally:
         process.kill()
         process.communicate()

@@ -95,6 +95,7 @@ CALLS: dict[str, Callable[[Book, str], Any]] = {
     "close_session": lambda bob, id_: bob.close_session("talk", space="hr"),
     "copies": lambda bob, id_: bob.copies(id_),
     "create_key": lambda bob, id_: bob.create_key("user:local"),
+    "create_sign_in": lambda bob, id_: bob.create_sign_in(),
     "create_login": lambda bob, id_: bob.create_login(id_),
     "exchange_login": lambda bob, id_: bob.exchange_login(id_),
     "create_space": lambda bob, id_: bob.create_space("vault/new"),

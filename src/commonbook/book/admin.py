@@ -11,15 +11,16 @@ from commonbook.ports.retry_read import retry_read
 from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
-    from commonbook.admin import api_keys
+    from commonbook.admin import api_keys, browser_sign_in
     from commonbook.admin import grants as admin_grants
     from commonbook.admin import spaces as admin_spaces
-    from commonbook.model.spaces import ApiKey, Grant, LoginCode, NewKey, Role, Space
+    from commonbook.model.spaces import ApiKey, Grant, LoginCode, NewKey, Role, SignInCode, Space
 else:
     # A verb loads the module that it needs, so that a command loads no more than its own subject.
     admin_grants = LazyModule("commonbook.admin.grants")
     admin_spaces = LazyModule("commonbook.admin.spaces")
     api_keys = LazyModule("commonbook.admin.api_keys")
+    browser_sign_in = LazyModule("commonbook.admin.browser_sign_in")
 
 
 class AdminVerbs(BookBase):
@@ -91,6 +92,13 @@ class AdminVerbs(BookBase):
         It works once, within ten minutes. Those may make one who may create the key.
         """
         return api_keys.create_login(self._engines, self._actor, key_id)
+
+    def create_sign_in(self) -> SignInCode:
+        """Make a code that signs a browser in by the API key that this book was opened with.
+
+        A server exchanges it for a session at `/sign-in#CODE`, once, within a minute.
+        """
+        return browser_sign_in.create_sign_in(self._engines, self._actor)
 
     def exchange_login(self, code: str, *, nonce: str | None = None) -> NewKey:
         """Exchange a login code for a secret of its API key; the code is the only proof that this needs.

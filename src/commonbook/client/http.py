@@ -68,7 +68,7 @@ class Answer(NamedTuple):
 
 
 class NoAnswer(Exception):
-    """An attempt without an answer; `untrusted` if nothing was sent, since the certificate of the server is not good."""
+    """An attempt without an answer; `untrusted` if nothing was sent, since the certificate is not trusted."""
 
     def __init__(self, reason: str, *, untrusted: bool = False) -> None:
         """Describe why."""

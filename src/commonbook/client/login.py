@@ -17,16 +17,11 @@ _SECONDS: Final = 15.0
 _ATTEMPT_SECONDS: Final = 5.0
 
 
-def new_nonce() -> str:
-    """Return a nonce, by which one client alone may repeat an exchange."""
-    return secrets.token_urlsafe(24)
-
-
 def exchange(addresses: tuple[Address, ...], code: str) -> NewKey:
     """Exchange a login code for a secret of its key; a lost answer is asked for again, with the same nonce."""
     http = HttpCaller(addresses, key=None)
     try:
-        request = request_of(VERBS["exchange_login"], {"code": code, "nonce": new_nonce()})
+        request = request_of(VERBS["exchange_login"], {"code": code, "nonce": secrets.token_urlsafe(24)})
         answer = http.send(request, patience=Patience(_SECONDS, _ATTEMPT_SECONDS))
     finally:
         http.close()

@@ -8,6 +8,7 @@ the outbox of this machine, and from there to the server in order.
 from __future__ import annotations
 
 import inspect
+import secrets
 from collections.abc import Iterable, Mapping
 from functools import cache
 from types import TracebackType
@@ -18,7 +19,6 @@ from commonbook.client import outbox_first
 from commonbook.client.http import HttpCaller, Patience, problem_of
 from commonbook.client.http_transport import append_receipt, append_request, send_append
 from commonbook.client.lazy_outbox import LazyOutbox, PreparedMessage
-from commonbook.client.login import new_nonce
 from commonbook.client.outbox_client import Client, SessionContext, session_context
 from commonbook.client.verbs.administration import AdministrationVerbs
 from commonbook.client.verbs.maintenance import MaintenanceVerbs
@@ -30,7 +30,6 @@ from commonbook.client.verbs.sharing import SharingVerbs
 from commonbook.errors import Busy, HomeError, ServerFailed, TransportError
 from commonbook.model.ids import new_id
 from commonbook.model.session import AppendReceipt, ChatMessage, MessageReceipt, NewMessage
-from commonbook.model.spaces import NewKey
 from commonbook.wire.encoding import Malformed, decode
 from commonbook.wire.requests import request_of
 from commonbook.wire.signatures import signature
@@ -41,6 +40,10 @@ _SLOW: Final = frozenset(
     {"doctor", "verify_log", "rebuild", "reindex", "sync", "accept_deletions", "work", "remember_many", "rename_space"}
 )
 """Verbs that may take minutes: the server has much time for their answers."""
+
+
+_WITH_NONCE: Final = frozenset({"exchange_login"})
+"""Verbs that are repeated after a lost answer by a nonce, since their answers are not stored."""
 
 
 class RemoteBook(
@@ -103,14 +106,6 @@ class RemoteBook(
         )
         return AppendReceipt(session, receipts, searchable=False, space=context.space or "")
 
-    def exchange_login(self, code: str, *, nonce: str | None = None) -> NewKey:
-        """Exchange a login code for a secret of its API key, as `Book.exchange_login` does.
-
-        If its answer is lost, it is asked for again with the same nonce, which gets the same secret.
-        """
-        key: NewKey = self._call("exchange_login", {"code": code, "nonce": nonce or new_nonce()})
-        return key
-
     def close(self) -> None:
         """Close all connections. Messages that wait in the outbox stay there, for the next process that connects."""
         self._outbox.close()
@@ -139,6 +134,8 @@ class RemoteBook(
         outbox_first.send_waiting(
             self._outbox, verb, arguments, default_space=self._space, seconds=self._patience_seconds
         )
+        if verb in _WITH_NONCE and arguments["nonce"] is None:
+            arguments = {**arguments, "nonce": secrets.token_urlsafe(24)}
         chosen, defaults = VERBS[verb], _defaults(verb)
         given = {name: value for name, value in arguments.items() if not _is_default(value, defaults.get(name))}
         headers = {}

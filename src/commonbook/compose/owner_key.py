@@ -41,6 +41,11 @@ def ensure_owner_key(book: Book, settings: Settings) -> str:
     return path
 
 
+def read_owner_key(book: Book, settings: Settings) -> str:
+    """Return the secret of the owner's key; it is made if there is none."""
+    return _read(ensure_owner_key(book, settings)) or ""
+
+
 def _read(path: str) -> str | None:
     try:
         with open(path, encoding="ascii", errors="replace") as file:

@@ -123,6 +123,24 @@ class NewKey(NamedTuple):
     secret: str
 
 
+class SignInCode(NamedTuple):
+    """A code that signs a browser in, once, until it expires."""
+
+    code: str
+    expires: datetime
+
+
+class BrowserSession(NamedTuple):
+    """The session of a browser that was signed in by an API key.
+
+    Requests of its pages that change something have the `csrf_token`, which pages of other sites cannot know.
+    """
+
+    key: ApiKey
+    csrf_token: str
+    expires: datetime
+
+
 class LoginCode(NamedTuple):
     """A code that is exchanged once, until it expires, for a secret of an API key."""
 

@@ -1,4 +1,7 @@
-"""The table `api_key`: a row is a key by which a client proves to be a principal.
+"""The tables `api_key` and `browser_session`.
+
+A row of `api_key` is a key by which a client proves to be a principal. A row of `browser_session` is a link that signs
+a browser in by a key, or the session of a browser that did.
 
 Only hashes are stored: of the secret that it was made with, of a login code, of the nonce of the client that has
 exchanged the code, and of the secret that this client got.
@@ -31,6 +34,9 @@ class _KeyRow(NamedTuple):
 
 
 _COLUMNS: Final = ", ".join(_KeyRow._fields)
+
+LINK: Final = "link"
+SESSION: Final = "session"
 
 
 def add(tx: Transaction, key: ApiKey, hash_: str) -> None:
@@ -138,3 +144,37 @@ def _key(row: _KeyRow) -> ApiKey:
         revoked=parse_time(row.revoked) if row.revoked else None,
         default_space=row.default_space,
     )
+
+
+# --- browser sessions
+
+
+def add_browser_session(tx: Transaction, *, kind: str, hash_: str, key_id: str, expires: datetime) -> None:
+    """Store a link or a session, and remove those that have expired."""
+    tx.run("DELETE FROM browser_session WHERE expires <= :now", now=format_time(tx.now))
+    tx.run(
+        "INSERT INTO browser_session (hash, kind, key_id, expires) VALUES (:hash, :kind, :key_id, :expires)",
+        hash=hash_,
+        kind=kind,
+        key_id=key_id,
+        expires=format_time(expires),
+    )
+
+
+def find_browser_session(tx: Reading, *, kind: str, hash_: str) -> tuple[str, datetime] | None:
+    """Return the id of the key of a link or a session, and when it expires; None if there is none, or it has."""
+    row = tx.row(
+        "SELECT key_id, expires FROM browser_session WHERE hash = :hash AND kind = :kind AND expires > :now",
+        hash=hash_,
+        kind=kind,
+        now=format_time(tx.now),
+    )
+    if row is None:
+        return None
+    key_id, expires = row
+    return key_id, parse_time(expires)
+
+
+def remove_browser_session(tx: Transaction, *, kind: str, hash_: str) -> bool:
+    """Remove a link or a session; False if another transaction has removed it."""
+    return bool(tx.run("DELETE FROM browser_session WHERE hash = :hash AND kind = :kind", hash=hash_, kind=kind))

@@ -87,6 +87,7 @@ TABLES: Final = (
         "principal label limits created created_by expires revoked hash default_space"
         " login_code login_until login_hash login_nonce",
     ),
+    _table("browser_session", "hash", "kind key_id expires"),
     _table("copy", "space root", "memory source mode"),
     _table("rule", "space id", "source maker kinds tags importance approval refresh created"),
     _table("rule_taken", "space rule root"),

@@ -118,6 +118,7 @@ _TABLE: Final = (
     Verb("keys", "GET", "/v1/keys", "administration"),
     Verb("revoke_key", "DELETE", "/v1/keys/{key_id}", "administration", changes=True),
     Verb("create_login", "POST", "/v1/keys/{key_id}/login", "administration", changes=True),
+    Verb("create_sign_in", "POST", "/v1/sign_in", "administration", changes=True),
     Verb("exchange_login", "POST", "/v1/login", "administration", without_key=True),
     Verb("set_limit", "PUT", "/v1/limits", "administration", changes=True),
     Verb("limits", "GET", "/v1/limits", "administration"),

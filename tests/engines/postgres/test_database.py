@@ -726,8 +726,8 @@ def test_text_is_compared_byte_by_byte_whatever_the_database_does(db):
 
 # Tables that map an id to its space, or belong to no space.
 _OF_NO_SPACE = {
-    "api_key", "committed", "file", "file_journal", "file_left", "file_reverted", "home", "kept_vector", "place",
-    "rate_count", "rate_limit", "space",
+    "api_key", "browser_session", "committed", "file", "file_journal", "file_left", "file_reverted", "home",
+    "kept_vector", "place", "rate_count", "rate_limit", "space",
 }  # fmt: skip
 
 

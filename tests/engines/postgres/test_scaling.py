@@ -10,6 +10,7 @@ import psycopg
 import pytest
 
 import commonbook
+from commonbook.book import browser_sessions
 from commonbook.book.book import Book
 from commonbook.model.memory import Draft, Filter
 from tests.support.statements import recorded
@@ -18,8 +19,8 @@ SCALING = (Path(__file__).parents[3] / "docs" / "SCALING.md").read_text(encoding
 
 # Tables that are the same everywhere, or stay on one node: see docs/SCALING.md.
 OF_NO_SPACE = {
-    "api_key", "committed", "file", "file_journal", "file_left", "home", "kept_vector", "place", "rate_count",
-    "rate_limit", "recall_index", "schema_version", "space",
+    "api_key", "browser_session", "committed", "file", "file_journal", "file_left", "home", "kept_vector", "place",
+    "rate_count", "rate_limit", "recall_index", "schema_version", "space",
 }  # fmt: skip
 NAMES_A_SPACE = re.compile(r"\bspace (= %|= ANY\(%|>= %)|INSERT INTO \w+ \([^)]*\bspace\b")
 NAMES_TABLES = re.compile(r"\b(?:FROM|JOIN|INTO|UPDATE|TABLE)\s+([a-z_]+)\b")
@@ -145,6 +146,8 @@ def _granted(book: Book) -> None:
     key = book.create_key("user:bob", limits=[("red", "reader")])
     book.with_key(key.secret).recall("ledger", spaces="red")
     book.exchange_login(book.create_login(key.key.id).code)
+    secret, _ = browser_sessions.begin_session(book, book.with_key(key.secret).create_sign_in().code)
+    browser_sessions.end_session(book, secret)
     book.acting_as("user:bob").list()
     book.grants()
     book.keys()
@@ -217,7 +220,7 @@ def test_every_key_of_the_index_has_the_space_in_it(server, postgres_book):
 
 def test_every_verb_that_asks_the_database_was_tried():
     tried = set(re.findall(r"\bbook\.(\w+)\(", Path(__file__).read_text(encoding="utf-8")))
-    tried |= set(re.findall(r"\.acting_as\(.*\)\.(\w+)\(", Path(__file__).read_text(encoding="utf-8")))
+    tried |= set(re.findall(r"\.(?:acting_as|with_key)\(.*\)\.(\w+)\(", Path(__file__).read_text(encoding="utf-8")))
     verbs = {name for name in dir(Book) if callable(getattr(Book, name)) and not name.startswith("_")}
     assert verbs - tried == {"close", "working", "watching", "space_for_writing"}
 

@@ -127,6 +127,7 @@ ARGUMENTS: dict[str, Callable[[Book], dict[str, Any]]] = {
     "create_key": lambda _: {"principal": "agent:b"},
     "revoke_key": lambda book: {"key_id": book.create_key("agent:c").key.id},
     "create_login": lambda book: {"key_id": book.create_key("agent:e").key.id},
+    "create_sign_in": lambda _: {},
     "set_limit": lambda _: {"action": "share", "per_minute": 1000},
     "sync": lambda _: {},
     "rebuild": lambda _: {},

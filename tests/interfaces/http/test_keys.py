@@ -23,6 +23,9 @@ from tests.interfaces.http.test_idempotency import ARGUMENTS
 OPEN: Final = frozenset({"/openapi.json", "/health/live", "/health/ready", "/v1/login", "/sign-in"})
 """The paths that need no key: each answers a stranger, and tells nothing of the book."""
 
+PAGES: Final = frozenset({"/", "/sign-out"})
+"""The pages, which need a signed-in browser; see `tests/interfaces/http/pages`."""
+
 _ZIP = io.BytesIO()
 with zipfile.ZipFile(_ZIP, "w") as archive:
     archive.writestr("a.md", "a")
@@ -56,7 +59,7 @@ WITH_KEY: Final = (*(verb for verb in VERBS.values() if not verb.without_key), I
 
 
 def all_routes(app: FastAPI) -> list[tuple[str, str]]:
-    routes = [route for route in app.router.routes if isinstance(route, Route) and route.path not in OPEN]
+    routes = [route for route in app.router.routes if isinstance(route, Route) and route.path not in OPEN | PAGES]
     return [(method, route.path) for route in routes for method in sorted((route.methods or set()) - {"HEAD"})]
 
 
@@ -157,6 +160,10 @@ def test_a_key_without_rights_reads_and_changes_nothing(book, client_of, world, 
             arguments = arguments_of(book, verb, world)
             before = [entry for space in book.spaces() for entry in book.log(space=space.name, limit=500)]
             answer = send(client, verb, arguments)
+            if verb.name == "create_sign_in":
+                # A browser may do what the key may, which is nothing here.
+                assert answer.status_code == 200, answer.text
+                continue
             if verb.name in FOR_ANYBODY and "spaces" not in arguments and "space" not in arguments:
                 assert answer.status_code == 200, answer.text
                 assert "a memory" not in answer.text
@@ -185,6 +192,10 @@ def test_a_readers_key_reads_and_changes_nothing(book, client_of, world, subtest
             elif verb.name == "request_share":
                 # A reader may ask; the space that it asks for is one that it cannot read here.
                 assert answer.status_code in (403, 404), answer.text
+            elif verb.name == "create_sign_in":
+                # A browser may do what the key may.
+                assert answer.status_code == 200, answer.text
+                continue
             elif verb.name == "share_with":
                 # It makes a space of its own for the two, from what it may read.
                 assert answer.status_code == 200, answer.text

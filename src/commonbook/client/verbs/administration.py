@@ -7,7 +7,7 @@ from datetime import datetime
 
 from commonbook.client.verbs.base import VerbCaller
 from commonbook.model.sharing import LimitedAction, RateLimit
-from commonbook.model.spaces import ApiKey, Grant, LoginCode, NewKey, Role, Space
+from commonbook.model.spaces import ApiKey, Grant, LoginCode, NewKey, Role, SignInCode, Space
 
 
 class AdministrationVerbs(VerbCaller):
@@ -104,6 +104,23 @@ class AdministrationVerbs(VerbCaller):
         It works once, within ten minutes. Those may make one who may create the key.
         """
         result: LoginCode = self._call("create_login", {"key_id": key_id})
+        return result
+
+    def create_sign_in(self) -> SignInCode:
+        """Make a code that signs a browser in by the API key that this book was opened with.
+
+        A server exchanges it for a session at `/sign-in#CODE`, once, within a minute.
+        """
+        result: SignInCode = self._call("create_sign_in", {})
+        return result
+
+    def exchange_login(self, code: str, *, nonce: str | None = None) -> NewKey:
+        """Exchange a login code for a secret of its API key; the code is the only proof that this needs.
+
+        The secret replaces the one of an earlier login with this key; the one that the key was created with stays.
+        `nonce` is a random text of the caller: until the code expires, the same nonce gets the same secret again.
+        """
+        result: NewKey = self._call("exchange_login", {"code": code, "nonce": nonce})
         return result
 
     def set_limit(self, action: LimitedAction, per_minute: int | None, *, principal: str | None = None) -> RateLimit:

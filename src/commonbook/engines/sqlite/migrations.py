@@ -338,6 +338,11 @@ CREATE INDEX idempotency_by_time ON idempotency (at) WHERE space = '';
 VERSION_7: Final = """
 -- keys: the nonce of the client that has exchanged the login code, as a keyed hash
 ALTER TABLE api_key ADD COLUMN login_nonce TEXT;
+
+-- browser sessions: links that sign a browser in, and the sessions that they are exchanged for
+CREATE TABLE browser_session (
+  hash TEXT NOT NULL PRIMARY KEY, kind TEXT NOT NULL, key_id TEXT NOT NULL, expires TEXT NOT NULL);
+CREATE INDEX browser_session_by_expiry ON browser_session (expires);
 """
 
 MIGRATIONS: Final = (VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7)

@@ -57,6 +57,17 @@ def login_arguments(to: argparse.ArgumentParser) -> None:
     to.add_argument("--allow-http", action="store_true", help="send the key without encryption to another machine")
 
 
+def sign_in_arguments(to: argparse.ArgumentParser) -> None:
+    """Add the arguments of `sign-in`."""
+    to.add_argument(
+        "address",
+        metavar="URL",
+        nargs="?",
+        help="the address of the server in the link; default: http://127.0.0.1:7373",
+    )
+    to.add_argument("--open", action="store_true", help="open the link in the browser of this machine")
+
+
 def trust_arguments(to: argparse.ArgumentParser) -> None:
     """Add the arguments of `trust`."""
     to.add_argument("file", metavar="FILE", nargs="?", help="a `.commonbook.toml` or its folder; default: the nearest")

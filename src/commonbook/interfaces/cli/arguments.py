@@ -473,6 +473,7 @@ _COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
     "grant": ("let others use spaces", lambda to: access_arguments.grant_arguments(to, **_ADDERS)),
     "key": ("create, list and revoke API keys", lambda to: access_arguments.key_arguments(to, **_ADDERS)),
     "login": ("save the key of a server on this machine", lambda to: access_arguments.login_arguments(to)),
+    "sign-in": ("print a link that signs a browser in", lambda to: access_arguments.sign_in_arguments(to)),
     "trust": (
         "let the `.commonbook.toml` of a git repository name the default space",
         lambda to: access_arguments.trust_arguments(to),

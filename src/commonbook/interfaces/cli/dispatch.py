@@ -151,7 +151,7 @@ _COMMANDS: Final[Mapping[str, Callable[[], _Commands]]] = {
     **dict.fromkeys(("request", "limit list", "limit set"), _sharing_rules),
     **dict.fromkeys(("reflect", "supersede", "reinstate", "dependents", "inbox", "triage"), _reasoning),
     **dict.fromkeys(("grant add", "grant list", "grant revoke", "key create", "key list", "key revoke"), _access),
-    "login": _access,
+    **dict.fromkeys(("login", "sign-in"), _access),
     **dict.fromkeys(("space list", "space create", "space rename", "space which", "space depth"), _spaces),
     "trust": _spaces,
     "worker": _worker,

@@ -17,6 +17,7 @@ from commonbook.interfaces.http.config import ServerConfig
 from commonbook.interfaces.http.documentation import make_batch_route, make_route
 from commonbook.interfaces.http.error_answers import BadShape, error_answer, status_answer
 from commonbook.interfaces.http.models import Problem
+from commonbook.interfaces.http.pages.sign_in import SignInPages
 from commonbook.interfaces.http.routes import Handler, Threads
 from commonbook.interfaces.http.verb_calls import call_of
 from commonbook.version import __version__
@@ -51,6 +52,7 @@ def make_app(book: Book, config: ServerConfig | None = None) -> FastAPI:
     app.router.routes.append(make_route(importing, ImportHandler(book, importing, threads, config)))
     app.router.routes.append(make_route(exporting, ExportHandler(book, exporting, threads)))
     app.router.routes.append(make_batch_route(BatchHandler(book, threads, config)))
+    app.router.routes.extend(SignInPages(book, threads).routes())
     app.openapi = _with_problems(app.openapi)  # type: ignore[method-assign]
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _bad_shape)

@@ -21,7 +21,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 
 from commonbook.errors import CommonbookError, HomeError, TooLarge
-from commonbook.interfaces.http.authentication import secret_of, view_of
+from commonbook.interfaces.http.authentication import Credentials, credentials_of, view_of
 from commonbook.interfaces.http.error_answers import BadShape
 from commonbook.interfaces.http.routes import Threads, idempotency_key, json_answer, keyed_answer
 from commonbook.interfaces.http.verb_calls import Call
@@ -44,9 +44,9 @@ class ImportHandler:
 
     async def __call__(self, request: Request) -> Response:
         """Answer a request."""
-        secret = secret_of(request)
+        given = credentials_of(request)
         # The key is checked before a large body is read.
-        view = await self._threads.run(partial(view_of, self._book, request, secret))
+        view = await self._threads.run(partial(view_of, self._book, request, given))
         media_type = request.headers.get("content-type", ZIP).partition(";")[0].strip().lower()
         if media_type != ZIP:
             raise BadShape(f"the body is not {ZIP}", fix=f"send the header `Content-Type: {ZIP}`", status=415)
@@ -103,10 +103,10 @@ class ExportHandler:
 
     async def __call__(self, request: Request) -> Response:
         """Answer a request."""
-        return await self._threads.run(partial(self._export, request, secret_of(request)))
+        return await self._threads.run(partial(self._export, request, credentials_of(request)))
 
-    def _export(self, request: Request, secret: str) -> Response:
-        view = view_of(self._book, request, secret)
+    def _export(self, request: Request, given: Credentials) -> Response:
+        view = view_of(self._book, request, given)
         arguments = self._call.parse_query(request.query_params.multi_items())
         target = os.path.join(_spool_folder(), f"{secrets.token_hex(16)}.zip")
         try:

@@ -20,7 +20,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from commonbook.errors import TooLarge
-from commonbook.interfaces.http.authentication import default_space_of, secret_of, view_of
+from commonbook.interfaces.http.authentication import credentials_of, default_space_of, view_of
 from commonbook.interfaces.http.error_answers import BadShape, error_details
 from commonbook.interfaces.http.routes import Threads, idempotency_key, keyed_body
 from commonbook.interfaces.http.verb_calls import call_of
@@ -46,7 +46,7 @@ class BatchHandler:
     async def __call__(self, request: Request) -> Response:
         """Answer a request: nothing runs before all lines are here, so that neither side waits for the other."""
         space = default_space_of(request)
-        view = await self._threads.run(partial(view_of, self._book, request, secret_of(request), space))
+        view = await self._threads.run(partial(view_of, self._book, request, credentials_of(request), space))
         media_type = request.headers.get("content-type", NDJSON).partition(";")[0].strip().lower()
         if media_type not in (NDJSON, "application/ndjson", "application/json"):
             raise BadShape(f"the body is not {NDJSON}", fix=f"send the header `Content-Type: {NDJSON}`", status=415)

@@ -16,16 +16,19 @@ import anyio.to_thread
 from anyio.lowlevel import RunVar
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Match, Route
 
 from commonbook.book.book import Book
 from commonbook.book.idempotent_answers import answer_once
-from commonbook.interfaces.http.authentication import default_space_of, secret_of, view_of
+from commonbook.interfaces.http.authentication import Credentials, credentials_of, default_space_of, view_of
 from commonbook.interfaces.http.error_answers import BadShape, error_answer
 from commonbook.interfaces.http.preconditions import entity_tag, expected_version, is_unchanged
 from commonbook.interfaces.http.verb_calls import Call
 from commonbook.wire.encoding import dumps
 
 if TYPE_CHECKING:
+    from starlette.types import Scope
+
     from commonbook.interfaces.http.config import ServerConfig
 
 _JSON: Final = "application/json"
@@ -53,6 +56,15 @@ class Threads:
         return await anyio.to_thread.run_sync(work, limiter=limiter)
 
 
+class LoggedRoute(Route):
+    """A route that the access log names, as it names those of the verbs."""
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """Match a request, and tell it the route."""
+        match, child = super().matches(scope)
+        return match, {**child, "route": self}
+
+
 def answering(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Coroutine[Any, Any, Response]]:
     """Return a handler that answers any exception with problem details."""
 
@@ -75,16 +87,16 @@ class Handler:
     async def __call__(self, request: Request) -> Response:
         """Answer a request."""
         # Without a key nothing of the body is read.
-        secret = None if self._call.verb.without_key else secret_of(request)
+        given = None if self._call.verb.without_key else credentials_of(request)
         body = b""
         if self._call.verb.takes_body:
             _require_json(request)
             body = await request.body()
-        return await self._threads.run(partial(self._answer, request, secret, body))
+        return await self._threads.run(partial(self._answer, request, given, body))
 
-    def _answer(self, request: Request, secret: str | None, body: bytes) -> Response:
+    def _answer(self, request: Request, given: Credentials | None, body: bytes) -> Response:
         verb = self._call.verb
-        view = self._book if secret is None else view_of(self._book, request, secret, default_space_of(request))
+        view = self._book if given is None else view_of(self._book, request, given, default_space_of(request))
         query = request.query_params.multi_items()
         if verb.takes_body:
             if query:

@@ -9,11 +9,13 @@ import socket
 import sqlite3
 import stat
 import subprocess
+import sys
 import threading
 import time
 from contextlib import closing
 from pathlib import Path
 
+import httpx2
 import pytest
 
 import commonbook
@@ -105,6 +107,23 @@ def test_the_owner_has_a_key_in_a_file_that_nobody_else_reads(home):
     with serving(home) as again, again.client() as client:
         assert again.key != server.key
         assert client.get("/v1/keys").status_code == 200
+
+
+def test_the_owner_signs_a_browser_in_by_the_link_that_the_server_or_a_command_prints(home):
+    with serving(home) as server:
+        run = [sys.executable, "-m", "commonbook", "sign-in", server.url, "--home", str(home), "--json"]
+        made = json.loads(subprocess.run(run, capture_output=True, check=True).stdout)
+        assert server.sign_in is not None
+        for link in (server.sign_in, made["link"]):
+            page, _, code = link.partition("#")
+            assert page == f"{server.url}/sign-in"
+            with httpx2.Client(base_url=server.url, trust_env=False, headers={"Origin": server.url}) as browser:
+                assert browser.post("/sign-in", data={"code": code}).status_code == 303
+                assert "user:local" in browser.get("/").text
+        assert server.end() == 0
+        log = server.log.read_text()
+        assert "/sign-in" in log
+        assert not any(link.partition("#")[2] in log for link in (server.sign_in, made["link"]))
 
 
 def test_servers_that_start_at_once_agree_on_one_key(home):

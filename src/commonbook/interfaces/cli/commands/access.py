@@ -13,6 +13,7 @@ from commonbook.model.ids import format_time
 from commonbook.settings.remote import RemoteSettings
 
 if TYPE_CHECKING:
+    from commonbook.book.book import Book
     from commonbook.interfaces.cli.call import Call, Command
     from commonbook.interfaces.cli.output.plain import Output
     from commonbook.model.spaces import ApiKey, Grant, NewKey, Role
@@ -175,6 +176,37 @@ def _login(call: Call) -> int:
     )
 
 
+# --- sign-in of a browser
+
+
+def _sign_in(call: Call) -> int:
+    args = call.args
+    url = args.address or args.url or _DEFAULT_URL
+    made = _book_with_key(call).create_sign_in()
+    link = f"{url.partition(',')[0].rstrip('/')}/sign-in#{made.code}"
+    if args.open:
+        import webbrowser
+
+        webbrowser.open(link)
+    return call.print_answer(
+        {"link": link, "expires": format_time(made.expires)}, lambda out: _show_link(out, link, opened=args.open)
+    )
+
+
+def _book_with_key(call: Call) -> Book:
+    """Return the book with a key: the one that it was opened with, or that of the owner for a server here."""
+    if call.args.url is not None or call.settings.key is not None or call.args.actor is not None:
+        return call.book
+    from commonbook.compose.owner_key import read_owner_key
+
+    return call.book.with_key(read_owner_key(call.book, call.settings))
+
+
+def _show_link(out: Output, link: str, *, opened: bool) -> None:
+    out.report(link, [(link,)])
+    out.note("it works once, within a minute" + (", and is opened in the browser" if opened else ""))
+
+
 def _time_json(time: datetime | None) -> str | None:
     return format_time(time) if time else None
 
@@ -196,4 +228,5 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "key list": _list_keys,
     "key revoke": _revoke_key,
     "login": _login,
+    "sign-in": _sign_in,
 }

@@ -7,15 +7,17 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from commonbook.compose.book import may_be_made, open_book
-from commonbook.compose.owner_key import ensure_owner_key
+from commonbook.compose.owner_key import ensure_owner_key, read_owner_key
 from commonbook.errors import BadInput
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
+    from commonbook.book.book import Book
     from commonbook.interfaces.cli.call import Call, Command
     from commonbook.interfaces.cli.output.plain import Output
     from commonbook.interfaces.http.serving.addresses import ServeOptions
+    from commonbook.settings.settings import Settings
 
 
 def run_serve(call: Call) -> int:
@@ -37,8 +39,10 @@ def run_serve(call: Call) -> int:
         key_path = ensure_owner_key(book, settings) if options.is_loopback else None
 
         def ready(urls: Sequence[str]) -> None:
-            answer = {"url": urls[0], "key": key_path, "metrics": urls[1] + "/metrics" if urls[1:] else None}
-            call.print_answer(answer, lambda out: _show(out, book.home, urls, key_path))
+            link = None if key_path is None else _sign_in_link(book, settings, urls[0])
+            metrics = urls[1] + "/metrics" if urls[1:] else None
+            answer = {"url": urls[0], "key": key_path, "sign_in": link, "metrics": metrics}
+            call.print_answer(answer, lambda out: _show(out, book.home, urls, key_path, link))
             call.flush()
 
         server.serve(book, options, ready=ready)
@@ -61,7 +65,13 @@ def _options(args: Namespace) -> ServeOptions:
     )
 
 
-def _show(out: Output, home: str, urls: Sequence[str], key_path: str | None) -> None:
+def _sign_in_link(book: Book, settings: Settings, url: str) -> str:
+    """Return a link that signs a browser of the owner in."""
+    code = book.with_key(read_owner_key(book, settings)).create_sign_in().code
+    return f"{url}/sign-in#{code}"
+
+
+def _show(out: Output, home: str, urls: Sequence[str], key_path: str | None, link: str | None) -> None:
     out.line(f"Commonbook serves {home} at {urls[0]}")
     if urls[1:]:
         out.line(f"Metrics are at {urls[1]}/metrics")
@@ -71,6 +81,8 @@ def _show(out: Output, home: str, urls: Sequence[str], key_path: str | None) -> 
     out.line(f"  KEY=$(cat {shlex.quote(key_path)})")
     for path, body in (("memories", '{"text": "Bob owns the web shop"}'), ("recall", '{"query": "who owns billing?"}')):
         out.line(f"  {curl_line(urls[0], path, body)}")
+    out.line("Sign a browser in, within a minute; `commonbook sign-in` prints another link:")
+    out.line(f"  {link}")
 
 
 def curl_line(url: str, path: str, body: str) -> str:

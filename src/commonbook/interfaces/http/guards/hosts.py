@@ -17,13 +17,15 @@ from commonbook.interfaces.http.guards.config import HEALTH_PATHS
 from commonbook.interfaces.http.guards.refusals import refuse
 
 if TYPE_CHECKING:
+    from starlette.requests import HTTPConnection
     from starlette.types import ASGIApp, Receive, Scope, Send
 
     from commonbook.interfaces.http.guards.config import GuardConfig
 
 _HOST: Final = re.compile(r"(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::([0-9]{1,5}))?")
 _DEFAULT_PORTS: Final = {"http": "80", "https": "443"}
-_OWN_SITES: Final = frozenset({"same-origin", "none"})
+_SAME_ORIGIN: Final = "same-origin"
+_OWN_SITES: Final = frozenset({_SAME_ORIGIN, "none"})
 """The values of Sec-Fetch-Site of our own pages, and of addresses that a person typed."""
 
 _OTHER_HOST: Final = BadInput(
@@ -68,6 +70,26 @@ def _origin(scheme: str, name: str, port: str | None) -> str:
 
 def _is_own_page(headers: Headers, own_origin: str) -> bool:
     """Tell whether a request comes from a page of this server, or from no page at all."""
-    if any(site not in _OWN_SITES for site in headers.getlist("sec-fetch-site")):
+    sites, origins = headers.getlist("sec-fetch-site"), headers.getlist("origin")
+    if any(site not in _OWN_SITES for site in sites):
         return False
-    return all(origin.lower() == own_origin for origin in headers.getlist("origin"))
+    # A form of a page that tells no referrer has the origin `null`; the browser alone says where it is from.
+    return (origins == ["null"] and sites == [_SAME_ORIGIN]) or all(one.lower() == own_origin for one in origins)
+
+
+def public_port(connection: HTTPConnection) -> str:
+    """Return the port by which a client calls this server, which a proxy may have in place of ours."""
+    host = _parse_host(connection.headers.getlist("host"))
+    scheme = connection.scope["scheme"]
+    return (host[1] if host else None) or _DEFAULT_PORTS.get(scheme, "")
+
+
+def is_proven_own_page(connection: HTTPConnection) -> bool:
+    """Tell whether a browser says of a request that a page of this server, with its port, has made it."""
+    headers = connection.headers
+    host = _parse_host(headers.getlist("host"))
+    if host is None:
+        return False
+    own_origin = _origin(connection.scope["scheme"], *host)
+    is_told = headers.getlist("sec-fetch-site") == [_SAME_ORIGIN] or own_origin in headers.getlist("origin")
+    return is_told and _is_own_page(headers, own_origin)

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import Match, Route
+from starlette.routing import Match
 
 from commonbook.errors import Busy, CommonbookError, TooMany
-from commonbook.interfaces.http.authentication import secret_of, view_of
+from commonbook.interfaces.http.authentication import Credentials, credentials_of, view_of
 from commonbook.interfaces.http.error_answers import BadShape, Unauthenticated
-from commonbook.interfaces.http.routes import answering
+from commonbook.interfaces.http.routes import LoggedRoute, answering
 from commonbook.wire.encoding import dumps
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class ChangeStreams:
         self._threads: anyio.CapacityLimiter | None = None
         self._is_closing = False
 
-    def route(self) -> Route:
+    def route(self) -> LoggedRoute:
         """Return the route of the streams; requests that want JSON go to the verb of the same path."""
         return _StreamRoute(_PATH, answering(self._answer))
 
@@ -87,9 +87,9 @@ class ChangeStreams:
     async def _answer(self, request: Request) -> Response:
         if unknown := request.query_params.keys() - _ARGUMENTS:
             raise BadShape(f"{min(unknown)[:100]!r} is no query parameter", fix="give `space` or `after`, or neither")
-        secret = secret_of(request)
+        given = credentials_of(request)
         after = request.headers.get("last-event-id") or request.query_params.get("after")
-        read = partial(self._read, request, secret, request.query_params.get("space"))
+        read = partial(self._read, request, given, request.query_params.get("space"))
         changed = self._changed
         page, principal = await self._in_thread(partial(read, after))
         self._require_room(principal)
@@ -98,8 +98,10 @@ class ChangeStreams:
         response.room = self._room(principal)
         return response
 
-    def _read(self, request: Request, secret: str, space: str | None, after: str | None) -> tuple[ChangePage, str]:
-        view = view_of(self._book, request, secret)
+    def _read(
+        self, request: Request, given: Credentials, space: str | None, after: str | None
+    ) -> tuple[ChangePage, str]:
+        view = view_of(self._book, request, given)
         return view.changes(after=after, space=space, limit=_PAGE), view.actor
 
     async def _in_thread(self, work: Callable[[], _Result]) -> _Result:
@@ -218,7 +220,7 @@ class _Stream(StreamingResponse):
             return
 
 
-class _StreamRoute(Route):
+class _StreamRoute(LoggedRoute):
     """A route for requests that want server-sent events."""
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
@@ -228,5 +230,4 @@ class _StreamRoute(Route):
         accepted = b",".join(value for name, value in scope["headers"] if name == b"accept")
         if _MEDIA_TYPE.encode() not in accepted.lower():
             return Match.NONE, {}
-        match, child = super().matches(scope)
-        return match, {**child, "route": self}
+        return super().matches(scope)

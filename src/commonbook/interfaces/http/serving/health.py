@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 import anyio.to_thread
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from commonbook.errors import CommonbookError
+from commonbook.interfaces.http.routes import LoggedRoute
 
 if TYPE_CHECKING:
     from commonbook.book.book import Book
@@ -35,9 +35,9 @@ class Health:
         self._threads: anyio.CapacityLimiter | None = None
         self.is_closing = False
 
-    def routes(self) -> list[Route]:
+    def routes(self) -> list[LoggedRoute]:
         """Return the routes of both questions."""
-        return [Route("/health/live", self._live), Route("/health/ready", self._ready)]
+        return [LoggedRoute("/health/live", self._live), LoggedRoute("/health/ready", self._ready)]
 
     async def _live(self, _request: Request) -> Response:
         return Response(status_code=200)

@@ -13,10 +13,9 @@ from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
-from commonbook.interfaces.http.authentication import secret_of, view_of
-from commonbook.interfaces.http.routes import answering
+from commonbook.interfaces.http.authentication import Credentials, credentials_of, view_of
+from commonbook.interfaces.http.routes import LoggedRoute, answering
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
@@ -65,18 +64,18 @@ class ServerMetrics:
         if served.route == _RECALL_ROUTE and served.status == 200:
             self._recalls.observe(served.seconds)
 
-    def route(self, *, with_key: bool) -> Route:
+    def route(self, *, with_key: bool) -> LoggedRoute:
         """Return the route of the metrics, for the owner's key or, on a port of its own, for everybody."""
 
         async def answer(request: Request) -> Response:
-            secret = secret_of(request) if with_key else None
-            text = await anyio.to_thread.run_sync(partial(self._render, request, secret))
+            given = credentials_of(request) if with_key else None
+            text = await anyio.to_thread.run_sync(partial(self._render, request, given))
             return Response(text, media_type=CONTENT_TYPE_LATEST)
 
-        return Route("/metrics", answering(answer))
+        return LoggedRoute("/metrics", answering(answer))
 
-    def _render(self, request: Request, secret: str | None) -> bytes:
-        book = self._book if secret is None else view_of(self._book, request, secret)
+    def _render(self, request: Request, given: Credentials | None) -> bytes:
+        book = self._book if given is None else view_of(self._book, request, given)
         pending = CollectorRegistry()
         pending.register(_Pending(book.metrics()))
         return generate_latest(self._registry) + generate_latest(pending)

@@ -1,0 +1,1 @@
+"""Pages for browsers: HTML that needs a signed-in session."""
