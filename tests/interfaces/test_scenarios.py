@@ -69,3 +69,12 @@ def test_the_command_line_gives_the_results_of_the_library(book, library, scenar
     scenario(found)
     assert errors_of(found.transcript) == errors_of(expected.transcript)
     assert normalized(found.state()) == normalized(expected.state())
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_mcp_gives_the_results_of_the_library(book, library, scenario):
+    expected, found = scenarios.through_the_library(library), scenarios.through_mcp(book)
+    scenario(expected)
+    scenario(found)
+    assert errors_of(found.transcript) == errors_of(expected.transcript)
+    assert normalized(found.state()) == normalized(expected.state())

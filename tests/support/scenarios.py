@@ -1,8 +1,8 @@
 """One table of scenarios, which run through every interface of the book and must give the same results.
 
 A scenario is a function of a `World`. `world("agent:ana")` is the book as this principal has it through one interface:
-the library itself, HTTP, a remote book, or the command line. Every call is recorded with its result or its error. The
-transcripts of two interfaces are equal, except for ids and times, which are replaced by their order of appearance.
+the library itself, HTTP, a remote book, the command line, or MCP. Every call is recorded with its result or its error.
+The transcripts of two interfaces are equal, except for ids and times, which are replaced by their order of appearance.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from starlette.testclient import TestClient
 from commonbook.book.book import Book
 from commonbook.errors import CommonbookError
 from commonbook.interfaces.cli.main import main
+from commonbook.interfaces.mcp.methods import METHODS
+from commonbook.interfaces.mcp.table import TOOLS
 from commonbook.model.memory import Filter
 from commonbook.wire import problems
 from commonbook.wire.encoding import decode, encode
@@ -256,6 +258,47 @@ def _input(lines: str) -> Iterator[None]:
 def through_the_command_line(book: Book) -> World:
     """Return a world whose principals run commands."""
     return World(book, lambda principal, _secret: CommandLine(book, principal))
+
+
+class Tools:
+    """The verbs as tools of MCP, with the results that the protocol carries; other verbs go to the library."""
+
+    def __init__(self, view: Book) -> None:
+        self._view = view
+
+    def book(self, *, changes: bool) -> Book:
+        return self._view
+
+    def __getattr__(self, verb: str) -> Callable[..., Any]:
+        found = getattr(self._view, verb)
+        if verb not in TOOLS:
+            return found  # type: ignore[no-any-return]
+
+        def call(*given: Any, **options: Any) -> Any:
+            bound = inspect.signature(inspect.unwrap(getattr(Book, verb))).bind(None, *given, **options).arguments
+            bound.pop("self")
+            arguments = {_TOOL_NAMES.get(name, name): encode(value) for name, value in bound.items()}
+            if not arguments.keys() <= TOOLS[verb].arguments.keys():
+                return found(*given, **options)
+            if verb == "append":
+                arguments["messages"] = [{"text": message} for message in arguments["messages"]]
+            answer = METHODS["tools/call"](self, {"name": verb, "arguments": arguments})
+            if answer["isError"]:
+                type_, _, message = answer["content"][0]["text"].partition(": ")
+                raise problems.error_of({"type": type_, "detail": message}, 500)
+            return json.loads(
+                json.dumps(answer["structuredContent"]), object_hook=lambda fields: SimpleNamespace(**fields)
+            )
+
+        return call
+
+
+_TOOL_NAMES: Final = {"memory_id": "id"}
+
+
+def through_mcp(book: Book) -> World:
+    """Return a world whose principals call tools."""
+    return World(book, lambda _principal, secret: Tools(book.with_key(secret)))
 
 
 # --- comparison

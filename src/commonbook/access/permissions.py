@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
-from commonbook.errors import NotAllowed, NotFound
+from commonbook.errors import BadInput, NotAllowed, NotFound
 from commonbook.model.spaces import ADMIN, FILESYSTEM, LOCAL_OWNER, READER, WRITER, Actor, Space, SpaceScope
 from commonbook.runtime.lazy_modules import LazyModule
 
@@ -56,6 +56,13 @@ def require_owner(actor: Actor, what: str) -> None:
         raise NotAllowed(f"{actor.principal} may not {what}", fix="only the owner of the home may")
 
 
+def confined(actor: Actor, within: Iterable[str]) -> Actor:
+    """Return the actor confined to these spaces; BadInput for the owner, who is asked for no permission."""
+    if is_owner(actor):
+        raise BadInput(f"{actor.principal} cannot be confined to spaces", fix="name another principal")
+    return actor._replace(within=tuple(within))
+
+
 class PermissionSnapshot:
     """The permissions of an actor as read in one transaction: its grants, and the limits of its key.
 
@@ -86,12 +93,12 @@ class PermissionSnapshot:
 
     def roles(self, spaces: SpaceScope) -> Mapping[str, str]:
         """Return the role of the actor on each space where it has one."""
-        roles = (
+        roles: Mapping[str, str] = (
             dict.fromkeys(spaces, ADMIN) if self._granted is None else grants.effective_roles(self._granted(), spaces)
         )
-        return (
-            roles if self._key is None else key_limits.within_limits(self._tx, self._key(), self._actor, roles, spaces)
-        )
+        if self._key is not None:
+            roles = key_limits.within_limits(self._tx, self._key(), self._actor, roles, spaces)
+        return roles if self._actor.within is None else key_limits.confined(self._actor.within, roles, spaces)
 
     def with_role(self, role: str, spaces: SpaceScope) -> SpaceScope:
         """Return those of the spaces on which the actor has this role or a higher one."""

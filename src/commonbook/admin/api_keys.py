@@ -214,6 +214,7 @@ def _require_key(tx: Reading, actor: Actor, key_id: str) -> ApiKey:
 
 
 def _require_may_create(actor: Actor, principal: str) -> None:
-    """Raise NotAllowed unless the actor may create keys for the principal; an actor with a key may create none."""
-    if not permissions.is_owner(actor) and (actor.key_id is not None or actor.principal != principal):
+    """Raise NotAllowed unless the actor may create keys for the principal; with a key or confined, it may not."""
+    has_less = actor.key_id is not None or actor.within is not None
+    if not permissions.is_owner(actor) and (has_less or actor.principal != principal):
         raise NotAllowed(f"{actor.principal} may not make a key for {principal}", fix="ask the owner of the home")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+from commonbook.access import permissions
 from commonbook.book.admin import AdminVerbs
 from commonbook.book.maintenance import MaintenanceVerbs
 from commonbook.book.memories import MemoryVerbs
@@ -32,13 +34,19 @@ class Book(MemoryVerbs, SessionVerbs, SharingVerbs, SharingRuleVerbs, ReasoningV
     it in a `with` statement. Every error is a `CommonbookError`, with a message and a proposed fix.
     """
 
-    def acting_as(self, principal: str) -> Book:
+    def acting_as(self, principal: str, *, space: str | None = None, within: Iterable[str] | None = None) -> Book:
         """Return a view of this book that acts for another principal, such as `agent:helper`, with its grants only.
 
-        Only the owner may do this. Closing the view does not close the book.
+        `space` is the space of calls that name none. `within` confines the view to these spaces and those below them,
+        also where the principal has further grants. Only the owner may do this. Closing the view does not close the
+        book.
         """
         self._require_owner("act in another's name")
-        return self._as_actor(Actor(authentication.principal_name(principal)))
+        actor = Actor(authentication.principal_name(principal))
+        if within is not None:
+            actor = permissions.confined(actor, map(space_names.require_space_name, within))
+        named = None if space is None else space_names.require_space_name(space)
+        return self._as_actor(actor, space=named)
 
     def with_key(self, secret: str, *, space: str | None = None) -> Book:
         """Return a view of this book that acts for the principal of an API key, within the limits of the key.

@@ -75,6 +75,8 @@ class Actor(NamedTuple):
     key_id: str | None = None
     has_limits: bool = True
     """Whether the key may give fewer permissions than its principal has."""
+    within: tuple[str, ...] | None = None
+    """The names of the spaces that it is confined to, with those below them; None: all that its principal reaches."""
 
     def __str__(self) -> str:
         """Return the name of the principal."""

@@ -7,16 +7,21 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from commonbook.interfaces.cli.parser import Parser, amount, number, seconds
-from commonbook.model.invalidation import VERDICTS
 from commonbook.model.memory import MODES
 from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.version import __version__
 
 if TYPE_CHECKING:
-    from commonbook.interfaces.cli import access_arguments, server_arguments, sharing_rule_arguments
+    from commonbook.interfaces.cli import (
+        access_arguments,
+        reasoning_arguments,
+        server_arguments,
+        sharing_rule_arguments,
+    )
 else:
     # Most commands are not about rights or rules.
     access_arguments = LazyModule("commonbook.interfaces.cli.access_arguments")
+    reasoning_arguments = LazyModule("commonbook.interfaces.cli.reasoning_arguments")
     server_arguments = LazyModule("commonbook.interfaces.cli.server_arguments")
     sharing_rule_arguments = LazyModule("commonbook.interfaces.cli.sharing_rule_arguments")
 
@@ -343,32 +348,6 @@ def _reflect(to: Parser) -> None:
     to.add_argument("--key", help="an idempotency key: sent again, it is stored once")
 
 
-def _supersede(to: Parser) -> None:
-    to.add_argument("id", metavar="OLD", help=_ID_HELP)
-    to.add_argument("--by", metavar="NEW", required=True, help="the memory that takes its place")
-    to.add_argument("--reason", default="", metavar="TEXT", help="the reason; everybody who gets a notice reads it")
-
-
-def _reinstate(to: Parser) -> None:
-    to.add_argument("id", metavar="OLD", help=_ID_HELP)
-    to.add_argument("--by", metavar="ID", help="only this memory no longer supersedes it; default: no memory does")
-
-
-def _inbox(to: Parser) -> None:
-    to.add_argument("--expired", action="store_true", help="also show expired notices")
-    to.add_argument("--limit", type=int, metavar="N", help="how many (100; on a terminal all, one by one)")
-    to.add_argument("--after", metavar="CURSOR", help="continue after a page: its `next`")
-
-
-def _triage(to: Parser) -> None:
-    to.add_argument("id", metavar="ID", help="a notice, or a suspect memory with all its notices")
-    to.add_argument(
-        "verdict", metavar="VERDICT", choices=VERDICTS, help="keep, retract, supersede (--by) or dismiss (the notice)"
-    )
-    to.add_argument("--note", default="", metavar="TEXT", help="the reason; it is kept with the memory")
-    to.add_argument("--by", metavar="ID", help="with supersede: the memory that takes its place")
-
-
 # --- options that several commands share
 
 
@@ -463,11 +442,17 @@ _COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
         lambda to: sharing_rule_arguments.limit_arguments(to, **_ADDERS),
     ),
     "reflect": ("store a reflection: a memory that was reasoned from others", _reflect),
-    "supersede": ("let a memory supersede another, whose dependents become suspect", _supersede),
-    "reinstate": ("undo a supersede, or a retraction", _reinstate),
+    "supersede": (
+        "let a memory supersede another, whose dependents become suspect",
+        lambda to: reasoning_arguments.supersede_arguments(to),
+    ),
+    "reinstate": ("undo a supersede, or a retraction", lambda to: reasoning_arguments.reinstate_arguments(to)),
     "dependents": ("show the memories that depend on a memory, directly or through others", _id),
-    "inbox": ("go through the notices about suspect memories, one by one on a terminal; elsewhere, list them", _inbox),
-    "triage": ("decide about a suspect memory", _triage),
+    "inbox": (
+        "go through the notices about suspect memories, one by one on a terminal; elsewhere, list them",
+        lambda to: reasoning_arguments.inbox_arguments(to),
+    ),
+    "triage": ("decide about a suspect memory", lambda to: reasoning_arguments.triage_arguments(to)),
     "session": ("append, show, switch, rewind and settle sessions of messages", _session),
     "space": ("list, create and rename spaces, and set the maximum depth of reflections", _space),
     "grant": ("let others use spaces", lambda to: access_arguments.grant_arguments(to, **_ADDERS)),
@@ -490,6 +475,7 @@ _COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
         "serve the book over HTTP, with a worker; Ctrl-C ends it",
         lambda to: server_arguments.serve_arguments(to),
     ),
+    "mcp": ("serve the book to an agent, over MCP on standard input and output", _no_arguments),
     "worker": (
         "run the jobs that are due, such as settling sessions into episodes",
         lambda to: server_arguments.worker_arguments(to, seconds),

@@ -25,9 +25,9 @@ def run(args: Namespace) -> int:
     name = f"{args.command} {args.action}" if "action" in args else args.command
     command = _COMMANDS[name]()[name]
     call = Call(args)
-    if args.url is not None:
+    if args.url is not None and name not in _OPENS_BOOK_LATER:
         return _run_remotely(name, command, call)
-    if name in _WITHOUT_BOOK or (name in _WITHOUT_NEW_BOOK and not _has_book(call.settings)):
+    if name in _WITHOUT_BOOK | _OPENS_BOOK_LATER or (name in _WITHOUT_NEW_BOOK and not _has_book(call.settings)):
         return command(call)
     create = _is_first_write(name, args) and may_be_made(call.settings)
     with call.progress, open_book(call.settings, create=create, progress=call.progress) as book:
@@ -123,6 +123,12 @@ def _serve() -> _Commands:
     return serve.COMMANDS
 
 
+def _mcp() -> _Commands:
+    from commonbook.interfaces.cli.commands import mcp
+
+    return mcp.COMMANDS
+
+
 def _maintenance() -> _Commands:
     from commonbook.interfaces.cli.commands import maintenance
 
@@ -156,12 +162,16 @@ _COMMANDS: Final[Mapping[str, Callable[[], _Commands]]] = {
     "trust": _spaces,
     "worker": _worker,
     "serve": _serve,
+    "mcp": _mcp,
     **dict.fromkeys(("import", "export", "migrate", "rebuild", "reindex", "doctor", "status"), _maintenance),
     **dict.fromkeys(("audit verify", "audit list", "audit keys"), _maintenance),
     "init": _init,
     "completion": _completion,
 }
 _WITHOUT_BOOK: Final = frozenset({"completion", "audit keys", "migrate", "init", "login", "serve"})
+_OPENS_BOOK_LATER: Final = frozenset({"mcp"})
+"""Commands that open a book, or connect to a server, when they need it."""
+
 _WITHOUT_NEW_BOOK: Final = frozenset({"space which"})
 """Commands that use the book if there is one, and make none."""
 

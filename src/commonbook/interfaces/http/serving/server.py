@@ -25,6 +25,7 @@ from commonbook.interfaces.http.guards.stack import guarded
 from commonbook.interfaces.http.serving import addresses, logs
 from commonbook.interfaces.http.serving.events import ChangeStreams, with_stream
 from commonbook.interfaces.http.serving.health import Health
+from commonbook.interfaces.http.serving.mcp import McpEndpoint
 from commonbook.interfaces.http.serving.metrics import ServerMetrics
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ class _Process:
             *self._health.routes(),
             self._metrics.route(with_key=True),
             self._streams.route(),
+            McpEndpoint(self._book).route(),
         ]
         return guarded(app, addresses.guard_config(self._options), self._metrics.count)
 

@@ -1,0 +1,115 @@
+"""The book of an agent: opened at its first use, on this machine or over HTTP, as the principal of the agent.
+
+Nothing acts as the owner by default. A principal that is named on the command line reaches its grants, and of all
+projects only the one in whose folder the process runs: text that an agent reads in one project, and obeys, opens no
+other.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+from commonbook.errors import CommonbookError, Moved, NotAllowed
+from commonbook.model.spaces import LOCAL_OWNER, PERSONAL
+from commonbook.settings.default_space import PROJECTS
+
+if TYPE_CHECKING:
+    from commonbook.book.book import Book
+    from commonbook.client.remote_book import RemoteBook
+    from commonbook.settings.settings import Settings
+
+DEFAULT_PRINCIPAL: Final = "agent:other"
+"""The principal of an agent that was started without naming one."""
+
+_WORK_SECONDS: Final = 0.2
+_PATIENCE_SECONDS: Final = 5.0
+"""How long a call tries to reach a server: an agent waits for the answer."""
+
+
+class BookSource(Protocol):
+    """A place that a call gets the book of the agent from."""
+
+    def book(self, *, changes: bool) -> Book:
+        """Return the book as the agent has it; `changes` tells whether the call may change it."""
+        ...
+
+
+class LocalBook:
+    """The book of this machine; each call looks at the files, so that nothing has to watch them."""
+
+    def __init__(self, settings: Settings, principal: str | None = None) -> None:
+        """Open nothing yet; the principal of a key in the settings wins over the default one."""
+        self._settings, self._principal = settings, principal
+        self._opened: Book | None = None
+        self._has_changed = False
+
+    def book(self, *, changes: bool) -> Book:
+        """Return the book as the agent has it now."""
+        owner = self._owner()
+        self._has_changed |= changes
+        if self._settings.key is not None and self._principal is None:
+            return owner.with_key(self._settings.key)
+        principal = self._principal or DEFAULT_PRINCIPAL
+        if principal == LOCAL_OWNER:
+            return owner
+        space = owner.space_for_writing() if changes else owner.default_space
+        reached = [grant.space.name for grant in owner.grants() if grant.principal == principal]
+        if not reached:
+            raise NotAllowed(
+                f"{principal} reaches nothing in this book yet",
+                fix=f"let a person run `commonbook grant add {principal} {PERSONAL} writer`",
+            )
+        if changes and PROJECTS in reached:
+            _ensure_project(owner, space)
+        within = (*(name for name in reached if name != PROJECTS), space, PERSONAL)
+        return owner.acting_as(principal, space=space, within=dict.fromkeys(within))
+
+    def work(self) -> None:
+        """Run due jobs for a moment after a change was answered, so that no worker needs to run."""
+        if self._opened is None or not self._has_changed:
+            return
+        self._has_changed = False
+        # The call is answered, so a failure here is no failure of the call: due jobs stay due.
+        with suppress(CommonbookError):
+            self._opened.work(seconds=_WORK_SECONDS)
+
+    def _owner(self) -> Book:
+        if self._opened is None:
+            from commonbook.compose.book import open_book
+
+            self._opened = open_book(self._settings)
+        else:
+            # A book that was migrated away can still be read.
+            with suppress(Moved):
+                self._opened.sync()
+        return self._opened
+
+
+def _ensure_project(owner: Book, space: str) -> None:
+    """Make the space of a project at its first write: an agent that may write in projects may not make them."""
+    if space.startswith(f"{PROJECTS}/") and space not in {known.name for known in owner.spaces()}:
+        owner.create_space(space)
+
+
+class ServerBook:
+    """The book of a server, with the outbox of this machine; the principal is that of the key."""
+
+    def __init__(self, url: str, space: str | None) -> None:
+        """Connect to nothing yet."""
+        self._url, self._space = url, space
+        self._connected: RemoteBook | None = None
+
+    def book(self, *, changes: bool) -> Book:  # noqa: ARG002 - the server decides what may be changed
+        """Return the remote book, which has the verbs of a book."""
+        if self._connected is None:
+            from commonbook.compose.client import connect
+            from commonbook.settings.remote import RemoteSettings
+
+            self._connected = connect(
+                RemoteSettings.load(), self._url, space=self._space, patience_seconds=_PATIENCE_SECONDS
+            )
+        return cast("Book", self._connected)
+
+    def work(self) -> None:
+        """Do nothing: a server has a worker, and the outbox sends by itself."""

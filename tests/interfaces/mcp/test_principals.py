@@ -1,0 +1,133 @@
+"""The principal of an agent: never the owner by default, and confined to its project and `personal`."""
+
+from __future__ import annotations
+
+import pytest
+
+from commonbook.errors import BadInput, NotAllowed, NotFound
+from commonbook.interfaces.mcp.sources import LocalBook
+from commonbook.settings.settings import Settings
+from tests.support.mcp_clients import PlainClient
+from tests.support.repositories import repository
+
+AGENT = "agent:claude-code"
+
+
+def let_in(book) -> None:
+    """Give the agent what `install` gives it."""
+    for space in ("personal", "projects"):
+        book.create_space(space) if space not in {each.name for each in book.spaces()} else None
+        book.grant(AGENT, space, "writer")
+
+
+def test_an_agent_without_a_name_is_not_the_owner(book):
+    book.remember("Salaries are secret", space="private")
+    with PlainClient() as client:
+        words = client.call("recall", query="salaries", spaces=["private"])["content"][0]["text"]
+        assert words.startswith("not_allowed: agent:other reaches nothing")
+        assert "commonbook grant add agent:other personal writer" in words
+
+
+def test_an_agent_reaches_its_project_and_personal_alone(book, tmp_path, monkeypatch):
+    let_in(book)
+    mine = book.remember("The dog is called Rex", space="personal").id
+    other = book.remember("The other project is secret", space="projects/other").id
+    team = book.remember("The team is secret", space="team").id
+    monkeypatch.chdir(repository(tmp_path / "garden"))
+    with PlainClient("--as", AGENT) as client:
+        assert client.call("recall", query="dog")["structuredContent"]["hits"][0]["id"] == mine
+        stored = client.call("remember", text="Roses need water")["structuredContent"]
+        assert stored["space"] == "projects/garden"
+        assert client.call("status")["structuredContent"]["spaces"] == ["personal", "projects/garden"]
+        for secret in (other, team):
+            assert client.call("get", id=secret)["content"][0]["text"].startswith("not_found: ")
+            assert client.call("delete", ids=[secret])["content"][0]["text"].startswith("not_found: ")
+            assert client.call("share", id=secret, to="personal")["isError"]
+        for space in ("team", "projects/other", "projects", "new", "projects/new"):
+            for tool, arguments in (("share", {"id": mine, "to": space}), ("remember", {"text": "x", "space": space})):
+                assert client.call(tool, **arguments)["content"][0]["text"].startswith("not_allowed: ")
+            assert client.call("recall", query="secret", spaces=[space])["isError"]
+        assert client.call("recall", query="secret", spaces=["/"])["structuredContent"]["hits"] == []
+    assert book.get(stored["id"]).author == AGENT
+    actors = {entry.actor for entry in book.log(space="projects/garden", limit=10) if entry.action == "remember"}
+    assert actors == {AGENT}
+
+
+def test_reading_makes_no_space(book, tmp_path, monkeypatch):
+    let_in(book)
+    monkeypatch.chdir(repository(tmp_path / "garden"))
+    before = [space.name for space in book.spaces()]
+    with PlainClient("--as", AGENT) as client:
+        assert client.call("recall", query="dog")["structuredContent"]["hits"] == []
+        assert client.call("status")["isError"] is False
+    assert [space.name for space in book.spaces()] == before
+
+
+def test_a_revoked_grant_is_not_given_again(book, tmp_path, monkeypatch):
+    let_in(book)
+    monkeypatch.chdir(repository(tmp_path / "garden"))
+    with PlainClient("--as", AGENT) as client:
+        assert client.call("remember", text="Roses need water")["isError"] is False
+        book.revoke(AGENT, "projects")
+        assert client.call("remember", text="And light")["content"][0]["text"].startswith("not_allowed: ")
+        assert client.call("remember", text="And light", space="personal")["isError"] is False
+
+
+def test_a_space_that_was_granted_by_name_is_reached_too(book):
+    let_in(book)
+    book.create_space("team")
+    book.grant(AGENT, "team", "reader")
+    memory = book.remember("Tea is at four", space="team").id
+    with PlainClient("--as", AGENT) as client:
+        assert client.call("recall", query="tea", spaces=["team"])["structuredContent"]["hits"][0]["id"] == memory
+        assert client.call("edit", id=memory, text="x")["content"][0]["text"].startswith("not_allowed: ")
+
+
+def test_a_key_of_the_environment_decides_who_the_agent_is(book):
+    book.create_space("team")
+    book.grant("agent:ana", "team", "writer")
+    key = book.create_key("agent:ana", space="team").secret
+    with PlainClient(env={"COMMONBOOK_KEY": key}) as client:
+        assert client.call("status")["structuredContent"]["principal"] == "agent:ana"
+        assert client.call("remember", text="Tea is at four")["structuredContent"]["space"] == "team"
+
+
+def test_an_agent_is_named_by_its_principal_or_by_its_key_and_not_by_both(home):
+    with PlainClient("--url", "http://127.0.0.1:9", "--as", AGENT) as client:
+        assert client.process.wait(60) == 2
+
+
+def test_a_confined_view_reaches_less_than_its_principal(book):
+    for space in ("team/a", "team/b"):
+        book.create_space(space)
+        book.grant("agent:ana", space, "admin")
+    ids = {space: book.remember(f"a fact of {space}", space=space).id for space in ("team/a", "team/b")}
+    view = book.acting_as("agent:ana", space="team/a", within=["team/a"])
+    assert view.default_space == "team/a"
+    assert view.get(ids["team/a"]).id == ids["team/a"]
+    with pytest.raises(NotFound):
+        view.get(ids["team/b"])
+    with pytest.raises(NotAllowed):
+        view.remember("x", space="team/b")
+    with pytest.raises(NotAllowed):
+        view.share(ids["team/a"], "team/b")
+    with pytest.raises(NotAllowed):
+        view.grant("agent:ben", "team/b", "reader")
+    with pytest.raises(NotAllowed):
+        view.create_key("agent:ana")
+    assert view.create_space("team/a/below").name == "team/a/below"
+    assert [space.name for space in view.spaces()] == ["team/a", "team/a/below"]
+    assert book.acting_as("agent:ana").get(ids["team/b"])
+
+
+def test_the_owner_cannot_be_confined(book, home):
+    with pytest.raises(BadInput):
+        book.acting_as("user:local", within=["team"])
+
+
+def test_the_book_is_opened_by_the_first_call(home):
+    source = LocalBook(Settings.load(home), "user:local")
+    assert not home.exists()
+    with pytest.raises(Exception, match="no home"):
+        source.book(changes=True)
+    assert not home.exists()
