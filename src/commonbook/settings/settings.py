@@ -152,6 +152,11 @@ class Settings(NamedTuple):
         )
 
 
+def environment() -> Mapping[str, str]:
+    """Return the environment of the process, for other modules of settings."""
+    return os.environ
+
+
 def hermes_home(environ: Mapping[str, str] | None = None) -> str:
     """Return the folder of the Hermes agent: HERMES_HOME, else `~/.hermes`."""
     env = os.environ if environ is None else environ

@@ -14,6 +14,7 @@ from commonbook.version import __version__
 if TYPE_CHECKING:
     from commonbook.interfaces.cli import (
         access_arguments,
+        agent_arguments,
         reasoning_arguments,
         server_arguments,
         sharing_rule_arguments,
@@ -21,11 +22,12 @@ if TYPE_CHECKING:
 else:
     # Most commands are not about rights or rules.
     access_arguments = LazyModule("commonbook.interfaces.cli.access_arguments")
+    agent_arguments = LazyModule("commonbook.interfaces.cli.agent_arguments")
     reasoning_arguments = LazyModule("commonbook.interfaces.cli.reasoning_arguments")
     server_arguments = LazyModule("commonbook.interfaces.cli.server_arguments")
     sharing_rule_arguments = LazyModule("commonbook.interfaces.cli.sharing_rule_arguments")
 
-_WITH_SEVERAL_SPACES: Final = ("recall",)
+_WITH_SEVERAL_SPACES: Final = ("recall", "install")
 _OPTIONS_WITH_VALUE: Final = ("--home", "--url", "--space", "--as")
 
 
@@ -476,6 +478,11 @@ _COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
         lambda to: server_arguments.serve_arguments(to),
     ),
     "mcp": ("serve the book to an agent, over MCP on standard input and output", _no_arguments),
+    "install": (
+        "plug the book into an agent, such as claude-code, codex or gemini; shown first, and asked",
+        lambda to: agent_arguments.install_arguments(to),
+    ),
+    "uninstall": ("take the book out of an agent again", lambda to: agent_arguments.uninstall_arguments(to)),
     "worker": (
         "run the jobs that are due, such as settling sessions into episodes",
         lambda to: server_arguments.worker_arguments(to, seconds),

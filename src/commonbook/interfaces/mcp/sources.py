@@ -58,7 +58,8 @@ class LocalBook:
         if not reached:
             raise NotAllowed(
                 f"{principal} reaches nothing in this book yet",
-                fix=f"let a person run `commonbook grant add {principal} {PERSONAL} writer`",
+                fix=f"let a person run `commonbook install {principal.removeprefix('agent:')}`, or"
+                f" `commonbook grant add {principal} {PERSONAL} writer`",
             )
         if changes and PROJECTS in reached:
             _ensure_project(owner, space)

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, BinaryIO, Final, NoReturn
+from typing import TYPE_CHECKING, BinaryIO, NoReturn
 
 from commonbook.errors import BadInput
 from commonbook.interfaces.mcp.sources import LocalBook, ServerBook
 from commonbook.interfaces.mcp.stdio import StdioServer
 
 if TYPE_CHECKING:
-    from commonbook.interfaces.cli.call import Call, Command
+    from commonbook.interfaces.cli.call import Call
 
 
 def run_mcp(call: Call) -> NoReturn:
@@ -48,6 +47,3 @@ def _claim_streams() -> tuple[BinaryIO, BinaryIO]:
     os.dup2(2, 1)
     os.close(nothing)
     return os.fdopen(received, "rb"), os.fdopen(sent, "wb")
-
-
-COMMANDS: Final[Mapping[str, Command]] = {"mcp": run_mcp}

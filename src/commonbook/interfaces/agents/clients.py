@@ -1,0 +1,160 @@
+"""The table of agents: which files hold their configuration, and what is added to them."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Final, Literal, NamedTuple, TypeAlias
+
+from commonbook.interfaces.agents.edits import Block, Edit, Element, Member
+from commonbook.interfaces.agents.marked_text import MARKDOWN, TOML
+from commonbook.interfaces.mcp.table import TOOLS
+from commonbook.settings.agents import AgentFolders
+
+Scope: TypeAlias = Literal["user", "project"]
+
+SERVER: Final = "commonbook"
+"""The name of the server in every configuration."""
+
+_HARMLESS: Final = tuple(
+    name for name, tool in TOOLS.items() if not tool.hints.destructive and name not in ("share", "switch")
+)
+"""Tools that read, or add something that can be taken back: an agent may call them without a question."""
+
+_INSTRUCTIONS: Final = """\
+Long-term memory is in the MCP server `commonbook`. Before you begin a task, `recall` what is known about it. When you
+learn a preference, a decision with its reason, or how something is done here, `remember` it in one sentence."""
+
+
+class Request(NamedTuple):
+    """A wish to plug the book into an agent: the command that the agent starts, where, and what else to add."""
+
+    command: tuple[str, ...]
+    folders: AgentFolders
+    project: str
+    scope: Scope = "user"
+    permissions: bool = True
+    instructions: bool = False
+
+
+class FileEdit(NamedTuple):
+    """An edit of a file."""
+
+    path: str
+    edit: Edit
+
+
+class Client(NamedTuple):
+    """An agent: `tried` tells whether its real program was tried, or only its documentation read."""
+
+    name: str
+    title: str
+    edits: Callable[[Request], Iterator[FileEdit]]
+    tried: bool = False
+    scopes: tuple[Scope, ...] = ("user", "project")
+    instructions_file: str = "AGENTS.md"
+
+    @property
+    def principal(self) -> str:
+        """The principal that the agent acts as."""
+        return f"agent:{self.name}"
+
+    def all_edits(self, request: Request) -> list[FileEdit]:
+        """Return everything that an installation adds."""
+        edits = list(self.edits(request))
+        if request.instructions:
+            path = os.path.join(request.project, self.instructions_file)
+            edits.append(FileEdit(path, Block(MARKDOWN, _INSTRUCTIONS)))
+        return edits
+
+
+def _json_server(request: Request, **more: object) -> dict[str, object]:
+    program, *arguments = request.command
+    return {**more, "command": program, "args": arguments}
+
+
+def _in(request: Request, *, user: str, project: str) -> str:
+    return user if request.scope == "user" else os.path.join(request.project, project)
+
+
+def _claude_code(request: Request) -> Iterator[FileEdit]:
+    servers = _in(request, user=os.path.join(request.folders.home, ".claude.json"), project=".mcp.json")
+    yield FileEdit(servers, Member(("mcpServers", SERVER), _json_server(request, type="stdio")))
+    settings = _in(
+        request,
+        user=os.path.join(request.folders.home, ".claude", "settings.json"),
+        project=os.path.join(".claude", "settings.json"),
+    )
+    if request.permissions:
+        for tool in _HARMLESS:
+            yield FileEdit(settings, Element(("permissions", "allow"), f"mcp__{SERVER}__{tool}"))
+
+
+def _codex(request: Request) -> Iterator[FileEdit]:
+    config = _in(
+        request,
+        user=os.path.join(request.folders.codex, "config.toml"),
+        project=os.path.join(".codex", "config.toml"),
+    )
+    program, *arguments = request.command
+    words = ", ".join(map(_toml_text, arguments))
+    body = f"[mcp_servers.{SERVER}]\ncommand = {_toml_text(program)}\nargs = [{words}]"
+    yield FileEdit(config, Block(TOML, body, ("mcp_servers", SERVER)))
+
+
+def _toml_text(text: str) -> str:
+    import json
+
+    # A JSON string is a basic string of TOML too, but for this character.
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _gemini(request: Request) -> Iterator[FileEdit]:
+    settings = os.path.join(".gemini", "settings.json")
+    path = _in(request, user=os.path.join(request.folders.home, settings), project=settings)
+    yield FileEdit(path, Member(("mcpServers", SERVER), _json_server(request)))
+
+
+def _claude_desktop(request: Request) -> Iterator[FileEdit]:
+    path = os.path.join(_application_data(request, "Claude"), "claude_desktop_config.json")
+    yield FileEdit(path, Member(("mcpServers", SERVER), _json_server(request)))
+
+
+def _cursor(request: Request) -> Iterator[FileEdit]:
+    servers = os.path.join(".cursor", "mcp.json")
+    path = _in(request, user=os.path.join(request.folders.home, servers), project=servers)
+    yield FileEdit(path, Member(("mcpServers", SERVER), _json_server(request)))
+
+
+def _vscode(request: Request) -> Iterator[FileEdit]:
+    user = os.path.join(_application_data(request, "Code"), "User", "mcp.json")
+    path = _in(request, user=user, project=os.path.join(".vscode", "mcp.json"))
+    yield FileEdit(path, Member(("servers", SERVER), _json_server(request, type="stdio")))
+
+
+def _opencode(request: Request) -> Iterator[FileEdit]:
+    user = os.path.join(request.folders.config, "opencode", "opencode.json")
+    path = _in(request, user=user, project="opencode.json")
+    server = {"type": "local", "command": list(request.command), "enabled": True}
+    yield FileEdit(path, Member(("mcp", SERVER), server))
+
+
+def _application_data(request: Request, name: str) -> str:
+    if sys.platform == "darwin":
+        return os.path.join(request.folders.home, "Library", "Application Support", name)
+    return os.path.join(request.folders.config, name)
+
+
+_CLIENTS: Final = (
+    Client("claude-code", "Claude Code", _claude_code, tried=True, instructions_file="CLAUDE.md"),
+    Client("codex", "Codex", _codex, tried=True),
+    Client("gemini", "Gemini CLI", _gemini, tried=True, instructions_file="GEMINI.md"),
+    Client("claude-desktop", "Claude Desktop", _claude_desktop, scopes=("user",)),
+    Client("cursor", "Cursor", _cursor),
+    Client("vscode", "VS Code", _vscode),
+    Client("opencode", "opencode", _opencode),
+    Client("other", "any other agent", lambda _request: iter(()), scopes=("user",)),
+)
+
+CLIENTS: Final[Mapping[str, Client]] = {client.name: client for client in _CLIENTS}

@@ -1,0 +1,45 @@
+"""Command line arguments of `install` and `uninstall`."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def install_arguments(to: argparse.ArgumentParser) -> None:
+    """Add the arguments of `install`."""
+    to.add_argument("client", metavar="CLIENT", nargs="?", help="the agent; --list shows all")
+    to.add_argument("--list", action="store_true", help="list the agents, and where they have the book")
+    _scope(to)
+    to.add_argument(
+        "--no-permissions",
+        action="store_false",
+        dest="permissions",
+        help="do not allow the harmless tools: the agent then asks before each call",
+    )
+    to.add_argument(
+        "--instructions",
+        action="store_true",
+        help="also add a block to CLAUDE.md, GEMINI.md or AGENTS.md of this folder",
+    )
+    _confirmation(to)
+
+
+def uninstall_arguments(to: argparse.ArgumentParser) -> None:
+    """Add the arguments of `uninstall`."""
+    to.add_argument("client", metavar="CLIENT", help="the agent")
+    _scope(to)
+    _confirmation(to)
+
+
+def _scope(to: argparse.ArgumentParser) -> None:
+    to.add_argument(
+        "--scope",
+        choices=("user", "project"),
+        default="user",
+        help="for all projects of this user (default), or for the project in this folder",
+    )
+
+
+def _confirmation(to: argparse.ArgumentParser) -> None:
+    to.add_argument("--dry-run", action="store_true", help="only show what would be changed")
+    to.add_argument("--yes", action="store_true", help="do not ask for confirmation")

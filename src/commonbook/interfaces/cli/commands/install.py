@@ -1,0 +1,291 @@
+"""`install` and `uninstall`: plug the book into an agent, or take it out again; shown first, and asked."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from commonbook.compose.book import may_be_made, open_book
+from commonbook.errors import BadInput
+from commonbook.interfaces.agents import installation
+from commonbook.interfaces.agents.clients import CLIENTS, SERVER, Client, Request
+from commonbook.interfaces.agents.installation import FileChange, Plan
+from commonbook.interfaces.cli.output.plain import is_terminal
+from commonbook.model.spaces import PERSONAL, WRITER
+from commonbook.settings.agents import AgentFolders
+from commonbook.settings.default_space import PROJECTS
+
+if TYPE_CHECKING:
+    from commonbook.book.book import Book
+    from commonbook.interfaces.cli.call import Call
+    from commonbook.interfaces.cli.output.plain import Output
+
+_SCOPES: Final = ("user", "project")
+
+
+class _Access(NamedTuple):
+    """The spaces that the principal of an agent gets grants on, or loses them on."""
+
+    principal: str
+    granted: tuple[str, ...] = ()
+    revoked: tuple[str, ...] = ()
+
+
+def run_install(call: Call) -> int:
+    """Plug the book into an agent, or list the agents."""
+    if call.args.list:
+        return _list(call)
+    client = _client(call)
+    request = _request(call, client)
+    plan = installation.plan_install(client, request, own_command=_own_command(client, request))
+    access = _Access(client.principal, granted=_missing_grants(call, client.principal))
+    done = _ask_and_do(call, plan, access, question=f"Plug the book into {client.title}?")
+    answer = {**_answer_json(client, plan, access), "installed": done, "configuration": _snippet(client, request)}
+    return call.print_answer(answer, lambda out: _show_installed(out, call, client, request, plan, access, done=done))
+
+
+def run_uninstall(call: Call) -> int:
+    """Take the book out of an agent."""
+    client = _client(call)
+    request = _request(call, client)
+    plan = installation.plan_uninstall(client, request, own_command=_own_command(client, request))
+    # While the agent has the book in another place, it keeps its grants.
+    others = (scope for scope in client.scopes if scope != request.scope)
+    is_elsewhere = any(installation.is_installed(client, request._replace(scope=scope)) for scope in others)
+    access = _Access(client.principal, revoked=() if is_elsewhere else _grants(call, client.principal))
+    done = _ask_and_do(call, plan, access, question=f"Take the book out of {client.title}?")
+    answer = {**_answer_json(client, plan, access), "uninstalled": done}
+    return call.print_answer(answer, lambda out: _show_uninstalled(out, call, client, plan, access, done=done))
+
+
+def _client(call: Call) -> Client:
+    _refuse_other_actors(call)
+    name = call.args.client
+    client = CLIENTS.get(name or "")
+    if client is None:
+        what = f"{name!r} is no agent that Commonbook knows" if name else "no agent was named"
+        raise BadInput(what, fix=f"name one of: {', '.join(CLIENTS)}; for another one, `other` shows what it needs")
+    if call.args.scope not in client.scopes:
+        raise BadInput(f"{client.title} has no configuration of a project", fix="leave out --scope")
+    return client
+
+
+def _refuse_other_actors(call: Call) -> None:
+    if call.args.actor is not None or (call.settings.key is not None and call.args.url is None):
+        raise BadInput("only the owner of the home may let agents in", fix="leave out --as, and unset COMMONBOOK_KEY")
+    if call.settings.database is not None and call.args.url is None:
+        raise BadInput(
+            "the address of a database, with its password, is not written into the configuration of an agent",
+            fix="serve the book, and give --url URL",
+        )
+
+
+# --- the command that an agent starts
+
+
+def _request(call: Call, client: Client) -> Request:
+    return Request(
+        command=(*_program(call), "mcp", *_place(call, client)),
+        folders=AgentFolders.load(),
+        project=call.settings.cwd,
+        scope=call.args.scope,
+        permissions=getattr(call.args, "permissions", True),
+        instructions=getattr(call.args, "instructions", False),
+    )
+
+
+def _program(call: Call) -> tuple[str, ...]:
+    """Return the program: its path, since not every agent has the same PATH; its name in files that others get."""
+    if call.args.scope == "project":
+        return ("commonbook",)
+    started = os.path.abspath(sys.argv[0])
+    if os.path.basename(started) == "commonbook" and os.access(started, os.X_OK):
+        return (started,)
+    found = shutil.which("commonbook")
+    return (found,) if found else (sys.executable, "-m", "commonbook")
+
+
+def _place(call: Call, client: Client) -> tuple[str, ...]:
+    """Return the arguments that name the book and the principal; a key is never among them."""
+    if call.args.url is not None:
+        return ("--url", call.args.url)
+    home = () if call.settings.is_default_home else ("--home", call.settings.home)
+    return ("--as", client.principal, *home)
+
+
+def _own_command(client: Client, request: Request) -> str | None:
+    return shutil.which("claude") if client.name == "claude-code" and request.scope == "user" else None
+
+
+def _snippet(client: Client, request: Request) -> dict[str, Any] | None:
+    """Return the configuration for an agent that is not known."""
+    program, *arguments = request.command
+    return {"mcpServers": {SERVER: {"command": program, "args": arguments}}} if client.name == "other" else None
+
+
+# --- grants
+
+
+@contextmanager
+def _book(call: Call, *, create: bool) -> Iterator[Book]:
+    with call.progress, open_book(call.settings, create=create, progress=call.progress) as book:
+        call.report_migration(book.schema_migration)
+        yield book
+
+
+def _has_home(call: Call) -> bool:
+    return os.path.exists(os.path.join(call.settings.home, ".commonbook", "state.db"))
+
+
+def _grants(call: Call, principal: str) -> tuple[str, ...]:
+    """Return the spaces on which a principal has a grant in the book of this machine."""
+    if call.args.url is not None or not _has_home(call):
+        return ()
+    with _book(call, create=False) as book:
+        return tuple(grant.space.name for grant in book.grants() if grant.principal == principal)
+
+
+def _missing_grants(call: Call, principal: str) -> tuple[str, ...]:
+    if call.args.url is not None:
+        # The key of the agent decides, which an administrator of the server makes.
+        return ()
+    granted = _grants(call, principal)
+    wanted = dict.fromkeys((PERSONAL, PROJECTS, *call.args.spaces))
+    return tuple(space for space in wanted if space not in granted)
+
+
+def _change_grants(call: Call, access: _Access) -> None:
+    if not access.granted and not access.revoked:
+        return
+    with _book(call, create=may_be_made(call.settings)) as book:
+        known = {space.name for space in book.spaces()}
+        for space in access.granted:
+            if space not in known:
+                book.create_space(space)
+            book.grant(access.principal, space, WRITER)
+        for space in access.revoked:
+            book.revoke(access.principal, space)
+
+
+# --- showing and asking
+
+
+def _ask_and_do(call: Call, plan: Plan, access: _Access, *, question: str) -> bool:
+    """Show the changes, ask, and make them; tell whether they were made."""
+    if call.args.dry_run or (plan.is_empty and not access.granted and not access.revoked):
+        return False
+    if not call.args.yes:
+        if call.args.json or not is_terminal(sys.stdin):
+            raise BadInput(
+                f"{len(plan.changes) + len(plan.commands)} changes, and there is no terminal to ask for confirmation",
+                fix="look at the changes with --dry-run, then make them with --yes",
+            )
+        call.progress.pause()
+        _show_plan(call.out, plan, access)
+        call.flush()
+        print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            return False
+    # Grants first: an agent that finds the book may use it.
+    if access.granted:
+        _change_grants(call, access)
+    installation.carry_out(plan)
+    if access.revoked:
+        _change_grants(call, access)
+    return True
+
+
+def _show_plan(out: Output, plan: Plan, access: _Access) -> None:
+    for change in plan.changes:
+        out.diff(_diff(change))
+    for command in plan.commands:
+        out.line("Run:")
+        out.command(shlex.join(command))
+    for space in access.granted:
+        below = ": of its projects, an agent reaches the one that it works in" if space == PROJECTS else ""
+        out.line(f"Let {access.principal} read and write {space}{below}")
+    for space in access.revoked:
+        out.line(f"Let {access.principal} no longer use {space}")
+
+
+def _diff(change: FileChange) -> str:
+    before, after = ((text or "").splitlines(keepends=True) for text in (change.before, change.after))
+    from_file, to_file = (change.path if text is not None else os.devnull for text in (change.before, change.after))
+    lines = difflib.unified_diff(before, after, from_file, to_file)
+    return "".join(line if line.endswith("\n") else f"{line}\n" for line in lines)
+
+
+def _show_installed(
+    out: Output, call: Call, client: Client, request: Request, plan: Plan, access: _Access, *, done: bool
+) -> None:
+    if call.args.dry_run or call.args.yes:
+        _show_plan(out, plan, access)
+    if done:
+        where = f", as {client.principal}" if call.args.url is None else ""
+        out.line(f"{client.title} has the book now{where}; start it anew", "green")
+        if not client.tried and client.name != "other":
+            out.note(f"{client.title} was not tried: this follows its documentation")
+    elif plan.is_empty and not access.granted:
+        out.line(f"{client.title} has the book already")
+    else:
+        out.line("Nothing was changed")
+    snippet = _snippet(client, request)
+    if snippet is not None:
+        out.line("Put this into the configuration of the agent:")
+        out.body(json.dumps(snippet, indent=2))
+
+
+def _show_uninstalled(out: Output, call: Call, client: Client, plan: Plan, access: _Access, *, done: bool) -> None:
+    if call.args.dry_run or call.args.yes:
+        _show_plan(out, plan, access)
+    if done:
+        out.line(f"{client.title} no longer has the book; its memories stay", "green")
+    else:
+        out.line("Nothing was changed" if not plan.is_empty else f"{client.title} does not have the book")
+
+
+def _answer_json(client: Client, plan: Plan, access: _Access) -> dict[str, Any]:
+    return {
+        "client": client.name,
+        "principal": client.principal,
+        "files": [change.path for change in plan.changes],
+        "commands": [list(command) for command in plan.commands],
+        "granted": list(access.granted),
+        "revoked": list(access.revoked),
+    }
+
+
+# --- the list
+
+
+def _list(call: Call) -> int:
+    found = [{"client": c.name, "title": c.title, "tried": c.tried, "installed": _places(call, c)} for c in _listed()]
+    return call.print_answer({"clients": found}, lambda out: _show_list(out, found))
+
+
+def _listed() -> Sequence[Client]:
+    return [client for client in CLIENTS.values() if client.name != "other"]
+
+
+def _places(call: Call, client: Client) -> list[str]:
+    request = Request((SERVER,), AgentFolders.load(), call.settings.cwd)
+    return [
+        scope
+        for scope in _SCOPES
+        if scope in client.scopes and installation.is_installed(client, request._replace(scope=scope))
+    ]
+
+
+def _show_list(out: Output, found: Sequence[Mapping[str, Any]]) -> None:
+    rows = [
+        (each["client"], each["title"], ", ".join(each["installed"]) or "no", "" if each["tried"] else "not tried")
+        for each in found
+    ]
+    out.table(("client", "agent", "has the book", ""), rows)
