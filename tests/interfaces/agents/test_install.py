@@ -129,7 +129,7 @@ def test_without_a_terminal_nothing_is_changed_without_yes(user, capsys):
 def test_a_project_gets_files_that_others_can_use(user, tmp_path, monkeypatch):
     garden = repository(tmp_path / "garden")
     monkeypatch.chdir(garden)
-    assert main(["install", "claude-code", "--scope", "project", "--no-permissions", "--yes"]) == 0
+    assert main(["install", "claude-code", "--scope", "project", "--no-permissions", "--no-hooks", "--yes"]) == 0
     server = json.loads((garden / ".mcp.json").read_text())["mcpServers"]["commonbook"]
     assert server == {"type": "stdio", "command": "commonbook", "args": ["mcp", "--as", "agent:claude-code"]}
     assert not (garden / ".claude").exists()
@@ -271,3 +271,20 @@ def test_the_address_of_a_database_is_not_written_into_files(user, capsys, monke
     assert main(["install", "codex", "--yes"]) == 2
     assert "--url" in capsys.readouterr().err
     assert list(user.iterdir()) == []
+
+
+def test_a_hook_of_an_earlier_place_is_replaced(user, monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: "/old/commonbook" if name == "commonbook" else None)
+    put_golden(user, "claude-code")
+    assert main(["install", "claude-code", "--yes"]) == 0
+    monkeypatch.setattr(shutil, "which", lambda name: PROGRAM if name == "commonbook" else None)
+    assert main(["install", "claude-code", "--yes"]) == 0
+    assert contents(user, "claude-code") == of_golden("claude-code", "after")
+
+
+def test_hooks_can_be_left_out(user):
+    assert main(["install", "codex", "--no-hooks", "--yes"]) == 0
+    assert "hooks" not in tomllib.loads((user / ".codex" / "config.toml").read_text())
+    assert main(["install", "codex", "--yes"]) == 0
+    hooks = tomllib.loads((user / ".codex" / "config.toml").read_text())["hooks"]
+    assert hooks["Stop"][0]["hooks"][0]["command"] == f"{PROGRAM} hook codex --as agent:codex"

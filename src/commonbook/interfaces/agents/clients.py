@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from commonbook.interfaces.agents.edits import Block, Edit, Element, Member
@@ -22,6 +23,12 @@ _HARMLESS: Final = tuple(
 )
 """Tools that read, or add something that can be taken back: an agent may call them without a question."""
 
+_EVENTS: Final = ("SessionStart", "UserPromptSubmit", "Stop", "PreCompact", "SessionEnd")
+_GEMINI_EVENTS: Final = ("SessionStart", "BeforeAgent", "AfterAgent", "SessionEnd")
+_HOOK_SECONDS: Final = 5
+_CODEX_HOOK_SECONDS: Final = 3
+"""How long an agent waits for a hook; it ends by itself sooner. Codex gives the end of a session no more."""
+
 _INSTRUCTIONS: Final = """\
 Long-term memory is in the MCP server `commonbook`. Before you begin a task, `recall` what is known about it. When you
 learn a preference, a decision with its reason, or how something is done here, `remember` it in one sentence."""
@@ -31,10 +38,14 @@ class Request(NamedTuple):
     """A wish to plug the book into an agent: the command that the agent starts, where, and what else to add."""
 
     command: tuple[str, ...]
+    """The program, and the arguments of its command `mcp`."""
+    hook: tuple[str, ...]
+    """The program, and the arguments of its command `hook`."""
     folders: AgentFolders
     project: str
     scope: Scope = "user"
     permissions: bool = True
+    hooks: bool = True
     instructions: bool = False
 
 
@@ -90,6 +101,16 @@ def _claude_code(request: Request) -> Iterator[FileEdit]:
         for tool in _HARMLESS:
             yield FileEdit(settings, Element(("permissions", "allow"), f"mcp__{SERVER}__{tool}"))
 
+    if request.hooks:
+        program, *arguments = request.hook
+        command = {"type": "command", "command": program, "args": arguments, "timeout": _HOOK_SECONDS}
+        yield from _json_hooks(settings, _EVENTS, command, mark="hook claude-code")
+
+
+def _json_hooks(path: str, events: Iterable[str], command: Mapping[str, object], *, mark: str) -> Iterator[FileEdit]:
+    for event in events:
+        yield FileEdit(path, Element(("hooks", event), {"hooks": [command]}, mark=mark))
+
 
 def _codex(request: Request) -> Iterator[FileEdit]:
     config = _in(
@@ -100,6 +121,11 @@ def _codex(request: Request) -> Iterator[FileEdit]:
     program, *arguments = request.command
     words = ", ".join(map(_toml_text, arguments))
     body = f"[mcp_servers.{SERVER}]\ncommand = {_toml_text(program)}\nargs = [{words}]"
+    if request.hooks:
+        command = _toml_text(shlex.join(request.hook))
+        for event in _EVENTS:
+            body += f"\n[[hooks.{event}]]\n[[hooks.{event}.hooks]]\n"
+            body += f'type = "command"\ncommand = {command}\ntimeout = {_CODEX_HOOK_SECONDS}'
     yield FileEdit(config, Block(TOML, body, ("mcp_servers", SERVER)))
 
 
@@ -114,6 +140,9 @@ def _gemini(request: Request) -> Iterator[FileEdit]:
     settings = os.path.join(".gemini", "settings.json")
     path = _in(request, user=os.path.join(request.folders.home, settings), project=settings)
     yield FileEdit(path, Member(("mcpServers", SERVER), _json_server(request)))
+    if request.hooks:
+        command = {"type": "command", "command": shlex.join(request.hook), "timeout": _HOOK_SECONDS * 1000}
+        yield from _json_hooks(path, _GEMINI_EVENTS, command, mark="hook gemini")
 
 
 def _claude_desktop(request: Request) -> Iterator[FileEdit]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tomllib
+from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol
 
 from commonbook.errors import BadInput
@@ -38,10 +39,11 @@ class Member(NamedTuple):
 
 
 class Element(NamedTuple):
-    """An element of a JSON array, found by its value."""
+    """An element of a JSON array, found by its value, or by a mark that its texts, put together, have in them."""
 
     path: tuple[str, ...]
     value: object
+    mark: str | None = None
 
     def made(self, text: str) -> str:
         """Return the text with the element."""
@@ -52,7 +54,7 @@ class Element(NamedTuple):
         return json_text.remove_elements(text, self.path, matches=self._is_own)
 
     def _is_own(self, value: Any) -> bool:  # noqa: ANN401 - any JSON
-        return bool(value == self.value)
+        return bool(value == self.value) or (self.mark is not None and self.mark in " ".join(_texts(value)))
 
 
 class Block(NamedTuple):
@@ -75,6 +77,14 @@ class Block(NamedTuple):
     def undone(self, text: str) -> str:
         """Return the text without the block."""
         return marked_text.without_block(text, self.marks)
+
+
+def _texts(value: Any) -> Iterator[str]:  # noqa: ANN401 - any JSON
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, (dict, list)):
+        for each in value.values() if isinstance(value, dict) else value:
+            yield from _texts(each)
 
 
 def _has_table(text: str, table: tuple[str, ...]) -> bool:

@@ -50,7 +50,7 @@ def plan_install(client: Client, request: Request, *, own_command: str | None = 
 
 def plan_uninstall(client: Client, request: Request, *, own_command: str | None = None) -> Plan:
     """Return what a removal changes: everything that any installation may have added."""
-    everything = request._replace(permissions=True, instructions=True)
+    everything = request._replace(permissions=True, hooks=True, instructions=True)
     edits, commands = _without_own(client.all_edits(everything), request, own_command, install=False)
     return Plan(_changes(edits, install=False), commands)
 

@@ -17,6 +17,12 @@ def install_arguments(to: argparse.ArgumentParser) -> None:
         help="do not allow the harmless tools: the agent then asks before each call",
     )
     to.add_argument(
+        "--no-hooks",
+        action="store_false",
+        dest="hooks",
+        help="no hooks: conversations are not stored, and nothing is added to prompts",
+    )
+    to.add_argument(
         "--instructions",
         action="store_true",
         help="also add a block to CLAUDE.md, GEMINI.md or AGENTS.md of this folder",
@@ -43,3 +49,8 @@ def _scope(to: argparse.ArgumentParser) -> None:
 def _confirmation(to: argparse.ArgumentParser) -> None:
     to.add_argument("--dry-run", action="store_true", help="only show what would be changed")
     to.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+
+
+def hook_arguments(to: argparse.ArgumentParser) -> None:
+    """Add the arguments of `hook`."""
+    to.add_argument("client", metavar="CLIENT", help="the agent whose event is on standard input")

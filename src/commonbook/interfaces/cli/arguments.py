@@ -483,6 +483,7 @@ _COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
         lambda to: agent_arguments.install_arguments(to),
     ),
     "uninstall": ("take the book out of an agent again", lambda to: agent_arguments.uninstall_arguments(to)),
+    "hook": ("handle one event of an agent", lambda to: agent_arguments.hook_arguments(to)),
     "worker": (
         "run the jobs that are due, such as settling sessions into episodes",
         lambda to: server_arguments.worker_arguments(to, seconds),

@@ -28,6 +28,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return the exit code."""
     if argv is None:
         return _run_process(sys.argv[1:])
+    if argv[:1] == ["hook"]:
+        # To an agent, any other code than 0 is a refusal of the prompt, also that of a mistyped option.
+        _main(argv)
+        return 0
+    return _main(argv)
+
+
+def _main(argv: Sequence[str]) -> int:
     _escape_unprintable(sys.stdout, sys.stderr)
     try:
         return _run_reporting_errors(argv)

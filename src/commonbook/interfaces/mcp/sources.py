@@ -10,7 +10,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from commonbook.errors import CommonbookError, Moved, NotAllowed
+from commonbook.errors import CommonbookError, Moved, NotAllowed, SpaceExists
 from commonbook.model.spaces import LOCAL_OWNER, PERSONAL
 from commonbook.settings.default_space import PROJECTS
 
@@ -44,8 +44,8 @@ class LocalBook:
         self._opened: Book | None = None
         self._has_changed = False
 
-    def book(self, *, changes: bool) -> Book:
-        """Return the book as the agent has it now."""
+    def book(self, *, changes: bool, space: str | None = None) -> Book:
+        """Return the book as the agent has it now; `space` stands for that of the working directory."""
         owner = self._owner()
         self._has_changed |= changes
         if self._settings.key is not None and self._principal is None:
@@ -53,7 +53,7 @@ class LocalBook:
         principal = self._principal or DEFAULT_PRINCIPAL
         if principal == LOCAL_OWNER:
             return owner
-        space = owner.space_for_writing() if changes else owner.default_space
+        space = space or (owner.space_for_writing() if changes else owner.default_space)
         reached = [grant.space.name for grant in owner.grants() if grant.principal == principal]
         if not reached:
             raise NotAllowed(
@@ -75,6 +75,12 @@ class LocalBook:
         with suppress(CommonbookError):
             self._opened.work(seconds=_WORK_SECONDS)
 
+    def close(self) -> None:
+        """Close the book, if it was opened."""
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
     def _owner(self) -> Book:
         if self._opened is None:
             from commonbook.compose.book import open_book
@@ -90,7 +96,9 @@ class LocalBook:
 def _ensure_project(owner: Book, space: str) -> None:
     """Make the space of a project at its first write: an agent that may write in projects may not make them."""
     if space.startswith(f"{PROJECTS}/") and space not in {known.name for known in owner.spaces()}:
-        owner.create_space(space)
+        # Another process of the agent may be first.
+        with suppress(SpaceExists):
+            owner.create_space(space)
 
 
 class ServerBook:
@@ -101,7 +109,7 @@ class ServerBook:
         self._url, self._space = url, space
         self._connected: RemoteBook | None = None
 
-    def book(self, *, changes: bool) -> Book:  # noqa: ARG002 - the server decides what may be changed
+    def book(self, *, changes: bool, space: str | None = None) -> Book:  # noqa: ARG002 - the server decides
         """Return the remote book, which has the verbs of a book."""
         if self._connected is None:
             from commonbook.compose.client import connect
@@ -111,6 +119,11 @@ class ServerBook:
                 RemoteSettings.load(), self._url, space=self._space, patience_seconds=_PATIENCE_SECONDS
             )
         return cast("Book", self._connected)
+
+    def close(self) -> None:
+        """Close the connections; messages in the outbox stay there."""
+        if self._connected is not None:
+            self._connected.close()
 
     def work(self) -> None:
         """Do nothing: a server has a worker, and the outbox sends by itself."""

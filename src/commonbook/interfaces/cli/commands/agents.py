@@ -27,4 +27,10 @@ def _uninstall(call: Call) -> int:
     return run_uninstall(call)
 
 
-COMMANDS: Final[Mapping[str, Command]] = {"mcp": _mcp, "install": _install, "uninstall": _uninstall}
+def _hook(call: Call) -> int:
+    from commonbook.interfaces.cli.commands.hook import run_hook
+
+    run_hook(call)
+
+
+COMMANDS: Final[Mapping[str, Command]] = {"mcp": _mcp, "install": _install, "uninstall": _uninstall, "hook": _hook}

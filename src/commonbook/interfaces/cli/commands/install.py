@@ -93,10 +93,12 @@ def _refuse_other_actors(call: Call) -> None:
 def _request(call: Call, client: Client) -> Request:
     return Request(
         command=(*_program(call), "mcp", *_place(call, client)),
+        hook=(*_program(call), "hook", client.name, *_place(call, client)),
         folders=AgentFolders.load(),
         project=call.settings.cwd,
         scope=call.args.scope,
         permissions=getattr(call.args, "permissions", True),
+        hooks=getattr(call.args, "hooks", True),
         instructions=getattr(call.args, "instructions", False),
     )
 
@@ -275,7 +277,7 @@ def _listed() -> Sequence[Client]:
 
 
 def _places(call: Call, client: Client) -> list[str]:
-    request = Request((SERVER,), AgentFolders.load(), call.settings.cwd)
+    request = Request((SERVER,), (SERVER,), AgentFolders.load(), call.settings.cwd)
     return [
         scope
         for scope in _SCOPES

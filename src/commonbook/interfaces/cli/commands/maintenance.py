@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from commonbook.interfaces import json_reports
 from commonbook.interfaces.cli.output import memories
 
 if TYPE_CHECKING:
     from commonbook.interfaces.cli.call import Call, Command
+    from commonbook.interfaces.cli.output.plain import Output
 
 
 def _import(call: Call) -> int:
@@ -70,8 +71,35 @@ def _doctor(call: Call) -> int:
 
 
 def _status(call: Call) -> int:
-    status = call.book.status()
-    return call.print_answer(json_reports.status_json(status), lambda out: memories.show_status(out, status))
+    status, hooks = call.book.status(), _hook_reports(call)
+    data = {**json_reports.status_json(status), **({"hooks": hooks} if hooks else {})}
+
+    def show(out: Output) -> None:
+        memories.show_status(out, status)
+        for client, report in hooks.items():
+            out.line(_hook_line(client, report))
+
+    return call.print_answer(data, show)
+
+
+def _hook_reports(call: Call) -> dict[str, dict[str, Any]]:
+    """Return what the hooks of agents did in this home, for its owner."""
+    hidden = os.path.join(call.settings.home, ".commonbook")
+    is_owner = call.args.url is None and call.args.actor is None and call.settings.key is None
+    if not is_owner or not os.path.isdir(os.path.join(hidden, "hooks")):
+        return {}
+    from commonbook.interfaces.agents.hooks.folder import reports
+
+    return reports(hidden)
+
+
+def _hook_line(client: str, report: Mapping[str, Any]) -> str:
+    done = f"{report.get('events', 0)} events, {report.get('stored', 0)} messages stored"
+    used = f"{report.get('injected', 0)} passages added to prompts"
+    trouble = [f"{report[name]} {name}" for name in ("failed", "waiting", "refused") if report.get(name)]
+    last = f"; last {report.get('last', '')} at {report.get('at', '')}"
+    error = f"; last error: {report['error']}" if report.get("error") else ""
+    return f"hooks of {client}: {', '.join([done, used, *trouble])}{last}{error}"
 
 
 def _verify(call: Call) -> int:

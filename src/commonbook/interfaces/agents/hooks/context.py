@@ -1,0 +1,93 @@
+"""The context that a hook adds to a prompt: fenced as data, small, the same bytes for the same memories.
+
+This module alone decides how much is recalled for a prompt, and from which score on.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from commonbook.text import recall_fence
+
+if TYPE_CHECKING:
+    from commonbook.book.book import Book
+    from commonbook.interfaces.agents.hooks.folder import SessionState
+    from commonbook.model.recall import Hit
+
+MAX_TOKENS: Final = 1500
+_CHARS_A_TOKEN: Final = 4
+_MAX_PASSAGE_CHARS: Final = 1500
+_START_COUNT: Final = 12
+_PROMPT_COUNT: Final = 6
+_CANDIDATES: Final = 30
+_START_KINDS: Final = ("note", "fact", "preference", "decision", "procedure", "reflection")
+_WORD: Final = re.compile(r"[^\W\d_]{3,}")
+_IDEOGRAPH: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+_TRIVIAL: Final = frozenset(
+    {
+        "again", "ahead", "and", "cancel", "commit", "continue", "done", "fine", "good", "great", "next", "nope", "now",
+        "okay", "please", "proceed", "push", "retry", "run", "stop", "sure", "test", "tests", "thank", "thanks", "the",
+        "undo", "wait", "yeah", "yep", "yes", "you",
+    }
+)  # fmt: skip
+_MIN_WORDS: Final = 2
+_MIN_IDEOGRAPHS: Final = 3
+
+
+class Context(NamedTuple):
+    """A text for a prompt, and the ids of the memories and messages in it."""
+
+    text: str = ""
+    ids: tuple[str, ...] = ()
+
+
+def is_trivial(prompt: str) -> bool:
+    """Tell whether a prompt asks for nothing that a book could know: an assent, or a command of the agent."""
+    if prompt.lstrip().startswith("/"):
+        return True
+    words = {word.lower() for word in _WORD.findall(prompt)} - _TRIVIAL
+    return len(words) < _MIN_WORDS and len(_IDEOGRAPH.findall(prompt)) < _MIN_IDEOGRAPHS
+
+
+def at_start(book: Book) -> Context:
+    """Return the newest memories, in the order in which they were made: unchanged memories give the same bytes."""
+    hits = book.recall(kinds=_START_KINDS, k=_START_COUNT, budget_tokens=MAX_TOKENS).hits
+    return _fenced(sorted(hits, key=lambda hit: hit.id))
+
+
+def at_prompt(book: Book, prompt: str, *, session: str, state: SessionState) -> Context:
+    """Return what answers a prompt and is not in the conversation already."""
+    if is_trivial(prompt):
+        return Context()
+    hits = book.recall(prompt[:4000], k=_CANDIDATES, budget_tokens=4 * MAX_TOKENS).hits
+    new = [hit for hit in hits if not _is_in_conversation(hit, session, state)]
+    return _fenced(new[:_PROMPT_COUNT])
+
+
+def _is_in_conversation(hit: Hit, session: str, state: SessionState) -> bool:
+    if hit.id in state.injected or hit.memory in state.injected:
+        return True
+    return hit.session == session and (hit.seq or 0) > state.compacted
+
+
+def _fenced(hits: Iterable[Hit]) -> Context:
+    passages: list[str] = []
+    ids: list[str] = []
+    room = MAX_TOKENS * _CHARS_A_TOKEN - len(recall_fence.fence(["x"]))
+    for hit in hits:
+        passage = f"[{_origin(hit)}]\n{hit.passage.strip()[:_MAX_PASSAGE_CHARS]}"
+        if len(passage) + 2 > room:
+            break
+        room -= len(passage) + 2
+        passages.append(passage)
+        ids.append(hit.id)
+    return Context(recall_fence.fence(passages), tuple(ids))
+
+
+def _origin(hit: Hit) -> str:
+    """Return when, where and by whom it was written, and the marks that tell whether it still holds."""
+    place = f"session {hit.session}" if hit.session else f"{hit.kind} {hit.id}"
+    marks = [*(["may be outdated"] if hit.superseded_by or hit.suspect else []), *hit.marks]
+    return ", ".join([(hit.occurred or hit.created).date().isoformat(), hit.space, hit.author, place, *marks])

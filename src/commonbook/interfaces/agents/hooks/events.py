@@ -1,0 +1,96 @@
+"""Events of agents in one form: which of them there are, and where each agent has its fields.
+
+Fields are read in both spellings, `session_id` and `sessionId`: VS Code runs the hooks of Claude Code. No field is used
+as a path or in a command.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+Kind: TypeAlias = Literal["start", "prompt", "answer", "compact", "end"]
+
+CLIENTS_WITH_HOOKS: Final = ("claude-code", "codex", "gemini")
+
+MAX_EVENT_BYTES: Final = 4 << 20
+
+_KINDS: Final[Mapping[str, Kind]] = {
+    "sessionstart": "start",
+    "userpromptsubmit": "prompt",
+    "beforeagent": "prompt",
+    "stop": "answer",
+    "afteragent": "answer",
+    "precompact": "compact",
+    "sessionend": "end",
+}
+"""The kinds of events by their names; Gemini's PreCompress is none, since it fires before every request."""
+
+_TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "prompt": ("prompt",),
+    "answer": ("last_assistant_message", "prompt_response"),
+}
+_TURNS: Final = ("prompt_id", "turn_id", "timestamp")
+"""The fields that tell one turn of a session from another."""
+
+_WRAPPED: Final = re.compile(r"\A(?:\s*<hook_context>.*?</hook_context>)+\s*", re.DOTALL)
+"""Gemini puts the context of a session's start before each of its prompts."""
+
+_MAX_SESSION_CHARS: Final = 150
+
+
+class Event(NamedTuple):
+    """An event of an agent; `text` is that of a prompt or an answer."""
+
+    kind: Kind
+    name: str
+    """The name as the agent gave it, which the answer repeats."""
+    session: str
+    turn: str = ""
+    text: str = ""
+    source: str = ""
+    """Of a start: startup, resume, fork, clear or compact."""
+
+    @property
+    def client_id(self) -> str:
+        """The id of the message of this event: the same for the same event, however often it comes."""
+        digest = sha256(self.text.encode("utf-8", "replace")).hexdigest()[:16]
+        return f"{self.turn[:80]}:{self.kind}:{digest}"
+
+    @property
+    def has_message(self) -> bool:
+        """Whether there is something to store."""
+        return self.kind in _TEXTS and bool(self.text.strip())
+
+
+def parse_event(data: bytes) -> Event | None:
+    """Return the event in the input of a hook; None if it is none that is known."""
+    try:
+        fields = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(fields, dict):
+        return None
+    name, session = _text(fields, "hook_event_name"), _text(fields, "session_id")
+    kind = _KINDS.get(name.replace("_", "").lower())
+    if kind is None or not session:
+        return None
+    text = next((found for key in _TEXTS.get(kind, ()) if (found := _text(fields, key))), "")
+    turn = next((found for key in _TURNS if (found := _text(fields, key))), "")
+    return Event(kind, name, _session_name(session), turn, _WRAPPED.sub("", text), _text(fields, "source"))
+
+
+def _text(fields: Mapping[str, Any], name: str) -> str:
+    camel = re.sub("_([a-z])", lambda match: match[1].upper(), name)
+    value = fields.get(name, fields.get(camel))
+    return value if isinstance(value, str) else ""
+
+
+def _session_name(session: str) -> str:
+    """Return the id of a session as its name in the book; one that cannot be a name is replaced by its hash."""
+    if re.fullmatch(r"[A-Za-z0-9._:-]+", session) and len(session) <= _MAX_SESSION_CHARS:
+        return session
+    return sha256(session.encode("utf-8", "replace")).hexdigest()[:32]

@@ -1,0 +1,164 @@
+"""The folder in which hooks keep what they must not lose: spooled messages, the state of sessions, a short report.
+
+A message is spooled, and synced to the disk, before anything else is tried. It leaves the spool when the book has it,
+under a client id, so that a message which is delivered twice is stored once. The next event of the same agent delivers
+what an earlier one could not.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from hashlib import sha256
+from typing import Any, Final, NamedTuple
+
+from commonbook.interfaces.agents.hooks.events import Event
+from commonbook.model.ids import new_id
+
+FOLDER: Final = "hooks"
+_KEPT_SECONDS: Final = 30 * 86400
+"""How long the state of a session that nothing happens in is kept."""
+
+_MAX_INJECTED: Final = 1000
+
+
+class Spooled(NamedTuple):
+    """A spooled message, with the folder that its agent worked in."""
+
+    event: Event
+    cwd: str
+    time: str
+
+
+class SessionState(NamedTuple):
+    """The state of a session: its place, the memories that are in its prompt, and how far it was compacted."""
+
+    cwd: str | None = None
+    """The folder in which the agent was at the first event."""
+    space: str | None = None
+    injected: tuple[str, ...] = ()
+    compacted: int = 0
+    """The number of the last message that was compacted away."""
+
+
+class HookFolder:
+    """The files of the hooks of one agent, below a folder of the book."""
+
+    def __init__(self, base: str, client: str) -> None:
+        """Make nothing yet."""
+        self._spool = os.path.join(base, FOLDER, "spool", client)
+        self._sessions = os.path.join(base, FOLDER, "sessions", client)
+        self._report = os.path.join(base, FOLDER, f"{client}.json")
+
+    def spool(self, message: Spooled) -> None:
+        """Store a message; it is durable when this returns."""
+        # Ids are in the order of time, and so are the names.
+        path = os.path.join(self._spool, f"{new_id()}.json")
+        fields = {"event": message.event._asdict(), "cwd": message.cwd, "time": message.time}
+        _write(path, fields, sync=True)
+
+    def spooled(self) -> Iterator[tuple[str, Spooled]]:
+        """Yield the spooled messages in order, each with its path; one that cannot be read is set aside."""
+        for name in sorted(_names(self._spool)):
+            path = os.path.join(self._spool, name)
+            fields = _read(path) if name.endswith(".json") else {}
+            if not fields:
+                continue
+            try:
+                yield path, Spooled(Event(**fields["event"]), fields["cwd"], fields["time"])
+            except (KeyError, TypeError):
+                self.set_aside(path)
+
+    def delivered(self, path: str) -> None:
+        """Remove a message that the book has."""
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+
+    def set_aside(self, path: str) -> None:
+        """Keep a message that the book refuses, and deliver it no more."""
+        with suppress(FileNotFoundError):
+            os.replace(path, f"{path}.refused")
+
+    def state(self, session: str) -> SessionState:
+        """Return the state of a session."""
+        fields = _read(self._state_path(session))
+        try:
+            return SessionState(**{**fields, "injected": tuple(fields.get("injected", ()))})
+        except TypeError:
+            return SessionState()
+
+    def keep_state(self, session: str, state: SessionState) -> None:
+        """Store the state of a session."""
+        fields = {**state._asdict(), "injected": list(state.injected[-_MAX_INJECTED:])}
+        _write(self._state_path(session), fields, sync=False)
+
+    def remove_old_states(self) -> None:
+        """Remove the states of sessions that ended long ago."""
+        for name in _names(self._sessions):
+            path = os.path.join(self._sessions, name)
+            with suppress(FileNotFoundError):
+                if time.time() - os.stat(path).st_mtime > _KEPT_SECONDS:
+                    os.unlink(path)
+
+    def report(self, **fields: object) -> None:
+        """Add to the counts of the report, and keep what happened last."""
+        report = _read(self._report)
+        for name in ("events", "stored", "injected", "failed"):
+            added = fields.pop(name, 0)
+            report[name] = int(report.get(name, 0)) + (added if isinstance(added, int) else 0)
+        _write(self._report, {**report, **fields}, sync=False)
+
+    def _state_path(self, session: str) -> str:
+        return os.path.join(self._sessions, f"{sha256(session.encode()).hexdigest()[:32]}.json")
+
+
+def reports(base: str) -> dict[str, dict[str, Any]]:
+    """Return the reports of all agents, each with the number of messages that wait or were refused."""
+    found = {}
+    for name in sorted(_names(os.path.join(base, FOLDER))):
+        client, ending = os.path.splitext(name)
+        if ending == ".json":
+            spooled = _names(os.path.join(base, FOLDER, "spool", client))
+            waiting = sum(each.endswith(".json") for each in spooled)
+            found[client] = {**_read(os.path.join(base, FOLDER, name)), "waiting": waiting}
+            found[client]["refused"] = sum(each.endswith(".refused") for each in spooled)
+    return found
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _read(path: str) -> dict[str, Any]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            fields = json.load(file)
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return fields if isinstance(fields, dict) else {}
+
+
+def _write(path: str, fields: object, *, sync: bool) -> None:
+    folder = os.path.dirname(path)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    part = f"{path}.{os.getpid()}.part"
+    # Half a character, which UTF-8 has no form for, stays as JSON escapes it.
+    data = json.dumps(fields).encode()
+    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(data)
+        if sync:
+            file.flush()
+            os.fsync(file.fileno())
+    os.replace(part, path)
+    if sync:
+        opened = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)

@@ -1,0 +1,123 @@
+"""Handles one event: the message is spooled first, then delivered; only then the book is asked for context."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from commonbook.errors import BadInput, CommonbookError, KeyConflict, NotAllowed
+from commonbook.interfaces.agents.hooks import context
+from commonbook.interfaces.agents.hooks.context import Context
+from commonbook.interfaces.agents.hooks.folder import Spooled
+from commonbook.model.ids import format_time
+from commonbook.model.session import NewMessage
+
+if TYPE_CHECKING:
+    from commonbook.book.book import Book
+    from commonbook.interfaces.agents.hooks.events import Event
+    from commonbook.interfaces.agents.hooks.folder import HookFolder
+
+BookOf = Callable[..., "Book"]
+"""Returns the book for a folder and a space: `book_of(cwd=..., space=..., changes=...)`."""
+
+
+class Handler:
+    """Handles the events of one agent."""
+
+    def __init__(self, client: str, folder: HookFolder, book_of: BookOf, *, cwd: str, person: str | None) -> None:
+        """Use this folder and book; `person` is the author of prompts, None for the principal itself."""
+        self._client, self._folder, self._book_of = client, folder, book_of
+        self._cwd, self._person = cwd, person
+        self._stored = 0
+
+    def spool(self, event: Event) -> None:
+        """Store the message of an event durably, without its secrets and without what was injected."""
+        state = self._folder.state(event.session)
+        if state.cwd is None:
+            # A session stays where it began, also when its agent goes to another folder.
+            self._folder.keep_state(event.session, state._replace(cwd=self._cwd))
+        self._cwd = state.cwd or self._cwd
+        if not event.has_message:
+            return
+        from commonbook.text.masking import clean_for_storage
+
+        text = clean_for_storage(event.text).text.strip()
+        if text:
+            now = format_time(datetime.now(UTC))
+            self._folder.spool(Spooled(event._replace(text=text), self._cwd, now))
+
+    def handle(self, event: Event) -> str:
+        """Deliver what is spooled, do what the event asks for, and return the context for the prompt."""
+        self._deliver()
+        found = self._act(event)
+        if found.ids:
+            state = self._folder.state(event.session)
+            self._folder.keep_state(event.session, state._replace(injected=(*state.injected, *found.ids)))
+        self._folder.report(
+            events=1,
+            stored=self._stored,
+            injected=len(found.ids),
+            last=event.name,
+            at=format_time(datetime.now(UTC)),
+        )
+        return found.text
+
+    def fail(self, event: Event | None, error: Exception) -> None:
+        """Report an event that could not be handled."""
+        words = f"{error.type}: {error.message}" if isinstance(error, CommonbookError) else type(error).__name__
+        name = event.name if event else "unknown"
+        self._folder.report(failed=1, last=name, at=format_time(datetime.now(UTC)), error=words[:300])
+
+    # --- messages
+
+    def _deliver(self) -> None:
+        for path, message in self._folder.spooled():
+            try:
+                self._append(message)
+            except (BadInput, NotAllowed, KeyConflict) as error:
+                self._folder.set_aside(path)
+                self.fail(message.event, error)
+            else:
+                self._folder.delivered(path)
+
+    def _append(self, message: Spooled) -> None:
+        event = message.event
+        state = self._folder.state(event.session)
+        book = self._book_of(cwd=message.cwd, space=state.space, changes=True)
+        role, author = ("user", self._person) if event.kind == "prompt" else ("assistant", None)
+        stored = NewMessage(event.text, role, author or book.actor, message.time, event.client_id)
+        receipt = book.append(event.session, [stored], space=state.space, tags=[self._client])
+        self._stored += sum(each.new for each in receipt.messages)
+        if state.space is None and receipt.space:
+            self._folder.keep_state(event.session, state._replace(space=receipt.space))
+
+    # --- what each kind of event asks for
+
+    def _act(self, event: Event) -> Context:
+        state = self._folder.state(event.session)
+        if event.kind == "start":
+            return self._begin(event)
+        if event.kind == "prompt":
+            book = self._book_of(cwd=self._cwd, space=state.space, changes=False)
+            return context.at_prompt(book, event.text, session=event.session, state=state)
+        if event.kind == "compact" and state.space is not None:
+            book = self._book_of(cwd=self._cwd, space=state.space, changes=True)
+            last = book.messages(event.session, space=state.space, limit=1).session.last
+            # The prompt loses what was injected and said: both may be recalled from now on.
+            self._folder.keep_state(event.session, state._replace(injected=(), compacted=last))
+            book.settle(event.session, space=state.space)
+        if event.kind == "end" and state.space is not None:
+            book = self._book_of(cwd=self._cwd, space=state.space, changes=True)
+            book.close_session(event.session, space=state.space)
+        return Context()
+
+    def _begin(self, event: Event) -> Context:
+        self._folder.remove_old_states()
+        if event.source in ("resume", "fork"):
+            # The conversation goes on, with what was injected into it.
+            return Context()
+        state = self._folder.state(event.session)
+        if state.injected:
+            self._folder.keep_state(event.session, state._replace(injected=()))
+        return context.at_start(self._book_of(cwd=self._cwd, space=state.space, changes=False))

@@ -1,0 +1,114 @@
+"""`hook`: handle one event of an agent. It always ends with 0, within its deadline: 2 would refuse the prompt."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from typing import TYPE_CHECKING, Final, NoReturn
+
+from commonbook.errors import BadInput, NoHome
+from commonbook.interfaces.agents.hooks.events import CLIENTS_WITH_HOOKS, MAX_EVENT_BYTES, Event, parse_event
+from commonbook.interfaces.agents.hooks.folder import HookFolder
+from commonbook.interfaces.agents.hooks.handler import Handler
+from commonbook.interfaces.mcp.sources import LocalBook, ServerBook
+from commonbook.model.spaces import LOCAL_OWNER
+from commonbook.settings.default_space import capture_allowed
+
+if TYPE_CHECKING:
+    from commonbook.book.book import Book
+    from commonbook.interfaces.cli.call import Call
+
+_SECONDS: Final = 2.0
+_END_SECONDS: Final = 1.0
+"""Agents give the end of a session one second."""
+
+
+def run_hook(call: Call) -> NoReturn:
+    """Handle the event on standard input, and print what is added to the prompt, if anything is."""
+    answer = ""
+    try:
+        answer = answer_event(call, sys.stdin.buffer.read(MAX_EVENT_BYTES + 1))
+    except Exception as error:  # noqa: BLE001 - nothing may disturb the agent
+        print(f"commonbook: {error}", file=sys.stderr)
+    finally:
+        if answer:
+            sys.stdout.write(answer)
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # A thread that is still at work must not keep the agent waiting.
+        os._exit(0)
+
+
+def answer_event(call: Call, data: bytes) -> str:
+    """Handle an event within the deadline, and return the output of the hook."""
+    client = call.args.client
+    if client not in CLIENTS_WITH_HOOKS:
+        raise BadInput(f"{client!r} has no hooks that Commonbook knows", fix=f"name one of: {CLIENTS_WITH_HOOKS}")
+    event = parse_event(data) if len(data) <= MAX_EVENT_BYTES else None
+    if event is None or not capture_allowed(call.settings):
+        return ""
+    sources = _Sources(call)
+    handler = Handler(
+        client,
+        sources.folder(),
+        sources.book,
+        cwd=call.settings.cwd,
+        person=LOCAL_OWNER if call.args.url is None else None,
+    )
+    # Whatever happens next, the message is not lost.
+    handler.spool(event)
+    found: list[str] = []
+
+    def handle() -> None:
+        try:
+            found.append(handler.handle(event))
+        except Exception as error:  # noqa: BLE001 - it is reported, and the agent goes on
+            handler.fail(event, error)
+        finally:
+            sources.close()
+
+    thread = threading.Thread(target=handle, daemon=True)
+    thread.start()
+    thread.join(_END_SECONDS if event.kind == "end" else _SECONDS)
+    return _output(event, found[0]) if found and found[0] else ""
+
+
+def _output(event: Event, context: str) -> str:
+    """Return the one form that all agents take: no other key, and the name of the event as it came."""
+    return json.dumps({"hookSpecificOutput": {"hookEventName": event.name, "additionalContext": context}})
+
+
+class _Sources:
+    """The books that an event needs: that of a server, or that of this machine for each folder of an agent."""
+
+    def __init__(self, call: Call) -> None:
+        self._settings, self._url = call.settings, call.args.url
+        self._client: str = call.args.client
+        self._principal: str = call.args.actor or f"agent:{self._client}"
+        self._opened: dict[str, LocalBook | ServerBook] = {}
+
+    def folder(self) -> HookFolder:
+        """Return the folder of the hooks: in the home, or for a server beside its outbox."""
+        if self._url is not None:
+            from commonbook.settings.remote import RemoteSettings
+
+            return HookFolder(RemoteSettings.load().outboxes, self._client)
+        hidden = os.path.join(self._settings.home, ".commonbook")
+        if not os.path.isdir(hidden):
+            raise NoHome(f"there is no home at {self._settings.home}", fix="`commonbook init` makes one")
+        return HookFolder(hidden, self._client)
+
+    def book(self, *, cwd: str, space: str | None, changes: bool) -> Book:
+        """Return the book as the agent has it in a folder; `space` stands for that of the folder."""
+        if self._url is not None:
+            remote = self._opened.setdefault("", ServerBook(self._url, self._settings.space))
+            return remote.book(changes=changes)
+        local = self._opened.setdefault(cwd, LocalBook(self._settings._replace(cwd=cwd), self._principal))
+        return local.book(changes=changes, space=space)
+
+    def close(self) -> None:
+        """Close all books."""
+        for source in self._opened.values():
+            source.close()

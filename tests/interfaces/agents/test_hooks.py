@@ -1,0 +1,343 @@
+"""Hooks: recorded events of real agents are replayed, and nothing disturbs an agent."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import commonbook
+from commonbook.book.book import Book
+from commonbook.engines.process.fair_lock import FairLock
+from commonbook.interfaces.agents.hooks import context
+from commonbook.interfaces.agents.hooks.events import parse_event
+from commonbook.interfaces.cli.arguments import parser
+from commonbook.interfaces.cli.call import Call
+from commonbook.interfaces.cli.commands.hook import answer_event
+from commonbook.text import recall_fence
+from tests.support.mcp_clients import environment
+from tests.support.repositories import repository
+
+RECORDED = Path(__file__).parent / "events"
+CLIENTS = ("claude-code", "codex", "gemini")
+SESSION = "5d0c1f6e-0000-4000-8000-000000000001"
+MAX_SECONDS = 2.0
+MAX_SECONDS_AT_THE_END = 1.0
+SLACK_SECONDS = 2.0
+"""A busy machine starts a process late, before its deadline begins."""
+
+
+@pytest.fixture
+def garden(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project, in whose folder agents work that were let into the book."""
+    monkeypatch.setenv("COMMONBOOK_HOME", str(home))
+    # The deadline is tested with processes: here a busy machine would cut off what a test looks at.
+    for name in ("_SECONDS", "_END_SECONDS"):
+        monkeypatch.setattr(f"commonbook.interfaces.cli.commands.hook.{name}", 60.0)
+    with commonbook.open(home, create=True) as book:
+        book.create_space("projects")
+        for client in CLIENTS:
+            for space in ("personal", "projects"):
+                if space == "personal" and not {each.name for each in book.spaces()} & {"personal"}:
+                    book.create_space("personal")
+                book.grant(f"agent:{client}", space, "writer")
+    folder = repository(tmp_path / "garden")
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def hook(event: Any, *arguments: str, client: str = "claude-code") -> str:
+    """Give an event to the hook, and return the context that it adds."""
+    argv = ["hook", client, *arguments]
+    data = event if isinstance(event, bytes) else json.dumps(event).encode()
+    return _context(answer_event(Call(parser(argv).parse_args(argv)), data))
+
+
+def hook_process(event: Any, *arguments: str, client: str = "claude-code", env: dict[str, str] | None = None) -> str:
+    """Give an event to a process of the hook as an agent does; it must end well in any case."""
+    data = event if isinstance(event, bytes) else json.dumps(event).encode()
+    command = [sys.executable, "-m", "commonbook", "hook", client, *arguments]
+    done = subprocess.run(command, input=data, capture_output=True, timeout=60, env=environment(env), check=False)
+    assert done.returncode == 0
+    return _context(done.stdout.decode())
+
+
+def _context(output: str) -> str:
+    if not output:
+        return ""
+    answer = json.loads(output)
+    assert answer.keys() == {"hookSpecificOutput"}
+    assert answer["hookSpecificOutput"].keys() == {"hookEventName", "additionalContext"}
+    return str(answer["hookSpecificOutput"]["additionalContext"])
+
+
+def event(name: str, session: str = SESSION, **fields: Any) -> dict[str, Any]:
+    return {
+        "session_id": session,
+        "cwd": "/nowhere",
+        "transcript_path": "/etc/passwd",
+        "hook_event_name": name,
+        **fields,
+    }
+
+
+def prompt(text: str, turn: str = "1", **more: Any) -> dict[str, Any]:
+    return event("UserPromptSubmit", prompt_id=turn, prompt=text, **more)
+
+
+def answer(text: str, turn: str = "1", **more: Any) -> dict[str, Any]:
+    return event("Stop", prompt_id=turn, last_assistant_message=text, **more)
+
+
+def stored(home: Path, session: str = SESSION) -> list[tuple[str, str, str]]:
+    with commonbook.open(home) as book:
+        return [(each.role, each.author, each.text) for each in book.messages(session).items]
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_the_recorded_events_of_an_agent_are_stored_once(garden, home, client):
+    events = [json.loads(line) for line in (RECORDED / f"{client}.jsonl").read_text().splitlines()]
+    for each in events:
+        hook_process(each, client=client)
+    for each in events:
+        hook(each, client=client)
+    session = events[0]["session_id"]
+    assert stored(home, session) == [
+        ("user", "user:local", "What tea do I like?"),
+        ("assistant", f"agent:{client}", "You like oolong."),
+    ]
+    with commonbook.open(home) as book:
+        found = book.messages(session).session
+        assert (found.space.name, found.tags) == ("projects/garden", (client,))
+        actors = {entry.actor for entry in book.log(space="projects/garden", limit=100) if "append" in entry.action}
+        assert actors == {f"agent:{client}"}
+
+
+def test_what_was_told_in_one_session_is_in_the_prompt_of_the_next(garden, home):
+    hook(event("SessionStart", source="startup"))
+    hook(prompt("The roses by the south wall are watered on Mondays"))
+    hook(answer("Noted: the roses are watered on Mondays."))
+    hook(event("SessionEnd", reason="other"))
+    later = "another-session"
+    found = hook(prompt("When are the roses by the wall watered?", session=later))
+    assert "south wall are watered on Mondays" in found
+    assert "user:local" in found
+    assert "projects/garden" in found
+    assert recall_fence.unfence(found).strip() == ""
+
+
+def test_a_start_brings_the_newest_memories_with_the_same_bytes_each_time(garden, home):
+    with commonbook.open(home) as book:
+        for number in range(5):
+            book.remember(f"Decision {number}: plant tulips in row {number}", kind="decision", space="projects/garden")
+        book.remember("Another project's secret", space="projects/other")
+    first = hook(event("SessionStart", source="startup"))
+    assert "row 0" in first
+    assert "row 4" in first
+    assert "secret" not in first
+    hook(prompt("Please plant more tulips in another row", session="elsewhere"))
+    assert hook(event("SessionStart", "third", source="startup")) == first
+    assert hook(event("SessionStart", source="resume")) == ""
+
+
+def test_what_is_in_the_conversation_already_is_not_added_again(garden, home):
+    with commonbook.open(home) as book:
+        book.remember("Tulips need sandy soil", space="projects/garden")
+    question = "Which soil do tulips need here?"
+    assert "sandy" in hook(prompt(question, "1"))
+    assert hook(prompt(question, "2")) == ""
+    assert "sandy" in hook(prompt(question, "1", session="other"))
+
+
+def test_what_was_said_before_a_compaction_is_recalled_after_it(garden, home):
+    hook(prompt("The gardener's phone number ends with seventeen", "1"))
+    question = "With what does the phone number of the gardener end?"
+    assert "seventeen" not in hook(prompt(question, "2"))
+    hook(event("PreCompact", trigger="auto"))
+    hook(event("SessionStart", source="compact"))
+    assert "ends with seventeen" in hook(prompt(question, "3"))
+
+
+def test_recalled_text_that_comes_back_is_not_stored(garden, home):
+    fenced = recall_fence.fence(["Tulips need sandy soil"])
+    hook(prompt(f"{fenced}\n\nHow deep do I plant them?"))
+    hook(
+        event("BeforeAgent", timestamp="t", prompt=f"<hook_context>{fenced}</hook_context>\n\nAnd when?"),
+        client="gemini",
+    )
+    assert [text for _, _, text in stored(home)] == ["How deep do I plant them?", "And when?"]
+
+
+def test_secrets_are_masked_before_they_are_spooled(garden, home):
+    secret = "sk-ant-api03-" + "a1B2c3D4" * 11
+    with _locked(home):
+        hook_process(prompt(f"My key is {secret}, keep it"))
+        (spooled,) = (home / ".commonbook" / "hooks" / "spool" / "claude-code").iterdir()
+        assert secret not in spooled.read_text()
+        assert spooled.stat().st_mode & 0o077 == 0
+
+
+def test_a_locked_home_delays_nothing_and_loses_nothing(garden, home):
+    hook_process(prompt("The first thing that was said", "1"))
+    with _locked(home):
+        begun = time.monotonic()
+        hook_process(prompt("The second thing that was said", "2"))
+        assert time.monotonic() - begun < MAX_SECONDS + SLACK_SECONDS
+        begun = time.monotonic()
+        hook_process(event("SessionEnd", reason="other"))
+        assert time.monotonic() - begun < MAX_SECONDS_AT_THE_END + SLACK_SECONDS
+    hook_process(prompt("The third thing that was said", "3"))
+    assert [text.split()[1] for _, _, text in stored(home)] == ["first", "second", "third"]
+
+
+def _locked(home: Path) -> Any:
+    return FairLock(str(home / ".commonbook" / "write.lock")).hold(5.0)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"{", b"[]", b"null", b"\xff\xfe", b"[" * 100_000, b'{"hook_event_name": "Stop"}', b"{}" + b" " * (5 << 20)],
+    ids=["empty", "broken", "list", "null", "not UTF-8", "deep", "no session", "too large"],
+)
+def test_input_that_is_no_event_is_nothing(garden, home, data):
+    assert hook(data) == ""
+
+
+def test_unknown_events_agents_and_options_end_with_zero(garden, home):
+    assert hook_process(event("PreToolUse", tool_name="Bash")) == ""
+    assert hook_process(event("SessionStart"), client="emacs") == ""
+    assert hook_process(event("SessionStart"), "--no-such-option") == ""
+    assert hook_process({**event("UserPromptSubmit"), "prompt": 7, "session_id": ["x"]}) == ""
+
+
+def test_a_missing_or_broken_home_or_a_missing_grant_does_not_disturb(garden, home, tmp_path):
+    assert hook_process(prompt("Where do the tulips grow?"), env={"COMMONBOOK_HOME": str(tmp_path / "nowhere")}) == ""
+    assert not (tmp_path / "nowhere").exists()
+    with commonbook.open(home) as book:
+        for space in ("personal", "projects"):
+            book.revoke("agent:codex", space)
+    assert hook_process(prompt("Where do the tulips grow?"), client="codex") == ""
+    for path in (home / ".commonbook").glob("state.db*"):
+        path.write_bytes(b"broken" * 1000)
+    assert hook_process(prompt("Where do the tulips grow?")) == ""
+    assert len(list((home / ".commonbook" / "hooks" / "spool" / "claude-code").iterdir())) == 1
+
+
+def test_a_server_that_is_down_does_not_disturb(garden, tmp_path):
+    env = {"COMMONBOOK_KEY": "cbk_none", "XDG_STATE_HOME": str(tmp_path / "state")}
+    begun = time.monotonic()
+    assert hook_process(prompt("Where do the tulips grow?"), "--url", "http://127.0.0.1:9", env=env) == ""
+    assert time.monotonic() - begun < MAX_SECONDS + SLACK_SECONDS
+
+
+def test_a_project_can_switch_it_off(garden, home):
+    (garden / ".commonbook.toml").write_text('capture = "off"\n')
+    assert hook(prompt("The roses are watered on Mondays")) == ""
+    with commonbook.open(home) as book:
+        assert book.sessions() == ()
+    assert not (home / ".commonbook" / "hooks").exists()
+
+
+def test_a_session_stays_in_the_space_of_its_first_event(garden, home, tmp_path, monkeypatch):
+    hook(event("SessionStart", source="startup"))
+    monkeypatch.chdir(repository(tmp_path / "kitchen"))
+    hook(prompt("The roses are watered on Mondays", "1"))
+    monkeypatch.chdir(tmp_path)
+    hook(prompt("And the tulips on Tuesdays", "2"))
+    with commonbook.open(home) as book:
+        (session,) = book.sessions()
+        assert (session.space.name, session.last) == ("projects/garden", 2)
+
+
+def test_events_of_vs_code_are_read_too(garden, home):
+    hook({"sessionId": SESSION, "hookEventName": "UserPromptSubmit", "promptId": "1", "prompt": "Water the roses"})
+    hook({"sessionId": SESSION, "hookEventName": "Stop", "promptId": "1", "lastAssistantMessage": "Done."})
+    assert [text for _, _, text in stored(home)] == ["Water the roses", "Done."]
+
+
+def test_no_field_of_an_event_is_opened_or_becomes_a_name(garden, home, tmp_path):
+    trap = tmp_path / "trap"
+    os.mkfifo(trap)
+    odd = "../../../../" + "x" * 300
+    hook(prompt("Where do the tulips grow?", session=odd, transcript_path=str(trap), cwd=str(trap)))
+    with commonbook.open(home) as book:
+        (session,) = book.sessions()
+        assert "/" not in session.id
+    inside = {path.parent.name for path in (home / ".commonbook" / "hooks").rglob("*.json")}
+    assert inside <= {"claude-code", "hooks"}
+
+
+def test_the_context_has_at_most_1500_tokens(garden, home):
+    with commonbook.open(home) as book:
+        for number in range(30):
+            book.remember(f"Tulip rule {number}. " + "Tulips grow in sandy soil. " * 40, space="projects/garden")
+    for found in (
+        hook(event("SessionStart", source="startup")),
+        hook(prompt("Which soil do tulips need?", session="b")),
+    ):
+        assert 0 < len(found) <= 1500 * 4
+
+
+@pytest.mark.parametrize("text", ["yes", "ok, go ahead", "Continue, please!", "/compact now", "thanks", "1", ""])
+def test_a_trivial_prompt_asks_for_nothing(text):
+    assert context.is_trivial(text)
+
+
+@pytest.mark.parametrize("text", ["What tea do I like?", "water the roses", "バラの水やりはいつ"])
+def test_other_prompts_are_not_trivial(text):
+    assert not context.is_trivial(text)
+
+
+def test_the_same_words_in_two_turns_are_two_messages(garden, home):
+    for turn in ("1", "2", "2"):
+        hook(prompt("Please water the roses", turn))
+    assert len(stored(home)) == 2
+
+
+def test_status_says_what_hooks_did(garden, home):
+    hook(prompt("The roses are watered on Mondays"))
+    command = [sys.executable, "-m", "commonbook", "status"]
+    shown = subprocess.run(command, capture_output=True, text=True, env=environment(), check=True).stdout
+    assert "hooks of claude-code: 1 events, 1 messages stored" in shown
+    report = json.loads(
+        subprocess.run([*command, "--json"], capture_output=True, text=True, env=environment(), check=True).stdout
+    )
+    assert report["hooks"]["claude-code"]["last"] == "UserPromptSubmit"
+
+
+def test_two_agents_at_once_on_one_home(garden, home):
+    processes = []
+    for number in range(6):
+        client = CLIENTS[number % 3]
+        command = [sys.executable, "-m", "commonbook", "hook", client]
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment())
+        assert process.stdin
+        process.stdin.write(json.dumps(prompt(f"Thing number {number}", str(number), session=client)).encode())
+        process.stdin.close()
+        processes.append(process)
+    for process in processes:
+        assert process.wait(60) == 0
+        assert process.stdout
+        process.stdout.close()
+    for client in CLIENTS:
+        # A busy machine may cut the delivery off; the next event brings it.
+        hook(event("SessionStart", "next", source="startup"), client=client)
+    with commonbook.open(home) as book:
+        assert _texts(book) == {f"Thing number {number}" for number in range(6)}
+
+
+def _texts(book: Book) -> set[str]:
+    return {message.text for client in CLIENTS for message in book.messages(client).items}
+
+
+def test_an_event_has_one_form_whatever_the_agent():
+    for client in CLIENTS:
+        lines = (RECORDED / f"{client}.jsonl").read_bytes().splitlines()
+        kinds = [found.kind for line in lines if (found := parse_event(line))]
+        assert kinds == ["start", "prompt", "answer", "end"]
