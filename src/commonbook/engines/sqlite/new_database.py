@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
+import stat
 from collections.abc import Callable
 from contextlib import closing, suppress
 from typing import Final
@@ -26,6 +27,7 @@ def make_database(path: str, fill: Callable[[sqlite3.Connection], None]) -> None
     part = path + ".new"
     try:
         _remove(part, *(part + suffix for suffix in _SIDE_FILES))
+        _create_file(part, like=path)
         with closing(sqlite3.connect(part, isolation_level=None)) as connection:
             connection.execute("PRAGMA synchronous=FULL")
             connection.execute("PRAGMA fullfsync=ON")
@@ -37,6 +39,16 @@ def make_database(path: str, fill: Callable[[sqlite3.Connection], None]) -> None
         sync_folder(os.path.dirname(path))
     except OSError as error:
         raise _not_made(path, error) from error
+
+
+def _create_file(part: str, *, like: str) -> None:
+    """Create an empty file with the permissions of the one that it will replace, if there is one."""
+    fd = os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o666)
+    try:
+        with suppress(FileNotFoundError):
+            os.fchmod(fd, stat.S_IMODE(os.stat(like).st_mode))
+    finally:
+        os.close(fd)
 
 
 def _remove(*paths: str) -> None:
