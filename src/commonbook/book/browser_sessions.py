@@ -20,16 +20,16 @@ def begin_session(book: Book, code: str) -> tuple[str, BrowserSession]:
 
 def find_session(book: Book, secret: str) -> BrowserSession:
     """Return a session by its secret; NotAllowed if it has ended."""
-    return browser_sign_in.find_session(book._engines, secret)  # noqa: SLF001
+    return browser_sign_in.find_session(book._engines, secret)  # noqa: SLF001 - this module is a part of the facade
 
 
 def end_session(book: Book, secret: str) -> None:
     """Sign a browser out."""
-    browser_sign_in.end_session(book._engines, secret)  # noqa: SLF001
+    browser_sign_in.end_session(book._engines, secret)  # noqa: SLF001 - this module is a part of the facade
 
 
 def view_of_session(book: Book, session: BrowserSession, *, space: str | None = None) -> Book:
     """Return a view of the book for a session, as `Book.with_key` does for the secret of a key."""
     named = None if space is None else space_names.require_space_name(space)
     key = session.key
-    return book._as_actor(Actor(key.principal, key.id, has_limits=key.limits is not None), space=named)  # noqa: SLF001
+    return book._as_actor(Actor(key.principal, key.id, has_limits=key.limits is not None), space=named)  # noqa: SLF001 - this module is a part of the facade
