@@ -113,7 +113,7 @@ def measure(book: Book, file: str, *, progress: Progress) -> dict[str, float]:
     for at, asking in enumerate(askings):
         progress("asking", at, len(askings))
         start = time.perf_counter()
-        result = book.recall(asking.text, spaces=asking.space, k=_MAX_HITS, min_score=0)
+        result = book.recall(asking.text, spaces=asking.space, k=_MAX_HITS, min_confidence=0)
         took += time.perf_counter() - start
         places = {hit.id: place for place, hit in enumerate(result.hits, 1)}
         ranks.append([places.get(turn, 0) for turn in asking.evidence])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,11 +14,11 @@ from typing import Final
 from benchmarks.quality import datasets, studies
 from benchmarks.quality.datasets import DataSet
 from benchmarks.quality.homes import FullText, stored
-from benchmarks.quality.report import Table
+from benchmarks.quality.report import Table, plot
 from commonbook import CommonbookError
 from commonbook.interfaces.cli.exit_codes import exit_code
 
-STUDIES: Final = ("ranking", "parts", "silence", "pooled", "verbatim")
+STUDIES: Final = ("ranking", "parts", "silence", "calibration", "pooled", "verbatim")
 _VERBATIM_QUESTIONS: Final = 500
 
 
@@ -72,13 +73,14 @@ def _run(data: Sequence[DataSet], options: argparse.Namespace) -> Iterator[Table
 
 def _studies_of(data: DataSet, chosen: frozenset[str], database: str | None) -> Iterator[Table]:
     reference = FullText(data.talks) if data.talks else None
-    if chosen & {"ranking", "parts", "silence"}:
+    if chosen & {"ranking", "parts", "silence", "calibration"}:
         with stored(data, database=database) as book:
             answered = studies.ask(book, data.questions)
             steps: dict[str, Callable[[], Table]] = {
                 "ranking": lambda: studies.ranking(data, answered, reference),
                 "parts": lambda: studies.parts(data, book),
                 "silence": lambda: studies.silence(data, book, answered),
+                "calibration": lambda: studies.calibration(data, book, answered),
             }
             for name, step in steps.items():
                 if name in chosen:
@@ -91,6 +93,11 @@ def _studies_of(data: DataSet, chosen: frozenset[str], database: str | None) -> 
 def _write(folder: Path, tables: Sequence[Table]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "tables.md").write_text("\n".join(map(str, tables)), encoding="utf-8")
+    for table in tables:
+        if table.points:
+            name = re.sub(r"\W+", "-", table.title)
+            svg = plot(table.title, table.points, (table.heads[0], table.heads[-1]))
+            (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
     (folder / "tables.json").write_text(json.dumps([table.as_json() for table in tables], indent=1), encoding="utf-8")
 
 

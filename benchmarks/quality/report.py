@@ -15,6 +15,8 @@ class Table(NamedTuple):
     title: str
     heads: Sequence[str]
     rows: Sequence[Sequence[object]]
+    points: Sequence[tuple[float, float]] = ()
+    """A curve in the unit square, which is plotted."""
 
     def as_json(self) -> dict[str, object]:
         """Return the table as JSON, with its figures unrounded."""

@@ -43,7 +43,7 @@ def id_of(hit: Hit) -> str:
 def ask(book: Book, questions: Iterable[Question], *, k: int = DEPTH, space: str | None = None) -> list[Answered]:
     """Ask every question without a threshold."""
     return [
-        Answered(question, book.recall(question.text, spaces=space or question.space, k=k, min_score=0).hits)
+        Answered(question, book.recall(question.text, spaces=space or question.space, k=k, min_confidence=0).hits)
         for question in questions
     ]
 
@@ -117,15 +117,9 @@ def parts(data: DataSet, book: Book) -> Table:
 def silence(data: DataSet, book: Book, answered: Sequence[Answered]) -> Table:
     """Return the share of unrelated questions that get nothing, and what the threshold costs."""
     spaces = sorted({question.space for question in data.questions})
-    rng = random.Random(7)
-    requests = [(text, rng.choice(spaces)) for text in unrelated()]
+    requests, crossed = _unrelated(spaces), _crossed(spaces, answered)
     rows: list[Sequence[object]] = [("unrelated questions", len(requests), _silent(book, requests))]
-    if len(spaces) > 1:
-        crossed = [
-            (one.question.text, spaces[(spaces.index(one.question.space) + 1) % len(spaces)])
-            for one in answered
-            if one.question.is_reported and one.question.evidence
-        ]
+    if crossed:
         rows.append(("questions of another talk", len(crossed), _silent(book, crossed)))
     reported = [one for one in answered if one.question.is_reported and one.question.evidence]
     if any(one.question.kind == "paraphrase" for one in reported):
@@ -140,16 +134,12 @@ def silence(data: DataSet, book: Book, answered: Sequence[Answered]) -> Table:
     ]
     without = [measures.found(one.ids(), one.question.evidence, 10) for one in reported]
     rows.append(("cost in R@10", len(reported), measures.mean(without) - measures.mean(with_limit)))
-    answerable = [one.hits[0].score if one.hits else 0.0 for one in reported]
-    others = [_first_score(book, text, space) for text, space in requests]
-    rows.append(("AUC of the score, unrelated", len(others), measures.auc(answerable, others)))
-    abstain = [
-        one.hits[0].score if one.hits else 0.0
-        for one in answered
-        if one.question.is_reported and not one.question.evidence
-    ]
+    answerable = [_best(one.hits) for one in reported]
+    others = [_best(_all(book, text, space)) for text, space in requests]
+    rows.append(("AUC of confidence, unrelated", len(others), measures.auc(answerable, others)))
+    abstain = [_best(one.hits) for one in answered if one.question.is_reported and not one.question.evidence]
     if abstain:
-        rows.append(("AUC of the score, no answer", len(abstain), measures.auc(answerable, abstain)))
+        rows.append(("AUC of confidence, no answer", len(abstain), measures.auc(answerable, abstain)))
     return Table(f"{data.name}: silence", ("what", "n", "value"), rows)
 
 
@@ -157,8 +147,49 @@ def _silent(book: Book, requests: Sequence[tuple[str, str]]) -> float:
     return measures.mean([float(not book.recall(text, spaces=space).hits) for text, space in requests])
 
 
-def _first_score(book: Book, text: str, space: str) -> float:
-    return max((hit.score for hit in book.recall(text, spaces=space, k=1, min_score=0).hits), default=0.0)
+def _all(book: Book, text: str, space: str) -> Sequence[Hit]:
+    return book.recall(text, spaces=space, min_confidence=0).hits
+
+
+def _best(hits: Sequence[Hit]) -> float:
+    return max((hit.confidence for hit in hits), default=0.0)
+
+
+def calibration(data: DataSet, book: Book, answered: Sequence[Answered]) -> Table:
+    """Return how often first hits are right, by confidence: of answerable and of unrelated questions."""
+    spaces = sorted({question.space for question in data.questions})
+    pairs = [
+        (one.hits[0].confidence, id_of(one.hits[0]) in one.question.evidence)
+        for one in answered
+        if one.question.is_reported and one.question.evidence and one.hits
+    ]
+    for text, space in [*_unrelated(spaces), *_crossed(spaces, answered)]:
+        pairs += [(hit.confidence, False) for hit in _all(book, text, space)[:1]]
+    chances, outcomes = [chance for chance, _ in pairs], [right for _, right in pairs]
+    bins = measures.calibration(chances, outcomes)
+    constant = measures.mean([float(right) for right in outcomes])
+    better = 1 - measures.brier(chances, outcomes) / max(constant * (1 - constant), 1e-9)
+    rows: list[Sequence[object]] = [(f"{one.predicted:.2f}", one.size, one.observed) for one in bins]
+    rows.append(("calibration error (ECE)", len(pairs), measures.calibration_error(bins)))
+    rows.append(("Brier score, better than a constant by", len(pairs), better))
+    points = [(one.predicted, one.observed) for one in bins]
+    return Table(f"{data.name}: calibration of first hits", ("confidence", "n", "right"), rows, points)
+
+
+def _unrelated(spaces: Sequence[str]) -> list[tuple[str, str]]:
+    rng = random.Random(7)
+    return [(text, rng.choice(spaces)) for text in unrelated()]
+
+
+def _crossed(spaces: Sequence[str], answered: Sequence[Answered]) -> list[tuple[str, str]]:
+    """Return the answerable questions, each with the space of another talk."""
+    if len(spaces) == 1:
+        return []
+    return [
+        (one.question.text, spaces[(spaces.index(one.question.space) + 1) % len(spaces)])
+        for one in answered
+        if one.question.is_reported and one.question.evidence
+    ]
 
 
 def _lost_paraphrases(book: Book, reported: Sequence[Answered]) -> Sequence[object]:

@@ -118,7 +118,7 @@ def test_a_library_has_the_passages_that_were_asked_for_and_the_same_in_every_ru
 def test_a_library_is_cut_into_exactly_its_passages(tmp_path):
     with commonbook.open(tmp_path, create=True) as book:
         book.remember_many([shelf.draft for shelf in shelves(120)])
-        found = book.recall("alice bob carol dave erin", k=200, min_score=0)
+        found = book.recall("alice bob carol dave erin", k=200, min_confidence=0)
     passages = {passage for shelf in shelves(120) for passage in shelf.passages}
     assert found.hits
     assert {hit.passage for hit in found.hits} <= passages

@@ -55,28 +55,18 @@ def test_every_study_runs_on_every_shape(tmp_path, capsys):
     data.mkdir()
     for name, content in {"chats": chats(), "long": long_talks(), "many": many_talks()}.items():
         (data / f"{name}.json").write_text(json.dumps(content))
-    assert (
-        main(
-            [
-                *["quality", "--only", "ranking", "--only", "parts", "--only", "verbatim", "--only", "pooled"],
-                "--data",
-                str(data),
-                "--out",
-                str(out),
-                "--memories",
-                "20",
-            ]
-        )
-        == 0
-    )
+    chosen = ["--only", "ranking", "--only", "parts", "--only", "verbatim", "--only", "pooled", "--memories", "20"]
+    assert main(["quality", *chosen, "--data", str(data), "--out", str(out)]) == 0
     assert table(out, "many: evidence")["reported"]["R@10"] == 1.0
     assert table(out, "many: evidence")["reported"]["talks@5"] == 1.0
     assert table(out, "long: evidence")["reported"] | {"n": 1, "R@5": 1.0} == table(out, "long: evidence")["reported"]
     assert {"lexical", "meaning", "all"} <= table(out, "many: parts").keys()
     assert table(out, "notes: evidence")["reported"]["n"] == 100
     assert "## fragments of seven words" in capsys.readouterr().out
-    assert main([*["quality", "--only", "silence", "--set", "many", "--file"], str(data / "many.json")]) == 0
-    assert "## many: silence" in capsys.readouterr().out
+    few = ["--only", "silence", "--only", "calibration", "--set", "many", "--out", str(out)]
+    assert main(["quality", *few, "--file", str(data / "many.json")]) == 0
+    assert {"## many: silence", "## many: calibration of first hits"} <= set(capsys.readouterr().out.splitlines())
+    assert (out / "many-calibration-of-first-hits.svg").read_text().startswith("<svg")
 
 
 def test_a_file_of_another_shape_is_refused(tmp_path, capsys):

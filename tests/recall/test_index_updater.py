@@ -56,7 +56,7 @@ QUESTIONS: tuple[dict[str, Any], ...] = (
     {"query": "painted kettle", "tags": ("red",)},
     {"query": "sold the orchard", "kinds": ("fact", "episode")},
     {"query": "borrowed compass", "as_of": "2021-06-01", "k": 50},
-    {"query": "what did Alice measure?", "min_score": 0.0, "k": 50},
+    {"query": "what did Alice measure?", "min_confidence": 0.0, "k": 50},
 )
 
 
@@ -590,7 +590,7 @@ def test_what_one_process_wrote_another_finds_in_its_very_next_recall(book, read
         assert other.answer()[0][0] == id_, f"step {at}"
         if at % 10 == 9:
             book.delete(ids.pop(ids.index(id_)))
-            other.ask(query=word, spaces="alpha", k=200, min_score=0)
+            other.ask(query=word, spaces="alpha", k=200, min_confidence=0)
             assert id_ not in [hit[0] for hit in other.answer()], f"step {at}"
 
 

@@ -190,7 +190,7 @@ def test_nothing_is_fetched_that_is_not_good_enough(book, sent):
     fetched = book.prefetched("s", "quarterly tax return deadline", wait=30)
     assert fetched is not None
     assert fetched.hits == ()
-    book.prefetch("s", "heron", min_score=2)
+    book.prefetch("s", "heron", min_confidence=1)
     assert book.prefetched("s", "heron", wait=30).hits == ()
 
 

@@ -134,7 +134,7 @@ def test_an_answer_in_a_short_message_is_found_before_long_answers_about_everyth
 def _asked_everything(book: Book) -> list[tuple[object, ...]]:
     queries = ("billing", "Who pays the billing invoice of project 7?", "money", "rare words", "When was it?", "")
     return [
-        untimed(book.recall(query, spaces="mine", k=k, explain=True, min_score=least))
+        untimed(book.recall(query, spaces="mine", k=k, explain=True, min_confidence=least))
         for query in queries
         for k, least in ((10, None), (50, 0.0))
     ]
@@ -422,15 +422,34 @@ def test_an_empty_question_gives_the_newest(book: Book, query):
     assert all(hit.score == 0 and hit.type == "memory" for hit in book.recall(query).hits)
 
 
-def test_hits_below_the_least_score_are_left_out(everyday: Book):
+def test_hits_below_the_least_confidence_are_left_out_and_counted(everyday: Book):
     query = "Who is responsible for payments?"
-    found = everyday.recall(query, k=50, min_score=0).hits
-    scores = [hit.score for hit in found]
+    found = everyday.recall(query, k=50, min_confidence=0)
+    scores = [hit.score for hit in found.hits]
     assert scores == sorted(scores, reverse=True)
-    middle = scores[len(scores) // 2]
-    assert everyday.recall(query, k=50, min_score=middle).hits == tuple(hit for hit in found if hit.score >= middle)
-    assert everyday.recall(query, min_score=2).hits == ()
-    assert len(found) > len(everyday.recall(query, k=50).hits) > 0
+    assert all(0 <= hit.confidence <= 1 for hit in found.hits)
+    middle = sorted(hit.confidence for hit in found.hits)[-3]
+    limited = everyday.recall(query, k=50, min_confidence=middle)
+    assert limited.hits == tuple(hit for hit in found.hits if hit.confidence >= middle)
+    assert (limited.left_out, limited.nearest) == (len(found.hits) - len(limited.hits), None)
+    assert everyday.recall(query, min_confidence=1).nearest == found.hits[0]
+    assert len(found.hits) > len(everyday.recall(query, k=50).hits) > 0
+
+
+def test_the_confidence_of_a_hit_is_the_same_for_every_k(everyday: Book):
+    query = "Where does the kitten take its naps?"
+    every = everyday.recall(query, k=50, min_confidence=0).hits
+    for k in (1, 3, 10, 30):
+        assert everyday.recall(query, k=k, min_confidence=0).hits == every[:k]
+
+
+def test_an_unrelated_question_gets_nothing_but_the_nearest(everyday: Book):
+    result = everyday.recall("What is the melting point of gallium in kelvin?")
+    assert result.hits == ()
+    assert result.left_out > 0
+    assert result.nearest is not None
+    assert result.nearest.confidence < 0.1
+    assert everyday.recall("Who owns the billing service?").hits[0].confidence > 0.4
 
 
 # --- which spaces
@@ -710,14 +729,14 @@ def test_an_explanation_adds_up_and_names_words_and_steps(book: Book, settle):
     book.remember("Alice pays the invoices. Paying is what she does.")
     book.remember("Bob walks the dog")
     settle()
-    found = book.recall("Who pays Alice?", explain=True, min_score=0)
+    found = book.recall("Who pays Alice?", explain=True, min_confidence=0)
     for hit in found.hits:
         assert hit.score == pytest.approx(sum(hit.parts.values()), abs=1e-9)
         assert set(hit.parts) == {"lexical", "meaning", "speaker", "question", "length", "time", "date"}
     assert set(found.hits[0].matched) == {"alice", "pays", "paying"}
     assert {"search", "rank"} <= set(found.steps)
     assert sum(found.steps.values()) <= found.took_ms + 1
-    plain = book.recall("Who pays Alice?", min_score=0)
+    plain = book.recall("Who pays Alice?", min_confidence=0)
     assert (dict(plain.steps), plain.hits[0].matched) == ({}, ())
     assert [(hit.id, hit.score) for hit in plain.hits] == [(hit.id, hit.score) for hit in found.hits]
 
@@ -769,9 +788,9 @@ BAD: list[tuple[dict[str, Any], type[CommonbookError]]] = [
     ({"until": "2026-13-45"}, BadTime),
     ({"as_of": datetime(2026, 1, 1)}, BadTime),  # noqa: DTZ001
     ({"since": 5}, BadTime),
-    ({"min_score": float("nan")}, BadInput),
-    ({"min_score": float("inf")}, BadInput),
-    ({"min_score": -1}, BadInput),
+    ({"min_confidence": float("nan")}, BadInput),
+    ({"min_confidence": float("inf")}, BadInput),
+    ({"min_confidence": -1}, BadInput),
     ({"budget_tokens": 0}, BadInput),
     ({"budget_tokens": -5}, BadInput),
     ({"spaces": ""}, BadSpaceName),
@@ -789,7 +808,7 @@ WRONG_TYPES: list[dict[str, Any]] = [
     {"query": None},
     {"query": b"walrus"},
     {"spaces": [1]},
-    {"min_score": "high"},
+    {"min_confidence": "high"},
     {"budget_tokens": "many"},
 ]
 
@@ -838,7 +857,7 @@ def test_any_text_is_a_question(book: Book, query):
     book.remember("A pilot flies over the mountains")
     assert set(ids(book.recall(query))) <= {receipt.id}
     if "\u0301" not in query:
-        assert ids(book.recall(query, min_score=0))[0] == receipt.id
+        assert ids(book.recall(query, min_confidence=0))[0] == receipt.id
 
 
 @pytest.mark.slow
@@ -863,8 +882,8 @@ def test_a_very_long_question_is_answered_in_good_time(book: Book, query):
 def test_a_long_question_is_about_what_stands_at_its_ends(book: Book):
     receipt = book.remember("The walrus is fed")
     filler = " ".join(f"padding{n}" for n in range(3000))
-    assert ids(book.recall(f"Is the walrus fed? {filler}", min_score=0)) == [receipt.id]
-    assert ids(book.recall(f"{filler} Is the walrus fed?", min_score=0)) == [receipt.id]
+    assert ids(book.recall(f"Is the walrus fed? {filler}", min_confidence=0)) == [receipt.id]
+    assert ids(book.recall(f"{filler} Is the walrus fed?", min_confidence=0)) == [receipt.id]
 
 
 # --- threads, forks and the end

@@ -61,13 +61,13 @@ class Edited:
         assert (hit.text, hit.title, hit.tags, hit.kind) == ("The otter dives", "Sunday outing", ("b", "c"), "decision")
         assert book.recall("walrus").hits == ()
         assert ids(book.recall("Sunday outing")) == [id_]
-        assert book.recall("bathing", min_score=0.3).hits == ()
+        assert book.recall("bathing", min_confidence=0.3).hits == ()
         assert ids(book.recall("otter", tags=["c"], kinds=["decision"])) == [id_]
         assert book.recall("otter", tags=["a"]).hits == book.recall("otter", kinds=["note"]).hits == ()
         assert ids(book.recall("otter", since="2020-02-03", until="2020-02-03")) == [id_]
         assert book.recall("otter", as_of="2019-06-01").hits == book.recall("otter", as_of="2026-06-01").hits == ()
         assert ids(book.recall("otter", as_of="2024-06-01")) == [id_]
-        assert book.recall("heron", min_score=0.3).hits == ()
+        assert book.recall("heron", min_confidence=0.3).hits == ()
         assert book.recall("heron", include=["superseded"]).hits[0].superseded_by == id_
         return True
 
@@ -127,7 +127,7 @@ def test_new_moved_and_removed_files_show_in_recall(book: Book, home: Path):
         (home / "b" / name).unlink()
     book.sync()
     book.sync()
-    assert book.recall("walrus otter", spaces="b", min_score=0).hits == ()
+    assert book.recall("walrus otter", spaces="b", min_confidence=0).hits == ()
 
 
 def test_an_edited_line_of_a_transcript_changes_what_its_message_says(book: Book, home: Path):
@@ -141,11 +141,11 @@ def test_an_edited_line_of_a_transcript_changes_what_its_message_says(book: Book
     change(home / receipt.path, "The heron", "The walrus")
     book.sync()
     assert ids(book.recall("walrus"))[0] == "m1"
-    assert [hit.passage for hit in book.recall("heron", min_score=0.3).hits] == []
+    assert [hit.passage for hit in book.recall("heron", min_confidence=0.3).hits] == []
     text = (home / receipt.path).read_text()
     (home / receipt.path).write_text(text[: text.rindex("### ")])
     book.sync()
-    assert "m1" not in ids(book.recall("walrus", min_score=0))
+    assert "m1" not in ids(book.recall("walrus", min_confidence=0))
     assert ids(book.recall("owl")) == ["m0"]
 
 
@@ -196,7 +196,7 @@ def answers(book: Book) -> list[Answer]:
         ("What does Alice say about sleep?", {}),
         ("walrus", {"include": ["superseded", "expired"], "k": 100}),
         ("server", {"tags": ["t1"], "spaces": "team/"}),
-        ("money matters", {"min_score": 0, "k": 30}),
+        ("money matters", {"min_confidence": 0, "k": 30}),
         ("heron in May 2015", {"kinds": ["fact", "decision"], "spaces": "team/"}),
         ("walrus", {"as_of": "2021-01-01"}),
         ("", {"k": 100, "spaces": ["team/", "personal"]}),

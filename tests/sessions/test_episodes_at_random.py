@@ -136,7 +136,7 @@ class World:
         }
         copies = {one.id for one in self.episodes() if str(one.session).startswith("x")}
         for query in ("common word", ""):
-            one, other = (book.recall(query, spaces="/", k=200, min_score=0).hits for book in self.books)
+            one, other = (book.recall(query, spaces="/", k=200, min_confidence=0).hits for book in self.books)
             assert one == other
             ids = [hit.id for hit in one]
             assert len(ids) == len(set(ids))
@@ -157,8 +157,8 @@ def test_whatever_people_do_to_episodes_recall_serves_what_log_and_files_say(ope
             world.check()
     world.check()
     fresh = open_book()
-    before = fresh.recall("common word", spaces="/", k=200, min_score=0).hits
+    before = fresh.recall("common word", spaces="/", k=200, min_confidence=0).hits
     fresh.rebuild()
-    assert fresh.recall("common word", spaces="/", k=200, min_score=0).hits == before
+    assert fresh.recall("common word", spaces="/", k=200, min_confidence=0).hits == before
     # A save of an older text is named until somebody has looked.
     assert [one for one in fresh.doctor() if one.what != "reverted save"] == []

@@ -414,7 +414,7 @@ def test_until_the_job_ran_copies_beyond_the_limit_count_as_stale_and_then_take_
     assert sorted(waiting) == sorted(copies)[10:]
     for copy in waiting:
         # In its own space: elsewhere it is one hit with the other copies.
-        (hit,) = book.recall("first words", spaces=book.get(copy).space.name, min_score=0.0).hits
+        (hit,) = book.recall("first words", spaces=book.get(copy).space.name, min_confidence=0.0).hits
         assert (hit.id, hit.freshness) == (copy, "stale")
     assert book.get(waiting[0]).freshness == "stale", "a live copy waits for the job"
     book.edit(source, text="the third words")

@@ -170,7 +170,7 @@ class World:
     def recalled(self, who: str, spaces: list[str]) -> tuple[Hit, ...]:
         if not spaces:
             return ()
-        return self.hands[who].recall(QUERY, spaces=spaces, k=200, min_score=0.0).hits
+        return self.hands[who].recall(QUERY, spaces=spaces, k=200, min_confidence=0.0).hits
 
 
 def _in_space(space: str) -> dict[str, Any]:

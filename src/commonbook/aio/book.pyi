@@ -211,7 +211,7 @@ class Book:
         since: datetime | str | None = None,
         until: datetime | str | None = None,
         as_of: datetime | str | None = None,
-        min_score: float | None = None,
+        min_confidence: float | None = None,
         budget_tokens: int | None = None,
         include: Iterable[Include] = (),
         explain: bool = False,

@@ -47,7 +47,7 @@ class RecallVerbs(BookBase):
         since: datetime | str | None = None,
         until: datetime | str | None = None,
         as_of: datetime | str | None = None,
-        min_score: float | None = None,
+        min_confidence: float | None = None,
         budget_tokens: int | None = None,
         include: Iterable[Include] = (),
         explain: bool = False,
@@ -63,7 +63,8 @@ class RecallVerbs(BookBase):
         - `metadata`: only memories with all of these fields of metadata, such as `{"ticket": "A-12"}`.
         - `since`, `until`: only what happened, or else was created, in this period.
         - `as_of`: only what was valid at this time.
-        - `min_score`: only hits with at least this score, from 0 to 2.
+        - `min_confidence`: only hits with at least this estimated chance to answer, from 0 to 1. Without it, nothing is
+          returned if probably nothing found is about the query; 0 returns all.
         - `budget_tokens`: only as many hits as fit into a prompt of so many tokens.
         - `include`: also `superseded` or `expired` memories, or `notices`, which are left out by default.
         - `explain`: also return the parts of each score and the duration of each step.
@@ -84,7 +85,7 @@ class RecallVerbs(BookBase):
             since=since,
             until=until,
             as_of=as_of,
-            min_score=min_score,
+            min_confidence=min_confidence,
             budget_tokens=budget_tokens,
             include=validation.validate_list(include, "include"),
             explain=explain,

@@ -162,6 +162,8 @@ def page_json(page: Page) -> dict[str, Any]:
 def recall_result_json(result: RecallResult, *, explain: bool) -> dict[str, Any]:
     """Return the hits of a recall; with `explain`, also the time of each step and the matched words."""
     data: dict[str, Any] = {"hits": [_hit(hit, explain=explain) for hit in result.hits], "took_ms": result.took_ms}
+    data["left_out"] = result.left_out
+    data["nearest"] = None if result.nearest is None else _hit(result.nearest, explain=explain)
     if explain:
         data["steps"] = dict(result.steps)
     if explain or result.notes:
@@ -186,6 +188,7 @@ def _hit(hit: Hit, *, explain: bool) -> dict[str, Any]:
         "after": hit.after,
         "author": hit.author,
         "score": hit.score,
+        "confidence": hit.confidence,
         "parts": dict(hit.parts),
         "freshness": hit.freshness,
         "successor": hit.successor,

@@ -31,7 +31,7 @@ class RecallRequest(NamedTuple):
     since: datetime | str | None = None
     until: datetime | str | None = None
     as_of: datetime | str | None = None
-    min_score: float | None = None
+    min_confidence: float | None = None
     budget_tokens: int | None = None
     include: tuple[Include, ...] = ()
     explain: bool = False
@@ -50,6 +50,7 @@ class Hit(NamedTuple):
     `passage` is the matching text, `before` and `after` are the texts around it; `text` is the whole message or memory.
     `path` is the file of its memory, which is at `revision`, made by the action `revised_how`; all three are None for a
     message that is in no episode yet. `session` and `seq` are those of a message, and None for a memory.
+    `confidence` is the estimated chance that this hit answers the query, from 0 to 1; 0 without a query.
     `also_in` names the other searched spaces where a memory of the same root says the same; it is no hit of its own.
     """
 
@@ -68,6 +69,7 @@ class Hit(NamedTuple):
     after: str
     author: str
     score: float
+    confidence: float
     parts: Mapping[str, float]
     freshness: Freshness | None
     suspect: bool
@@ -87,9 +89,15 @@ class Hit(NamedTuple):
 
 
 class RecallResult(NamedTuple):
-    """The hits of a recall, best first, and its duration; with `explain`, also the duration of each step."""
+    """The hits of a recall, best first, and its duration; with `explain`, also the duration of each step.
+
+    `left_out` counts the hits among the best k that were left out because of their confidence. If nothing is left,
+    `nearest` is the best of them.
+    """
 
     hits: tuple[Hit, ...]
     took_ms: float
     steps: Mapping[str, float] = {}
     notes: tuple[str, ...] = ()
+    left_out: int = 0
+    nearest: Hit | None = None

@@ -14,11 +14,13 @@ import numpy.typing as npt
 from commonbook.ports.engines import Engines
 from commonbook.ports.index import IndexQuery, IndexResult
 from commonbook.recall import indexed_passages, scoring
+from commonbook.recall.confidence import QueryRarity
 from commonbook.recall.newest import newest_first
 from commonbook.recall.query import MAX_QUERY_CHARS, ParsedQuery
 from commonbook.text import terms, time_expressions
 
 _DAY_MICROS: Final = 86_400_000_000
+_FEW_PASSAGES: Final = 20
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 
 
@@ -48,7 +50,22 @@ def order_candidates(
     named = time_expressions.named_dates(query.request.query[:MAX_QUERY_CHARS])
     date_matches = match_days(engines, named, result.pool.times) if named else None
     rows, scores = scoring.rank(features, result.pool, expansions=expansions, date_matches=date_matches)
-    return rows.tolist(), scores
+    return rows.tolist(), scores._replace(rarity=_rarity(features.idf, result))
+
+
+def _rarity(idf: Sequence[float], result: IndexResult) -> QueryRarity:
+    """Return how rare the terms of a query are: in a home of few passages, as if it had more.
+
+    Among three passages every word is as common as any, which says nothing about a query.
+    """
+    passages = max(result.total, _FEW_PASSAGES)
+    frequencies = result.document_frequencies
+    weights = [
+        scoring.idf(passages, having) if weight else 0.0 for weight, having in zip(idf, frequencies, strict=True)
+    ]
+    total = sum(weights)
+    known = sum(weight for weight, having in zip(weights, frequencies, strict=True) if having)
+    return QueryRarity(len(idf), total, known / total if total else 0.0)
 
 
 def match_days(

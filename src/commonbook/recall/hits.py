@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from commonbook.markdown import transcript
 from commonbook.memories import marks
@@ -20,7 +20,7 @@ from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
 from commonbook.ports.index import IS_COPY, IS_MESSAGE, CandidatePool
-from commonbook.recall import collapse, indexed_passages, scoring
+from commonbook.recall import collapse, confidence, indexed_passages, scoring
 from commonbook.recall.query import ParsedQuery
 from commonbook.sharing.freshness import REFRESHED_BY_READING
 from commonbook.tables import copies, memories, sessions
@@ -31,6 +31,14 @@ _MAX_TEXT_CHARS: Final = 8_000
 
 _OUTDATED: Final = frozenset({"stale", "source_superseded"})
 """The freshness of a copy that differs from its source, or whose source was superseded."""
+
+
+class Answer(NamedTuple):
+    """The hits of a recall, how many were left out because of their confidence, and the best of those if all were."""
+
+    hits: Iterator[Hit]
+    left_out: int
+    nearest: Hit | None = None
 
 
 class HitBuilder:
@@ -60,6 +68,7 @@ class HitBuilder:
         self._penalties_by_memory: dict[str, dict[str, float]] = {}
         self._messages: dict[str, tuple[Message, str]] = {}
         self._ids: dict[int, tuple[str, str]] = {}
+        self._confidence: dict[int, float] = {}
         self._tags: dict[tuple[str, str], tuple[str, ...]] = {}
         self._headers: dict[str, Memory] = {}
         self._doubts = marks.NO_DOUBTS
@@ -70,12 +79,21 @@ class HitBuilder:
         self._threads: list[int] = pool.threads.tolist()
         self._positions: list[int] = pool.positions.tolist()
 
-    def hits(self, rows: Sequence[int]) -> Iterator[Hit]:
-        """Yield the best hits: each message by itself, and each memory once with its best passage.
+    def answer(self, rows: Sequence[int]) -> Answer:
+        """Return the best hits: each message by itself, and each memory once with its best passage.
 
-        Of the memories of one root that say the same, the best is a hit; if several are equal, the root itself.
+        Of the memories of one root that say the same, the best is a hit; if several are equal, the root itself. Hits
+        are left out because of their confidence.
         """
-        chosen = self._choose(rows)
+        ranked = self._choose(rows)
+        best = ranked[: self._query.request.k]
+        self._confidence = self._confidences(ranked)
+        kept = self._confident(best, ranked)
+        if kept or not best:
+            return Answer(self._hits(kept), len(best) - len(kept))
+        return Answer(iter(()), len(best), next(self._hits(best[:1]), None))
+
+    def _hits(self, chosen: Sequence[int]) -> Iterator[Hit]:
         self._load(chosen)
         self._mark(chosen)
         places = self._other_places(chosen)
@@ -86,24 +104,59 @@ class HitBuilder:
             elif passage in self._messages:
                 yield self._message_hit(*self._messages[passage], row)
 
-    def _choose(self, rows: Sequence[int]) -> list[int]:
-        """Return the rows of the best hits, at most k; copies do not take the places of others.
+    def _confidences(self, ranked: Sequence[int]) -> dict[int, float]:
+        if self._query.is_empty:
+            return {}
+        features = [self._features(row) for row in ranked]
+        return dict(zip(ranked, confidence.confidences(self._scores.rarity, features), strict=True))
 
-        More rows are read until none that is left can score higher than the last hit. So fewer hits are always the
-        first of more, although penalties are known only of the rows that were read.
+    def _confident(self, best: list[int], ranked: Sequence[int]) -> list[int]:
+        """Return the rows whose confidence suffices; by default all, if anything is about the query at all."""
+        least = self._query.request.min_confidence
+        if self._query.is_empty or not best:
+            return best
+        if least is not None:
+            return [row for row in best if self._confidence[row] >= least]
+        relevance = confidence.relevance(self._scores.rarity, [self._features(row) for row in ranked])
+        if relevance < confidence.MIN_RELEVANCE or self._score(ranked[0]) < scoring.MIN_BEST_SCORE:
+            return []
+        return [row for row in best if self._score(row) >= scoring.MIN_SCORE]
+
+    def _features(self, row: int) -> confidence.HitFeatures:
+        scores, penalty = self._scores, self._penalty(row)
+        return confidence.HitFeatures(
+            lexical=float(scores.parts["lexical"][row]),
+            cosine=scores.cosine(row),
+            speaker=float(scores.parts["speaker"][row]),
+            evidence=scores.evidence(row) + penalty,
+            score=self._score(row),
+            length=int(self._pool.lengths[row]),
+            is_message=bool(self._pool.flags[row] & IS_MESSAGE),
+        )
+
+    def _choose(self, rows: Sequence[int]) -> list[int]:
+        """Return the rows of the best hits; copies do not take the places of others.
+
+        They are at most one more than k, and so many more that the confidence of each is the same for every k. More
+        rows are read until none that is left can score higher than the last hit. So fewer hits are always the first of
+        more, although penalties are known only of the rows that were read.
         """
-        limit = k = self._query.request.k
+        limit = depth = self._depth()
         selected, above = self._select(rows, limit), math.inf
         while True:
             distinct = self._collapse(self._rank(selected))
-            if len(distinct) >= k:
-                above = self._score(distinct[k - 1])
+            if len(distinct) >= depth:
+                above = self._score(distinct[depth - 1])
             else:
                 limit *= 2
             further = self._select(rows, limit, above)
             if len(further) <= len(selected):
-                return [row for row in distinct[:k] if not self._penalty(row) or self._score(row) >= self._min_score]
+                return distinct[:depth]
             selected = further
+
+    def _depth(self) -> int:
+        k = self._query.request.k
+        return k if self._query.is_empty else max(k, confidence.BEST_HITS) + 1
 
     def _rank(self, selected: list[int]) -> list[int]:
         """Weigh the selected rows, and return them by score; of equal scores, in the order that they had."""
@@ -137,17 +190,12 @@ class HitBuilder:
         chosen: dict[str, int] = {}
         for row in rows:
             score = float(self._scores.total[row])
-            if score < self._min_score or (len(chosen) >= limit and round(score, 6) <= above):
+            if score < 0 or (len(chosen) >= limit and round(score, 6) <= above):
                 break
             passage, memory = self._ids_of(row)
             is_message = bool(self._pool.flags[row] & IS_MESSAGE)
             chosen.setdefault(passage if is_message else memory, row)
         return list(chosen.values())
-
-    @property
-    def _min_score(self) -> float:
-        request = self._query.request
-        return scoring.MIN_SCORE if request.min_score is None else request.min_score
 
     def _penalty(self, row: int) -> float:
         """Return the sum of a row's penalties."""
@@ -245,6 +293,7 @@ class HitBuilder:
             after=self._neighbour_text(row, 1),
             author=message.author,
             score=self._score(row),
+            confidence=self._confidence.get(row, 0.0),
             parts=self._parts(row),
             freshness=None,
             suspect=False,
@@ -281,6 +330,7 @@ class HitBuilder:
             after=after,
             author=pool.speakers[pool.speaker[row]] if is_message else memory.author,
             score=self._score(row),
+            confidence=self._confidence.get(row, 0.0),
             parts=self._parts(row),
             occurred=at or memory.occurred,
             created=at or memory.created,
@@ -354,6 +404,7 @@ def memory_hit(memory: Memory) -> Hit:
         after="",
         author=memory.author,
         score=0.0,
+        confidence=0.0,
         parts={},
         freshness=memory.freshness,
         suspect="suspect" in memory.marks,

@@ -32,8 +32,8 @@ def parse(engines: Engines, request: RecallRequest) -> ParsedQuery:
     for name in request.include:
         if name not in INCLUDE:
             raise BadInput(f"{name!r} is nothing that is left out", fix=f"include some of {', '.join(INCLUDE)}")
-    if request.min_score is not None and not 0 <= request.min_score <= 2:
-        raise BadInput(f"min_score {request.min_score} is out of range", fix="give a number from 0 to 2")
+    if request.min_confidence is not None and not 0 <= request.min_confidence <= 1:
+        raise BadInput(f"min_confidence {request.min_confidence} is out of range", fix="give a number from 0 to 1")
     now = engines.clock.now()
     if request.session is not None:
         validation.validate_session_id(request.session)
@@ -45,7 +45,7 @@ def parse(engines: Engines, request: RecallRequest) -> ParsedQuery:
         metadata=validation.validate_metadata(request.metadata),
     )
     if not request.query.strip():
-        request = request._replace(min_score=0.0)
+        request = request._replace(min_confidence=0.0)
     return ParsedQuery(
         request=request,
         words=_limit_words(terms.query_words(request.query[:MAX_QUERY_CHARS])),
@@ -62,11 +62,11 @@ def _require_types(request: RecallRequest) -> None:
     texts = (request.query, *request.spaces, *request.kinds, *request.tags, *request.include, *one_of_each)
     if not all(isinstance(text, str) for text in texts):
         raise BadInput("a query, space, kind, tag, session, author or include is no text", fix="give strings")
-    optional = (request.min_score, request.budget_tokens)
+    optional = (request.min_confidence, request.budget_tokens)
     numbers: list[object] = [request.k, *(number for number in optional if number is not None)]
     has_wrong_type = any(isinstance(number, bool) or not isinstance(number, int | float) for number in numbers)
     if has_wrong_type or request.k != int(request.k):
-        raise BadInput("k, min_score or budget_tokens is no number", fix="give numbers")
+        raise BadInput("k, min_confidence or budget_tokens is no number", fix="give numbers")
 
 
 def _time(engines: Engines, name: str, value: datetime | str | None, now: datetime) -> datetime | None:

@@ -131,10 +131,12 @@ class Recaller:
             watch.lap("rank")
             readable = scope.LazyScope(partial(scope.select, tx, actor))
             builder = HitBuilder(engines, tx, allowed, query, result.pool, scores, readable=readable)
-            hits = tuple(within_budget(builder.hits(rows), request.budget_tokens))
+            answer = builder.answer(rows)
+            hits = tuple(within_budget(answer.hits, request.budget_tokens))
             watch.lap("hits")
         self._request_refresh(engines, builder.stale)
-        return RecallResult(hits, watch.total, watch.steps if request.explain else {}, tuple(notes))
+        steps = watch.steps if request.explain else {}
+        return RecallResult(hits, watch.total, steps, tuple(notes), answer.left_out, answer.nearest)
 
     def _request_refresh(self, engines: Engines, stale: Sequence[Memory]) -> None:
         """Enqueue a refresh of stale copies; the recall itself changes no memory and does not wait for the refresh."""

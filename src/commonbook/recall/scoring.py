@@ -21,6 +21,7 @@ import numpy.typing as npt
 from numpy.lib.stride_tricks import sliding_window_view
 
 from commonbook.ports.index import BY_USER, IS_MESSAGE, IS_QUESTION, TELLS_TIME, CandidatePool
+from commonbook.recall.confidence import QueryRarity
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -56,8 +57,11 @@ _FULL_LENGTH: Final = 60
 _TIME_WEIGHT: Final = 0.10
 _DATE_WEIGHT: Final = 0.25
 
-MIN_SCORE: Final = 0.12
-"""A passage with a lower score answers nothing: it is not returned unless the request sets a lower limit."""
+MIN_BEST_SCORE: Final = 0.11
+"""If the best hit has a lower score, nothing answers: nothing is returned unless the request sets a confidence."""
+
+MIN_SCORE: Final = 0.05
+"""The lowest score of further hits, unless the request sets a confidence."""
 
 OUTDATED_COPY_PENALTY: Final = -0.08
 """Added to the score of a copy whose source has changed or was superseded."""
@@ -89,6 +93,15 @@ class Scores(NamedTuple):
 
     total: Numbers
     parts: Mapping[str, Numbers]
+    rarity: QueryRarity = QueryRarity()
+
+    def cosine(self, row: int) -> float:
+        """Return the cosine between the query's vector and that of a passage with its neighbours."""
+        return float(self.parts["meaning"][row]) / _SEMANTIC_WEIGHT
+
+    def evidence(self, row: int) -> float:
+        """Return the part of a score that a query's words, meaning and dates give."""
+        return float(self.parts["lexical"][row] + self.parts["meaning"][row] + self.parts["date"][row])
 
 
 def idf(passages: int, having: int) -> float:

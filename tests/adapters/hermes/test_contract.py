@@ -20,6 +20,7 @@ import pytest
 import yaml
 
 from commonbook.adapters import hermes
+from commonbook.adapters.hermes import options
 from commonbook.adapters.hermes.provider import CommonbookMemoryProvider
 from commonbook.errors import BadInput
 from tests.support import crashing
@@ -161,18 +162,32 @@ def test_a_book_on_a_server_is_not_the_backup_s_to_take_along(provider, monkeypa
 
 def test_what_is_configured_is_written_read_and_described(provider, home, tmp_path):
     hermes_home = str(tmp_path / "hermes")
-    assert {one["key"] for one in provider.get_config_schema()} >= {"home", "space", "settle_every", "min_score"}
+    assert {one["key"] for one in provider.get_config_schema()} >= {"home", "space", "settle_every", "min_confidence"}
     assert all(one["description"] for one in provider.get_config_schema())
     provider.save_config({"home": str(tmp_path / "elsewhere"), "settle_every": "3"}, hermes_home)
-    provider.save_config({"min_score": 0.3}, hermes_home)
+    provider.save_config({"min_confidence": 0.3}, hermes_home)
     path = tmp_path / "hermes" / "commonbook" / "config.json"
-    assert json.loads(path.read_text()) == {"home": str(tmp_path / "elsewhere"), "settle_every": 3, "min_score": 0.3}
+    assert json.loads(path.read_text()) == {
+        "home": str(tmp_path / "elsewhere"),
+        "settle_every": 3,
+        "min_confidence": 0.3,
+    }
     assert path.stat().st_mode & 0o777 == 0o600
     assert provider.backup_paths() == [str(tmp_path / "elsewhere")]
 
 
+def test_the_limit_of_an_earlier_version_is_still_read(provider, tmp_path):
+    path = tmp_path / "hermes" / "commonbook" / "config.json"
+    path.parent.mkdir(parents=True)
+    path.write_text('{"min_score": 0.5}')
+    assert options.load(str(tmp_path / "hermes")).min_confidence == 0.25
+    provider.save_config({"settle_every": 4}, str(tmp_path / "hermes"))
+    assert json.loads(path.read_text()) == {"settle_every": 4, "min_confidence": 0.25}
+
+
 @pytest.mark.parametrize(
-    "values", [{"setle_every": 3}, {"settle_every": "often"}, {"recall_seconds": 60}, {"home": 7}, {"min_score": "nan"}]
+    "values",
+    [{"setle_every": 3}, {"settle_every": "often"}, {"recall_seconds": 60}, {"home": 7}, {"min_confidence": "nan"}],
 )
 def test_what_cannot_be_configured_is_refused_and_nothing_is_written(provider, tmp_path, values):
     with pytest.raises(BadInput):

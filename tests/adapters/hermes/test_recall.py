@@ -65,7 +65,7 @@ def test_a_turn_that_nothing_answers_gets_nothing_and_no_older_count(provider, h
 
 
 def test_nothing_below_the_chosen_score_is_recalled(provider, herons, tmp_path):
-    provider.save_config({"min_score": 1.0}, str(tmp_path / "hermes"))
+    provider.save_config({"min_confidence": 1.0}, str(tmp_path / "hermes"))
     Hermes(provider)
     assert provider.prefetch("where does the heron nest") == ""
 

@@ -200,7 +200,7 @@ def test_what_was_undone_leaves_recall_and_episodes_and_what_was_kept_is_not_sto
     hermes.exit()
     check(place, hermes)
     with reading(place) as book:
-        assert not [hit for hit in book.recall("otter mill", min_score=0.0).hits if "otter" in hit.passage]
+        assert not [hit for hit in book.recall("otter mill", min_confidence=0.0).hits if "otter" in hit.passage]
         page = book.messages("s1")
         assert [one.text for one in page.items if one.rewound_at] == [
             "tell me of the otter", "the otter is otterish", "tell me of the mill", "the mill is millish",

@@ -22,7 +22,7 @@ __all__ = ["cli", "cli_without_book", "terminal"]
 
 HIT = {
     "type", "id", "passage_id", "memory", "session", "seq", "kind", "space", "title", "text", "passage", "before",
-    "after", "author", "score", "parts", "freshness", "suspect", "superseded_by", "marks", "path",
+    "after", "author", "score", "confidence", "parts", "freshness", "suspect", "superseded_by", "marks", "path",
     "revision", "revised_how", "tags", "occurred",
     "created", "successor", "shared", "also_in",
 }  # fmt: skip
@@ -47,7 +47,7 @@ def found(cli: Cli, *args: str, stdin: bytes = b"") -> list[str]:
 def test_the_answer_has_the_keys_that_others_rely_on(cli):
     receipt = cli.remember("Alice owns billing", "--tag", "people,money", "--occurred", "2026-01-02T03:04Z")
     answer = cli("recall", "billing", "--json").json
-    assert answer.keys() == {"hits", "took_ms"}
+    assert answer.keys() == {"hits", "took_ms", "left_out", "nearest"}
     (hit,) = answer["hits"]
     assert hit.keys() == HIT
     assert (hit["type"], hit["id"], hit["memory"], hit["seq"]) == ("memory", receipt["id"], receipt["id"], None)
@@ -68,7 +68,7 @@ def test_the_answer_has_the_keys_that_others_rely_on(cli):
 def test_explain_adds_the_steps_the_notes_and_the_words_that_matched(cli):
     cli.remember("Alice owns billing")
     answer = cli("recall", "who", "owns", "billing?", "--explain", "--json").json
-    assert answer.keys() == {"hits", "took_ms", "steps", "notes"}
+    assert answer.keys() == {"hits", "took_ms", "left_out", "nearest", "steps", "notes"}
     assert answer["hits"][0].keys() == HIT | {"matched"}
     assert answer["hits"][0]["matched"] == ["owns", "billing"]
     assert answer["steps"].keys() == {"index view", "embed", "pending", "expansion", "search", "rank", "hits"}
@@ -132,7 +132,7 @@ def test_spaces_are_those_named_or_else_the_one_meant_here_and_personal(cli, mon
     ids = {space: cli.remember(f"tea in {space}", "--space", space)["id"] for space in spaces}
 
     def reached(*args: str) -> set[str]:
-        hits = found(cli, "tea", "--min-score", "0", *args)
+        hits = found(cli, "tea", "--min-confidence", "0", *args)
         return {space for space, id_ in ids.items() if id_ in hits}
 
     assert reached() == {"personal"}
@@ -196,11 +196,22 @@ def test_what_is_superseded_or_expired_is_left_out_unless_included(cli):
     assert re.search(rf"^  {gone}  .*  expired$", out, re.MULTILINE)
 
 
-def test_min_score_leaves_out_what_answers_less_well(cli):
+def test_min_confidence_leaves_out_what_answers_less_well(cli):
     cli.remember("Alice owns billing")
-    score = cli("recall", "billing", "--json").json["hits"][0]["score"]
-    assert len(found(cli, "billing", "--min-score", str(score - 0.01))) == 1
-    assert found(cli, "billing", "--min-score", str(score + 0.01)) == []
+    confidence = cli("recall", "billing", "--json").json["hits"][0]["confidence"]
+    assert len(found(cli, "billing", "--min-confidence", str(confidence - 0.01))) == 1
+    assert found(cli, "billing", "--min-confidence", str(confidence + 0.01)) == []
+
+
+def test_on_a_terminal_the_nearest_is_named_where_nothing_answers(cli):
+    for number, thing in enumerate(("kettle", "canoe", "telescope", "lantern", "piano")):
+        cli.remember(f"The {thing} is kept in room {number} of the old house")
+    silent = cli("recall", "telescope", "--min-confidence", "1")
+    assert silent.out == ""
+    assert "nothing that answers in personal; nearest: The telescope is kept in room 2" in silent.err
+    second = cli("recall", "telescope", "house", "--json").json["hits"][1]["confidence"]
+    limited = cli("recall", "telescope", "house", "--min-confidence", str(second + 0.01))
+    assert "4 more below the threshold" in limited.err
 
 
 def test_a_budget_of_tokens_leaves_out_what_is_too_long(cli):
@@ -224,9 +235,9 @@ REFUSED = {
     "unreadable until": (("--until", "whenever"), "bad_time"),
     "unreadable as-of": (("--as-of", "whenever"), "bad_time"),
     "empty as-of": (("--as-of", ""), "bad_time"),
-    "score not a number": (("--min-score", "good"), "bad_input"),
-    "score without end": (("--min-score", "nan"), "bad_input"),
-    "score out of range": (("--min-score", "3"), "bad_input"),
+    "score not a number": (("--min-confidence", "good"), "bad_input"),
+    "score without end": (("--min-confidence", "nan"), "bad_input"),
+    "score out of range": (("--min-confidence", "3"), "bad_input"),
     "budget for nothing": (("--budget-tokens", "0"), "bad_input"),
     "budget not a number": (("--budget-tokens", "few"), "bad_input"),
     "space with dots": (("--space", "../outside"), "bad_space_name"),
@@ -253,7 +264,7 @@ def test_what_cannot_be_asked_is_refused_with_a_fix(cli, what, question):
 def test_in_a_pipe_each_hit_is_a_heading_its_passage_and_its_source(cli):
     receipt = cli.remember("Alice owns billing", "--tag", "people,money", "--title", "Owners")
     heading, passage, source = cli("recall", "billing").out.splitlines()
-    assert re.fullmatch(r"Owners  note  personal  \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z  \d\.\d\d", heading)
+    assert re.fullmatch(r"Owners  note  personal  \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z  \d+%", heading)
     assert passage == "  Alice owns billing"
     assert source == f"  {receipt['id']}  {receipt['path']}  #people, #money"
 
@@ -261,7 +272,7 @@ def test_in_a_pipe_each_hit_is_a_heading_its_passage_and_its_source(cli):
 def test_in_a_pipe_a_message_stands_between_its_neighbours(cli):
     receipt = cli.remember(CHAT, "--kind", "episode", "--title", "A chat")
     lines = cli("recall", "billing", "-k", "1").out.splitlines()
-    assert re.fullmatch(r"bob in A chat  episode  personal  2026-01-02T03:04:10\.000000Z  \d\.\d\d", lines[0])
+    assert re.fullmatch(r"bob in A chat  episode  personal  2026-01-02T03:04:10\.000000Z  \d+%", lines[0])
     assert lines[1:] == [
         "    alice: Shall we meet on Monday?",
         "  Billing belongs to Alice",
@@ -282,7 +293,7 @@ def test_long_passages_and_neighbours_are_shortened_around_what_was_asked_for(cl
     words = " ".join(f"word{number}" for number in range(1000))
     chat = CHAT.replace("Billing belongs", f"{words} billing {words}").replace("Shall we", words)
     cli.remember(chat, "--kind", "episode", "--title", "A chat")
-    before, passage, _, _ = cli("recall", "billing", "-k", "1").out.splitlines()[1:]
+    before, passage, _, _ = cli("recall", "billing", "-k", "1", "--min-confidence", "0").out.splitlines()[1:]
     assert before.startswith("    alice: word0 word1 ")
     assert before.endswith(" …")
     assert len(before) < 170
@@ -317,7 +328,7 @@ def test_notes_go_beside_the_answer_and_into_the_json(cli, monkeypatch):
     result = cli("recall", "tea")
     assert result.err.splitlines()[-1] == "note: searched by words only: the service ␛[31m is down"
     assert result.out == ""
-    assert cli("recall", "tea", "--json").json == {"hits": [], "took_ms": 1.0, "notes": list(answer.notes)}
+    assert cli("recall", "tea", "--json").json["notes"] == list(answer.notes)
 
 
 ATTACK = "kettle \x1b]0;owned\x07 \x1b[2J [bold red]markup[/bold red] \x9b31m \r over :smile:"
@@ -334,7 +345,7 @@ def remember_attacks(run: Any) -> None:
 def test_a_memory_cannot_steer_the_terminal_from_an_answer(cli):
     remember_attacks(cli)
     for args in (("kettle",), ("kettle", "--explain"), ("kettle", "--json"), ("kettle", "--json", "--explain"), ()):
-        result = cli("recall", *args, "--min-score", "0")
+        result = cli("recall", *args, "--min-confidence", "0")
         assert result.code == 0
         assert "kettle" in result.out
         assert not STEERING.search(result.out + result.err), args
@@ -359,7 +370,7 @@ def test_on_a_terminal_the_words_that_were_asked_for_stand_out_and_the_rest_is_d
     assert "\x1b[2malice: Shall we meet on Monday?" in seen.text
     assert "\x1b[2malice: Good to know, thank you" in seen.text
     assert f"\x1b[36m{memory[-8:]}\x1b[0m" in seen.text
-    assert re.match(r"bob in A chat  episode  personal  2026-01-02 \d\d:\d\d  \d\.\d\d\n", seen.plain)
+    assert re.match(r"bob in A chat  episode  personal  2026-01-02 \d\d:\d\d  \d+%\n", seen.plain)
     assert "lexical" not in seen.plain
 
 
@@ -382,7 +393,7 @@ def test_on_a_terminal_without_colour_there_is_none(terminal, tmp_path):
 def test_on_a_terminal_a_memory_is_shown_and_not_obeyed(terminal, tmp_path):
     remember_attacks(lambda *args: pipe(tmp_path, *args))
     for args in (("kettle",), ("kettle", "--explain"), ()):
-        seen = terminal("recall", *args, "--min-score", "0", env={"COLUMNS": "200"}).plain
+        seen = terminal("recall", *args, "--min-confidence", "0", env={"COLUMNS": "200"}).plain
         assert not STEERING.search(seen), seen
         assert "[bold red]markup[/bold red]" in seen
         assert ":smile:" in seen
@@ -496,7 +507,7 @@ def test_help_and_completion_know_the_new_commands(cli_without_book, home):
     top = cli_without_book("--help").out
     assert all(f"\n    {name} " in top for name in ("recall", "reindex"))
     help_text = cli_without_book("recall", "--help").out
-    for option in ("--space", "-k", "--kind", "--tag", "--since", "--until", "--as-of", "--min-score"):
+    for option in ("--space", "-k", "--kind", "--tag", "--since", "--until", "--as-of", "--min-confidence"):
         assert f"\n  {option} " in help_text
     for option in ("--budget-tokens", "--include", "--explain", "--json"):
         assert f"\n  {option} " in help_text or f"\n  {option}\n" in help_text

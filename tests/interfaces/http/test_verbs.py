@@ -198,7 +198,7 @@ def test_of_a_field_that_is_sent_twice_the_last_counts(book, client):
 def test_numbers_beyond_all_limits_are_refused_or_answered(client, number):
     for path in (f"/v1/memories?limit={number}", f"/v1/messages?session=x&after={number}", f"/v1/inbox?limit={number}"):
         assert client.get(path).status_code in (200, 400, 404, 422)
-    for body in ({"k": number}, {"budget_tokens": number}, {"min_score": number}):
+    for body in ({"k": number}, {"budget_tokens": number}, {"min_confidence": number}):
         assert client.post("/v1/recall", json=body).status_code in (200, 400, 422)
 
 

@@ -25,7 +25,7 @@ class Options(NamedTuple):
     settle_every: int = 10
     recall_count: int = 6
     recall_tokens: int = 1200
-    min_score: float = -1.0
+    min_confidence: float = -1.0
     recall_seconds: float = 3.0
     write_seconds: float = 2.0
 
@@ -44,14 +44,17 @@ _FIELDS: Final[Mapping[str, _Field]] = {
     "settle_every": _Field("Number of turns after which they become an episode, a Markdown file (0: only at the end)"),
     "recall_count": _Field("Maximum number of passages recalled for a turn (0: none)", maximum=50),
     "recall_tokens": _Field("Maximum number of tokens of these passages together", minimum=100),
-    "min_score": _Field(
-        "The score below which nothing is recalled (-1: the default of Commonbook)", minimum=-1, maximum=1
+    "min_confidence": _Field(
+        "The chance to answer below which nothing is recalled (-1: the default of Commonbook)", minimum=-1, maximum=1
     ),
     "recall_seconds": _Field("Seconds that a turn waits for a recall", minimum=0.1, maximum=7),
     "write_seconds": _Field(
         "Seconds that a turn waits for the book before it goes into the spill file", minimum=0.1, maximum=60
     ),
 }
+
+
+_OLD_LIMIT: Final = "min_score"
 
 
 def load(hermes_home: str) -> Options:
@@ -105,12 +108,23 @@ def _path(hermes_home: str) -> Path:
 
 
 def _options(values: Mapping[str, Any], where: str) -> Options:
+    values = _with_confidence(values, where)
     if unknown := sorted(set(values) - set(_FIELDS)):
         raise BadInput(
             f"{', '.join(unknown)} in {where} is not known here", fix=f"the known settings are: {', '.join(_FIELDS)}"
         )
     default = Options()._asdict()
     return Options(**{name: _value(name, value, default[name], where) for name, value in values.items()})
+
+
+def _with_confidence(values: Mapping[str, Any], where: str) -> Mapping[str, Any]:
+    """Read the option `min_score` of earlier versions, a limit of the score, as one of the confidence."""
+    if _OLD_LIMIT not in values:
+        return values
+    score = _value("min_confidence", values[_OLD_LIMIT], Options().min_confidence, where)
+    known = {name: value for name, value in values.items() if name != _OLD_LIMIT}
+    # The confidence of a hit grows about as the square of its score.
+    return {"min_confidence": score if score < 0 else score * score, **known}
 
 
 def _value(name: str, value: object, default: object, where: str) -> Any:  # noqa: ANN401 - of the default's type

@@ -278,7 +278,7 @@ class CommonbookMemoryProvider:
     def _recall_options(self) -> dict[str, Any]:
         config = self._require_active().config
         arguments: dict[str, Any] = {"k": 2 * config.recall_count, "budget_tokens": config.recall_tokens}
-        return arguments | ({"min_score": config.min_score} if config.min_score >= 0 else {})
+        return arguments | ({"min_confidence": config.min_confidence} if config.min_confidence >= 0 else {})
 
     def _is_not_in_prompt(self, session: str, hit: Hit) -> bool:
         return hit.session is None or hit.session not in self._in_prompt.get(session, {session})

@@ -17,7 +17,7 @@ def recall_arguments(to: Parser, *, add_filter: Callable[[Parser], None]) -> Non
     to.add_argument("--session", metavar="ID", help="only messages and episodes of this session")
     to.add_argument("--author", metavar="NAME", help="only what this author wrote, such as user:bob")
     to.add_argument("--as-of", metavar="TIME", help="only what was valid at this time, with the present texts")
-    to.add_argument("--min-score", type=float, metavar="0..2", help="no hits below this score")
+    to.add_argument("--min-confidence", type=float, metavar="0..1", help="no hits below this chance to answer")
     to.add_argument("--budget-tokens", type=int, metavar="N", help="at most as many hits as fit into N tokens")
     to.add_argument(
         "--include",

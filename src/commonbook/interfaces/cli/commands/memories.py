@@ -266,7 +266,7 @@ def _recall(call: Call) -> int:
         since=selection.since,
         until=selection.until,
         as_of=args.as_of,
-        min_score=args.min_score,
+        min_confidence=args.min_confidence,
         budget_tokens=args.budget_tokens,
         include=[name.strip() for value in args.include for name in value.split(",")],
         # Output for people always highlights the matched words.

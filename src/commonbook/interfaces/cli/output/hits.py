@@ -38,10 +38,18 @@ def show_recall_result(out: Output, result: RecallResult, *, where: str, explain
     if explain:
         out.line("")
         out.facts((step, f"{took:.1f} ms") for step, took in (*result.steps.items(), ("took", result.took_ms)))
-    if not result.hits:
+    if result.hits and result.left_out:
+        out.note(f"{result.left_out} more below the threshold (`--min-confidence 0` shows all)")
+    elif result.nearest is not None:
+        out.note(f"nothing that answers in {where}; nearest: {_nearest(result.nearest)}")
+    elif not result.hits:
         out.note(f"nothing found in {where}")
     for note in result.notes:
         out.note(f"note: {note}")
+
+
+def _nearest(hit: Hit) -> str:
+    return f"{one_line(_beginning(hit.title or hit.passage))} ({hit.confidence:.0%}; `--min-confidence 0` shows it)"
 
 
 def _hit(out: Output, hit: Hit) -> None:
@@ -67,7 +75,7 @@ def _heading(out: Output, hit: Hit) -> Iterator[_Phrase]:
         yield one_line(hit.title), "bold"
     yield f"  {hit.kind}  {hit.space}  {out.moment(hit.occurred or hit.created)}", "dim"
     if hit.parts:
-        yield f"  {hit.score:.2f}", "green"
+        yield f"  {hit.confidence:.0%}", "green"
 
 
 def _source(out: Output, hit: Hit) -> Iterator[_Phrase]:
