@@ -63,7 +63,30 @@ def test_sessions_work_as_in_the_local_book(book, remote):
 def test_secrets_in_messages_are_masked_and_counted(book, remote):
     receipt = remote.append("talk", ["the key is sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD"])
     assert receipt.messages[0].masked == 1
-    assert "abcdefghij" not in book.messages("talk").items[0].text
+    (stored,) = book.messages("talk").items
+    assert "abcdefghij" not in stored.text
+    assert stored.masked == 1
+    again = NewMessage(stored.text, client_id="given", masked=3)
+    assert remote.append("talk", [again]).messages[0].masked == 3
+    assert remote.append("talk", [again]).messages[0].masked == 3
+    assert book.messages("talk").items[1].masked == 3
+
+
+def test_secrets_in_messages_that_had_to_wait_are_counted_too(book, server, serve, connect, key):
+    server.kill()
+    here = connect(server.url, key)
+    receipt = here.append("talk", ["the key is sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD", "nothing"])
+    assert [message.masked for message in receipt.messages] == [1, 0]
+    serve(port=server.port)
+    assert here.outbox.flush(60)
+    assert [message.masked for message in book.messages("talk").items] == [1, 0]
+
+
+@pytest.mark.parametrize("masked", [-1, True, "1", 1 << 40])
+def test_a_number_of_masked_secrets_that_is_none_is_refused(book, remote, masked):
+    for here in (book, remote):
+        with pytest.raises(BadInput):
+            here.append("talk", [{"text": "hello", "masked": masked}])
 
 
 def test_sharing_reasoning_and_rights_work_as_in_the_local_book(book, remote):

@@ -35,6 +35,19 @@ def test_commands_work_on_the_book_of_a_server(book, there):
     assert there("doctor").code == 0
 
 
+def test_folders_of_this_machine_are_imported_and_exported(book, there, tmp_path):
+    notes = tmp_path / "notes"
+    notes.mkdir()
+    (notes / "tea.md").write_text("# Tea\n\nOolong at four\n")
+    imported = there("import", str(notes), "--space", "vault", "--json")
+    assert (imported.code, imported.json["done"]) == (0, 1), imported.err
+    assert [memory.title for memory in book.list().items] == ["tea"]
+    exported = there("export", str(tmp_path / "out"), "--json")
+    assert (exported.code, exported.json["done"]) == (0, 1), exported.err
+    assert [path.read_text().count("Oolong") for path in (tmp_path / "out").rglob("*.md") if "tea" in path.name] == [1]
+    assert there("import", str(tmp_path / "missing")).code == 3
+
+
 def test_errors_of_a_server_have_their_exit_codes(there, server):
     assert there("show", "01a1e813-0000-7000-8000-000000000000").code == 3
     assert there("remember", "x", "--kind", "thought").code == 2
@@ -58,7 +71,7 @@ def test_a_sign_in_link_is_for_the_key_and_the_address_of_the_server(book, there
 
 
 def test_commands_about_this_machine_and_other_principals_are_refused(there, tmp_path):
-    for command in (["import", str(tmp_path)], ["export", str(tmp_path / "x.zip")], ["worker"], ["trust"], ["init"]):
+    for command in (["worker"], ["trust"], ["init"], ["migrate", str(tmp_path / "new")]):
         refused = there(*command)
         assert (refused.code, "--url" in refused.err) == (2, True)
     assert there("--as", "user:bob", "list").code == 2

@@ -58,6 +58,7 @@ from commonbook import (
     SupersedeReport,
     SwitchReason,
     SyncReport,
+    TransferReport,
     TriageReport,
     Unset,
     Verdict,
@@ -138,6 +139,16 @@ class RemoteBook:
         mask: bool = True,
     ) -> Receipt: ...
     async def exchange_login(self, code: str, *, nonce: str | None = None) -> NewKey: ...
+    async def export(
+        self,
+        target: str,
+        *,
+        space: str | None = None,
+        okf: bool = False,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        progress: Progress = ...,
+    ) -> TransferReport: ...
     async def find_id(self, part: str) -> str: ...
     async def get(self, memory_id: str) -> Memory: ...
     async def grant(
@@ -147,6 +158,19 @@ class RemoteBook:
     async def history(self, memory_id: str) -> tuple[Revision, ...]: ...
     @property
     def home(self) -> Coroutine[Any, Any, str]: ...
+    async def import_folder(
+        self,
+        folder: str,
+        *,
+        space: str | None = None,
+        folders_as_spaces: bool = False,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        okf: bool = False,
+        dry_run: bool = False,
+        mask: bool = True,
+        progress: Progress = ...,
+    ) -> TransferReport: ...
     async def inbox(
         self, *, space: str | None = None, expired: bool = False, limit: int = 100, after: str | None = None
     ) -> Inbox: ...

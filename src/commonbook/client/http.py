@@ -8,13 +8,14 @@ carry the key.
 from __future__ import annotations
 
 import json
+import os
 import random
 import ssl
 import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 from commonbook.client.addresses import Address, AddressChoice, pause_seconds
 from commonbook.errors import Busy, CommonbookError, HomeError, ServerFailed, Unreachable, UntrustedServer
@@ -32,6 +33,7 @@ else:
 
 _CONNECT_SECONDS: Final = 5.0
 _MAX_ANSWER_BYTES: Final = 512 << 20
+_PART_BYTES: Final = 1 << 18
 _MAX_CONNECTIONS: Final = 64
 _GATEWAY_STATUS: Final = frozenset({502, 504})
 _RANDOM: Final = random.SystemRandom()  # A forked child does not repeat the numbers of its parent.
@@ -40,11 +42,15 @@ _TRUST_FIX: Final = "name the file of its certificate authority in SSL_CERT_FILE
 
 
 class Patience(NamedTuple):
-    """How long a request may take: in all, in one attempt, and whether all addresses are tried more than once."""
+    """How long a request may take: in all, in one attempt, and whether all addresses are tried more than once.
+
+    The attempts of a `slow` request have their whole time, also if the request is not tried again after them.
+    """
 
     seconds: float
     attempt_seconds: float
     once: bool = False
+    slow: bool = False
 
 
 class Answer(NamedTuple):
@@ -89,6 +95,31 @@ class Deadline:
         return max(0.0, self._end - time.monotonic())
 
 
+class SentFiles(NamedTuple):
+    """Files in place of bodies: the body of a request is read from `upload`, and that of an answer is written."""
+
+    upload: str | None = None
+    download: str | None = None
+
+    @contextmanager
+    def opened(self) -> Iterator[BinaryIO | None]:
+        """Open the file to send, from its beginning, for one attempt."""
+        if self.upload is None:
+            yield None
+            return
+        with open(self.upload, "rb") as file:
+            yield file
+
+    def receive(self, response: httpx2.Response, end: Deadline) -> bytes:
+        """Write the body of an answer to its file; the body of the answer is empty then."""
+        with open(str(self.download), "wb") as file:
+            for part in response.iter_bytes():
+                file.write(part)
+                if not end.left:
+                    raise NoAnswer("its answer took too long")
+        return b""
+
+
 class HttpCaller:
     """Sends requests to the addresses of one server; safe to use from any thread, and after a fork."""
 
@@ -114,31 +145,41 @@ class HttpCaller:
         for client in clients.values():
             client.close()
 
-    def send(self, request: Request, *, patience: Patience, headers: Mapping[str, str] | None = None) -> Answer:
+    def send(
+        self,
+        request: Request,
+        *,
+        patience: Patience,
+        headers: Mapping[str, str] | None = None,
+        files: SentFiles | None = None,
+    ) -> Answer:
         """Return the answer to a request; Unreachable if there is none in time, from no address.
 
         An answer that says that the server is busy counts as none while there is time to ask again.
         """
+        files = files or SentFiles()
         end = Deadline(patience.seconds)
         passes = 0
         while True:
             try:
-                return self._try_each(request, patience, end, headers or {})
+                return self._try_each(request, patience, end, headers or {}, files)
             except _TryAgainError as error:
                 pause = pause_seconds(passes, share=_RANDOM.random(), retry_after=error.retry_after)
                 if patience.once or error.for_good or pause >= end.left or self._closed.wait(pause):
                     raise error.final from None
                 passes += 1
 
-    def _try_each(self, request: Request, patience: Patience, end: Deadline, headers: Mapping[str, str]) -> Answer:
+    def _try_each(
+        self, request: Request, patience: Patience, end: Deadline, headers: Mapping[str, str], files: SentFiles
+    ) -> Answer:
         """Ask each address once, in turn."""
         last: _TryAgainError | None = None
         for address in self.choice.order():
             if last is not None and not end.left:
                 break
-            seconds = min(patience.attempt_seconds, max(end.left, 0.001))
+            cut = patience.attempt_seconds if patience.slow else max(end.left, 0.001)
             try:
-                answer = self._attempt(address, request, headers, Deadline(seconds))
+                answer = self._attempt(address, request, headers, files, Deadline(min(patience.attempt_seconds, cut)))
             except NoAnswer as error:
                 self.choice.failed(address)
                 last = _next_try(last, _no_answer(address, error))
@@ -155,26 +196,31 @@ class HttpCaller:
         assert last is not None  # noqa: S101 - there is at least one address
         raise last
 
-    def _attempt(self, address: Address, request: Request, headers: Mapping[str, str], end: Deadline) -> Answer:
+    def _attempt(
+        self, address: Address, request: Request, headers: Mapping[str, str], files: SentFiles, end: Deadline
+    ) -> Answer:
         sent = {**headers, "Content-Type": "application/json"} if request.body is not None else dict(headers)
         client = self._client(address)
-        with _network_errors():
+        with files.opened() as body, _network_errors():
+            if body is not None:
+                sent |= {"Content-Type": "application/zip", "Content-Length": str(os.fstat(body.fileno()).st_size)}
             message = client.build_request(
                 request.method,
                 str(address) + request.path,
                 params=list(request.query),
-                content=request.body,
+                content=request.body if body is None else _parts(body),
                 headers=sent,
                 timeout=httpx2.Timeout(end.left, connect=min(end.left, _CONNECT_SECONDS)),
             )
             response = client.send(message, stream=True)
             try:
-                body = _read_whole(response, end)
+                is_file = files.download is not None and response.status_code == 200
+                content = files.receive(response, end) if is_file else _read_whole(response, end)
             finally:
                 response.close()
         if 300 <= response.status_code < 400:
             raise NoAnswer("it redirects to another address, which the key must not go to")
-        return Answer(response.status_code, response.headers, body, address)
+        return Answer(response.status_code, response.headers, content, address)
 
     def _client(self, address: Address) -> httpx2.Client:
         with self._guard:
@@ -244,6 +290,11 @@ def problem_of(answer: Answer) -> CommonbookError:
 def _retry_after(headers: Mapping[str, str]) -> float:
     value = headers.get("retry-after", "")
     return float(value) if value.isascii() and value.isdecimal() else 0.0
+
+
+def _parts(file: BinaryIO) -> Iterator[bytes]:
+    while part := file.read(_PART_BYTES):
+        yield part
 
 
 def _read_whole(response: httpx2.Response, end: Deadline) -> bytes:

@@ -37,7 +37,10 @@ class HttpTransport:
         self, session: str, messages: Sequence[OutboxEntry], *, context: SessionContext, timeout: float
     ) -> Mapping[str, object]:
         """Append messages in this order; return the receipt of each by its client id."""
-        sent = [NewMessage(entry.text, entry.role, entry.author, entry.time, entry.client_id) for entry in messages]
+        sent = [
+            NewMessage(entry.text, entry.role, entry.author, entry.time, entry.client_id, entry.masked)
+            for entry in messages
+        ]
         try:
             request = append_request(session, sent, context)
             # A frozen server must leave time for the others.

@@ -22,7 +22,11 @@ class PreparedMessage(NamedTuple):
 
     message: NewMessage
     client_id: str
-    masked: int
+
+    @property
+    def masked(self) -> int:
+        """The number of secrets that were masked."""
+        return self.message.masked
 
 
 class LazyOutbox:
@@ -63,10 +67,10 @@ class LazyOutbox:
     def enqueue(self, session: str, prepared: Sequence[PreparedMessage], context: SessionContext) -> list[bool]:
         """Store messages in the outbox; return for each whether it was new there."""
         entries = []
-        for item, (message, client_id, masked) in enumerate(prepared):
+        for item, (message, client_id) in enumerate(prepared):
             with validation.error_item(item):
                 time = self._time(message.time)
-            entries.append(OutboxEntry(client_id, message.role, message.author, message.text, time, masked))
+            entries.append(OutboxEntry(client_id, message.role, message.author, message.text, time, message.masked))
         return [message.new for message in self.client().enqueue(session, entries, context).messages]
 
     def close(self) -> None:
@@ -83,9 +87,11 @@ class LazyOutbox:
             # The server compares a repeated message as it was sent: so it is masked before the first attempt.
             text, masked = self._mask(message.text)
             client_id = new_id() if message.client_id is None else message.client_id
-            sent = message._replace(text=text, client_id=client_id)
+            sent = message._replace(
+                text=text, client_id=client_id, masked=masked + validation.validate_masked(message.masked)
+            )
             _check(sent)
-        return PreparedMessage(sent, client_id, masked)
+        return PreparedMessage(sent, client_id)
 
     def _time(self, value: datetime | str | None) -> datetime:
         """Return the time of a message for the outbox, where the zone of the book is not known."""

@@ -203,9 +203,10 @@ def _outbox_message(given: OutboxMessage | str | ChatMessage) -> OutboxMessage:
         return given
     if isinstance(given, str):
         return OutboxMessage(given)
-    text, role, author, time, client_id = chat_messages.parse_message(given)
+    message = chat_messages.parse_message(given)
     # A time that is a text is refused with the other times that have no zone.
-    return OutboxMessage(text, role, author, client_id, cast("datetime | None", time))
+    time = cast("datetime | None", message.time)
+    return OutboxMessage(message.text, message.role, message.author, message.client_id, time)
 
 
 def _check(message: OutboxMessage) -> None:

@@ -16,12 +16,12 @@ from typing import Any, Final, Self
 from urllib.parse import quote
 
 from commonbook.client import outbox_first
-from commonbook.client.http import HttpCaller, Patience, problem_of
+from commonbook.client.http import Answer, HttpCaller, Patience, SentFiles, problem_of
 from commonbook.client.http_transport import append_receipt, append_request, send_append
 from commonbook.client.lazy_outbox import LazyOutbox, PreparedMessage
-from commonbook.client.outbox_client import Client, SessionContext, session_context
+from commonbook.client.outbox_client import Client, session_context
+from commonbook.client.transfer import TransferVerbs
 from commonbook.client.verbs.administration import AdministrationVerbs
-from commonbook.client.verbs.maintenance import MaintenanceVerbs
 from commonbook.client.verbs.memories import MemoryVerbs
 from commonbook.client.verbs.reasoning import ReasoningVerbs
 from commonbook.client.verbs.recall import RecallVerbs
@@ -30,14 +30,16 @@ from commonbook.client.verbs.sharing import SharingVerbs
 from commonbook.errors import Busy, HomeError, ServerFailed, TransportError
 from commonbook.model.ids import new_id
 from commonbook.model.session import AppendReceipt, ChatMessage, MessageReceipt, NewMessage
+from commonbook.ports.files import ArchiveFiles
 from commonbook.wire.encoding import Malformed, decode
-from commonbook.wire.requests import request_of
+from commonbook.wire.requests import Request, request_of
 from commonbook.wire.signatures import signature
-from commonbook.wire.verbs import DEFAULT_SPACE_HEADER, VERBS
+from commonbook.wire.verbs import DEFAULT_SPACE_HEADER, VERBS, Verb
 
 _SLOW_SECONDS: Final = 3600.0
 _SLOW: Final = frozenset(
     {"doctor", "verify_log", "rebuild", "reindex", "sync", "accept_deletions", "work", "remember_many", "rename_space"}
+    | {"import_folder", "export"}
 )
 """Verbs that may take minutes: the server has much time for their answers."""
 
@@ -47,7 +49,7 @@ _WITH_NONCE: Final = frozenset({"exchange_login"})
 
 
 class RemoteBook(
-    MemoryVerbs, SessionVerbs, SharingVerbs, ReasoningVerbs, RecallVerbs, AdministrationVerbs, MaintenanceVerbs
+    MemoryVerbs, SessionVerbs, SharingVerbs, ReasoningVerbs, RecallVerbs, AdministrationVerbs, TransferVerbs
 ):
     """A book on a server, with the verbs of `Book`; `commonbook.connect` opens one.
 
@@ -59,16 +61,17 @@ class RemoteBook(
         self,
         http: HttpCaller,
         outbox: LazyOutbox,
+        files: ArchiveFiles,
         *,
         space: str | None = None,
         answer_seconds: float = 15.0,
         patience_seconds: float = 30.0,
     ) -> None:
-        """Use these connections and this outbox; both are closed with the book.
+        """Use these connections and this outbox, which are closed with the book, and files of this machine.
 
         A server has `answer_seconds` for an answer; for `patience_seconds` a call is tried again, at all addresses.
         """
-        self._http, self._outbox, self._space = http, outbox, space
+        self._http, self._outbox, self._files, self._space = http, outbox, files, space
         self._answer_seconds, self._patience_seconds = answer_seconds, patience_seconds
 
     @property
@@ -95,7 +98,8 @@ class RemoteBook(
         prepared = self._outbox.prepare(messages)
         if not prepared or not (self._http.choice.all_rest or self._outbox.is_waiting(session, context.space)):
             try:
-                return self._append_directly(session, prepared, context)
+                request = append_request(session, [message.message for message in prepared], context)
+                return self._append_directly(request, prepared)
             except (TransportError, Busy, HomeError):
                 if not prepared:
                     raise
@@ -117,17 +121,9 @@ class RemoteBook(
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _append_directly(self, session: str, prepared: list[PreparedMessage], context: SessionContext) -> AppendReceipt:
-        request = append_request(session, [message.message for message in prepared], context)
+    def _append_directly(self, request: Request, prepared: list[PreparedMessage]) -> AppendReceipt:
         answer = send_append(self._http, request, attempt_seconds=self._answer_seconds)
-        receipt = append_receipt(answer, len(prepared))
-        masked = [message.masked for message in prepared]
-        return receipt._replace(
-            messages=tuple(
-                stored._replace(masked=stored.masked + count)
-                for stored, count in zip(receipt.messages, masked, strict=True)
-            )
-        )
+        return append_receipt(answer, len(prepared))
 
     def _call(self, verb: str, arguments: Mapping[str, object]) -> Any:  # noqa: ANN401 - as the verb's annotation says
         """Send a call to the server, and return its result; the error of the server is raised here."""
@@ -136,16 +132,7 @@ class RemoteBook(
         )
         if verb in _WITH_NONCE and arguments["nonce"] is None:
             arguments = {**arguments, "nonce": secrets.token_urlsafe(24)}
-        chosen, defaults = VERBS[verb], _defaults(verb)
-        given = {name: value for name, value in arguments.items() if not _is_default(value, defaults.get(name))}
-        headers = {}
-        if chosen.changes:
-            headers["Idempotency-Key"] = f'"{new_id()}"'
-        if self._space is not None:
-            headers[DEFAULT_SPACE_HEADER] = quote(self._space)
-        answer = self._http.send(request_of(chosen, given), patience=self._patience(verb), headers=headers)
-        if answer.status >= 400:
-            raise problem_of(answer)
+        answer = self._send(VERBS[verb], arguments)
         try:
             return decode(_result(verb), answer.json())
         except Malformed as error:
@@ -153,9 +140,24 @@ class RemoteBook(
                 f"{answer.address} answered {verb} with something else: {error}", fix="update Commonbook here or there"
             ) from error
 
+    def _send(self, verb: Verb, arguments: Mapping[str, object], files: SentFiles | None = None) -> Answer:
+        """Send a call to the server, and return its answer; the error of the server is raised here."""
+        defaults = _defaults(verb.name)
+        given = {name: value for name, value in arguments.items() if not _is_default(value, defaults.get(name))}
+        headers = {}
+        if verb.changes:
+            headers["Idempotency-Key"] = f'"{new_id()}"'
+        if self._space is not None:
+            headers[DEFAULT_SPACE_HEADER] = quote(self._space)
+        request, patience = request_of(verb, given), self._patience(verb.name)
+        answer = self._http.send(request, patience=patience, headers=headers, files=files)
+        if answer.status >= 400:
+            raise problem_of(answer)
+        return answer
+
     def _patience(self, verb: str) -> Patience:
         if verb in _SLOW:
-            return Patience(_SLOW_SECONDS, _SLOW_SECONDS)
+            return Patience(self._patience_seconds, _SLOW_SECONDS, slow=True)
         return Patience(self._patience_seconds, self._answer_seconds)
 
 

@@ -131,6 +131,7 @@ def connect(
     from commonbook.client.http_transport import HttpTransport
     from commonbook.client.lazy_outbox import LazyOutbox
     from commonbook.client.remote_book import RemoteBook
+    from commonbook.engines.disk.import_export import ExternalFolder
     from commonbook.settings import remote, saved_keys
     from commonbook.text.masking import clean_for_storage
 
@@ -157,7 +158,10 @@ def connect(
         )
 
     lazy = LazyOutbox(open_client, lambda: os.path.exists(path), mask=clean_for_storage, clock=clock)
-    return RemoteBook(http, lazy, space=default, answer_seconds=answer_seconds, patience_seconds=patience_seconds)
+    files = ExternalFolder(None)
+    return RemoteBook(
+        http, lazy, files, space=default, answer_seconds=answer_seconds, patience_seconds=patience_seconds
+    )
 
 
 def log_in(

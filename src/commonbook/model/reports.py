@@ -199,6 +199,16 @@ class TransferReport(NamedTuple):
     attachments: tuple[str, ...] = ()
 
 
+def not_exported(path: str) -> Finding:
+    """Return the finding about a file that an export did not overwrite."""
+    return Finding(
+        what="not exported",
+        where=path,
+        why="the file there was changed by others since the last export",
+        fix="import it, or move it away, then export again",
+    )
+
+
 class Status(NamedTuple):
     """The state of a book in numbers: its contents, pending work, and findings."""
 

@@ -16,13 +16,17 @@ MAX_MESSAGES: Final = 10_000
 
 
 class NewMessage(NamedTuple):
-    """A message as a caller gives it; the book fills in the missing fields."""
+    """A message as a caller gives it; the book fills in the missing fields.
+
+    `masked` is the number of secrets that the caller has masked already. The book counts them with those it masks.
+    """
 
     text: str
     role: str = "user"
     author: str | None = None
     time: datetime | str | None = None
     client_id: str | None = None
+    masked: int = 0
 
 
 class ChatObject(Protocol):

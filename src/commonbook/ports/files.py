@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Container, Iterator
 from contextlib import AbstractContextManager
 from datetime import datetime
 from threading import Event
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from commonbook.model.reports import Finding
 
@@ -217,10 +217,14 @@ class HomeEntry(NamedTuple):
     skipped: str | None
 
 
+Outcome: TypeAlias = Literal["new", "changed", "same", "foreign"]
+"""How a file of an export compares with the one that was at its path before."""
+
+
 class ExportTarget(Protocol):
     """A folder or archive that an export is written to."""
 
-    def put(self, path: str, data: bytes, *, changed: datetime) -> Literal["new", "changed", "same", "foreign"]:
+    def put(self, path: str, data: bytes, *, changed: datetime) -> Outcome:
         """Write one file, unless a foreign file is there; return how the file compares with the one before."""
         ...
 
@@ -259,4 +263,16 @@ class ExternalFiles(Protocol):
 
     def target(self, place: str) -> AbstractContextManager[ExportTarget]:
         """Open a folder or archive for writing; on leaving, an archive is complete, or unchanged after an error."""
+        ...
+
+
+class ArchiveFiles(Protocol):
+    """Folders and archives of this machine, as zip archives that are sent to a server or come from one."""
+
+    def pack(self, place: str, archive: str, *, wanted: Callable[[str], bool]) -> tuple[str, list[Finding]]:
+        """Write all that an import would read to a new archive; return its path, and findings about other files."""
+        ...
+
+    def unpack(self, archive: str, place: str) -> list[tuple[str, Outcome]]:
+        """Write the files of an exported archive to a folder or another archive; return how each compares."""
         ...

@@ -250,7 +250,7 @@ def _mask(sent: NewMessage) -> _MaskedMessage:
     if sent.client_id is not None:
         validation.validate_key(sent.client_id)
     text, masked = masking.clean_for_storage(sent.text)
-    return _MaskedMessage(sent, text, masked, sent.role)
+    return _MaskedMessage(sent, text, masked + validation.validate_masked(sent.masked), sent.role)
 
 
 def _all_repeated(request: _AppendRequest, locked: sessions.LockedSession) -> bool:

@@ -13,7 +13,7 @@ from commonbook.errors import BadInput, BadText
 from commonbook.model.session import NewMessage
 from commonbook.text import validation
 
-OWN_FIELDS: Final = ("text", "role", "author", "time", "client_id")
+OWN_FIELDS: Final = ("text", "role", "author", "time", "client_id", "masked")
 """The fields of a message of our own shape, which has a `text`."""
 
 _MAX_NAME_CHARS: Final = 80

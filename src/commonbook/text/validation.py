@@ -267,6 +267,13 @@ def validate_message(text: object, *, role: object, author: object, client_id: o
         validate_author(author)
 
 
+def validate_masked(count: object) -> int:
+    """Return the number of secrets that a sender has masked in a message, or refuse what is none."""
+    if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= MAX_MESSAGE_BYTES:
+        raise BadInput("the number of masked secrets is no number", fix="leave `masked` out")
+    return count
+
+
 def validate_author(value: str) -> str:
     """Return the name of an author, or refuse a text that is none."""
     if not _AUTHOR.fullmatch(value):

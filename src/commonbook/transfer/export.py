@@ -16,7 +16,7 @@ from commonbook.markdown import okf, space_file
 from commonbook.markdown.memory_conversion import render_memory
 from commonbook.model.memory import Memory
 from commonbook.model.path_filter import PathFilter
-from commonbook.model.reports import Finding, Progress, TransferReport
+from commonbook.model.reports import Finding, Progress, TransferReport, not_exported
 from commonbook.model.spaces import Actor, Space, SpaceScope
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
@@ -63,7 +63,7 @@ def export(
             )
             for memory_id, path, outcome in written:
                 if outcome == "foreign":
-                    foreign.append(_foreign_finding(path))
+                    foreign.append(not_exported(path))
                 elif memory_id is not None:
                     ids.append(memory_id)
                 if memory_id is not None:
@@ -75,14 +75,14 @@ def export(
             is_attachment, lies_in = attachments.selects(files), attachments.lies_in(tx, chosen, whole=space is None)
             attached = attachments.export_attachments(engines, lambda path: is_attachment(path) and lies_in(path), out)
         foreign += attached.findings
-        foreign += [_foreign_finding(file.path) for file in sessions if file.outcome == "foreign"]
+        foreign += [not_exported(file.path) for file in sessions if file.outcome == "foreign"]
         foreign += export_sessions.left_out(tx, chosen) if as_okf else ()
         exported = {path for path, _ in paths} | attached.paths
         skipped = with_unexported_files(
             engines, tx, foreign, lambda path: files.takes(path) and lies_in(path), exported=exported
         )
         edited = sum(file.edited for file in sessions)
-        not_exported = left_out(
+        not_in_files = left_out(
             tx, chosen, edited_messages=edited, empty_spaces=_count_empty(chosen, in_export), whole=space is None
         )
     written_sessions = [file for file in sessions if file.outcome != "foreign"]
@@ -94,7 +94,7 @@ def export(
         ids=tuple(ids),
         sessions=sum(file.part == 1 for file in written_sessions),
         messages=sum(file.words for file in written_sessions),
-        left_out=not_exported,
+        left_out=not_in_files,
         attachments=attached.copied,
     )
 
@@ -168,14 +168,5 @@ def _put_space_files(out: ExportTarget, spaces: Iterable[Space]) -> list[Finding
             space_names.has_space_file(space.name)
             and out.put(path, space_file.render(space), changed=space.created) == "foreign"
         ):
-            foreign.append(_foreign_finding(path))
+            foreign.append(not_exported(path))
     return foreign
-
-
-def _foreign_finding(path: str) -> Finding:
-    return Finding(
-        what="not exported",
-        where=path,
-        why="the file there was changed by others since the last export",
-        fix="import it, or move it away, then export again",
-    )

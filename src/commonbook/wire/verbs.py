@@ -148,6 +148,9 @@ IMPORT: Final = Verb("import_folder", "POST", "/v1/import", "maintenance", chang
 EXPORT: Final = Verb("export", "GET", "/v1/export", "maintenance", archive=True)
 """The verb `export`: the answer is a zip archive in place of the target."""
 
+REPORT_MEMBER: Final = ".commonbook-report.json"
+"""The last member of an exported archive: the report of the export, as JSON. Imports skip it, since it is hidden."""
+
 BATCH_PATH: Final = "/v1/batch"
 """The path of a batch: each line of the body is a request of its own."""
 

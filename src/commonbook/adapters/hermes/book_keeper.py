@@ -310,7 +310,10 @@ class _BookTransport:
     ) -> Mapping[str, object]:
         """Append to the book; an error that will not go away becomes Refused, any other is tried again."""
         del timeout  # The book has its own time limit; a message that is sent twice is stored once.
-        sent = [NewMessage(entry.text, entry.role, entry.author, entry.time, entry.client_id) for entry in messages]
+        sent = [
+            NewMessage(entry.text, entry.role, entry.author, entry.time, entry.client_id, entry.masked)
+            for entry in messages
+        ]
         try:
             self._keeper.append_spilled(session, sent, context)
         except _REFUSALS as error:

@@ -19,16 +19,16 @@ import unicodedata
 import zipfile
 import zlib
 from collections.abc import Callable, Container, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from io import BytesIO
-from typing import IO, Final, Literal, Protocol, cast
+from typing import IO, Final, Protocol, cast
 
 from commonbook.errors import BadFile, Conflict, TooLarge
 from commonbook.model.memory import MAX_FRONT_BYTES, MAX_TEXT_BYTES
 from commonbook.model.reports import Finding
 from commonbook.model.spaces import is_space_file
-from commonbook.ports.files import SourceFile
+from commonbook.ports.files import Outcome, SourceFile
 
 MAX_FILE_BYTES: Final = MAX_TEXT_BYTES + MAX_FRONT_BYTES + 1024
 MAX_ATTACHMENT_BYTES: Final = 100 * 1024 * 1024
@@ -201,6 +201,16 @@ def _archive_too_large(place: str) -> TooLarge:
     return TooLarge(f"{place} unpacks to more than {MAX_ARCHIVE_BYTES:,} bytes", fix="split it into several archives")
 
 
+def read_member(place: str, name: str) -> bytes | None:
+    """Return the content of one member of a zip archive, None if it is missing, too large or damaged."""
+    try:
+        with zipfile.ZipFile(place) as archive:
+            info = archive.getinfo(name)
+            return archive.read(info) if info.file_size <= MAX_ATTACHMENT_BYTES else None
+    except (KeyError, OSError, RuntimeError, NotImplementedError, *_DAMAGE_ERRORS):
+        return None
+
+
 # --- writing
 
 
@@ -217,10 +227,17 @@ class ArchiveTarget:
         """Write to this archive."""
         self._archive = archive
 
-    def put(self, path: str, data: bytes, *, changed: datetime) -> Literal["new", "changed", "same", "foreign"]:
+    def put(self, path: str, data: bytes, *, changed: datetime) -> Outcome:
         """Add one file."""
         self._archive.add(path, data, changed)
         return "new"
+
+
+@contextmanager
+def packing(place: str) -> Iterator[ArchiveTarget]:
+    """Write a new zip archive that is only sent to somebody: it has no marker of an export, and is not synced."""
+    with open(place, "xb") as file, closing(_ZipWriter(file)) as archive:
+        yield ArchiveTarget(archive)
 
 
 @contextmanager

@@ -10,12 +10,13 @@ import errno
 import json
 import os
 import unicodedata
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from datetime import datetime
+from datetime import UTC, datetime
 from hashlib import sha256
+from itertools import chain
 from pathlib import PurePosixPath
-from typing import Final, Literal
+from typing import Final
 
 from commonbook.engines.disk import archives
 from commonbook.engines.disk.archives import (
@@ -31,17 +32,17 @@ from commonbook.engines.disk.archives import (
 )
 from commonbook.engines.disk.home_entries import home_entries
 from commonbook.engines.disk.ignore_file import IgnorePatterns, folder_pattern, template_folder
-from commonbook.errors import BadInput, CommonbookError, Conflict, DiskFull, NotFound
+from commonbook.errors import BadFile, BadInput, CommonbookError, Conflict, DiskFull, NotFound
 from commonbook.model.reports import Finding
 from commonbook.model.spaces import SPACE_FILE, is_space_file
-from commonbook.ports.files import ExportTarget, HomeEntry, SourceFile
+from commonbook.ports.files import ExportTarget, HomeEntry, Outcome, SourceFile
 
 _IGNORE_FILE: Final = ".commonbookignore"
 _TEMPORARY: Final = MARKER + ".part"
 
 
 class ExternalFolder:
-    """The Outside port on the local file system."""
+    """The ports ExternalFiles and ArchiveFiles on the local file system."""
 
     def __init__(self, home: str | None) -> None:
         """Refuse paths inside this home, if there is one."""
@@ -72,7 +73,7 @@ class ExternalFolder:
         if os.path.isdir(real):
             yield from self._read_folder(real, only)
         elif archives.kind_of(real):
-            yield from archives.files(real, only=only)
+            yield from _known(archives.files(real, only=only), _marker_of_archive(real))
         else:
             yield _read(real, os.path.basename(real))
 
@@ -141,6 +142,36 @@ class ExternalFolder:
                     yield folder
                     folder.finish()
 
+    def pack(self, place: str, archive: str, *, wanted: Callable[[str], bool]) -> tuple[str, list[Finding]]:
+        """Write all that an import of a source would read to a new zip archive, with the `wanted` attachments.
+
+        Returns the path of the archive, which is the source itself if that is a zip archive, and the findings about
+        files that are not in it.
+        """
+        real = self.source(place)
+        if archives.kind_of(real) == "zip" and not os.path.isdir(real):
+            return real, []
+        findings: list[Finding] = []
+        with _translate_errors(archive), archives.packing(archive) as out:
+            attachments = self.attachments(place, wanted=wanted, with_data=True)
+            for file in chain(self.files(place), self.space_files(place), _settings_of(real), attachments):
+                if isinstance(file, Finding):
+                    findings.append(file)
+                else:
+                    out.put(file.path, file.data, changed=datetime.fromtimestamp(file.mtime_ns // 1_000_000_000, UTC))
+        return archive, findings
+
+    def unpack(self, archive: str, place: str) -> list[tuple[str, Outcome]]:
+        """Write the files of an exported zip archive to a folder or another archive; return how each compares."""
+        with self.target(place) as out:
+            outcomes: list[tuple[str, Outcome]] = []
+            for file in archives.files(archive, wanted=lambda _: True, limit=MAX_ATTACHMENT_BYTES):
+                if isinstance(file, Finding):
+                    raise BadFile(f"the archive has {file.where}: {file.why}", fix=file.fix)
+                changed = datetime.fromtimestamp(file.mtime_ns // 1_000_000_000, UTC)
+                outcomes.append((file.path, out.put(file.path, file.data, changed=changed)))
+            return outcomes
+
     def _is_inside(self, real: str) -> bool:
         home = self._home
         return home is not None and (real == home or real.startswith(home.rstrip(os.sep) + os.sep))
@@ -150,12 +181,8 @@ class ExternalFolder:
     def _read_folder(self, top: str, only: Container[str] | None) -> Iterator[SourceFile | Finding]:
         places: dict[str, str] = {}
         yield from self._walk(top, places, is_markdown)
-        exported = _read_marker(os.path.join(top, MARKER))
-        for path in sorted(places):
-            if only is None or path in only:
-                file = _read(places[path], path)
-                known = frozenset(exported.get(path, ()))
-                yield file._replace(exported=known) if isinstance(file, SourceFile) else file
+        chosen = (path for path in sorted(places) if only is None or path in only)
+        yield from _known((_read(places[path], path) for path in chosen), _read_marker(os.path.join(top, MARKER)))
 
     def _walk(self, top: str, places: dict[str, str], wanted: Callable[[str], bool]) -> Iterator[Finding]:
         """Add the wanted files to `places`, except ignored ones, those in hidden folders or in the home, and links."""
@@ -184,6 +211,17 @@ class ExternalFolder:
                         places[path] = entry.path
 
 
+def _known(
+    files: Iterable[SourceFile | Finding], exported: Mapping[str, Iterable[str]]
+) -> Iterator[SourceFile | Finding]:
+    """Yield the files, each with the hashes of what an export has written to its path."""
+    for file in files:
+        if isinstance(file, SourceFile):
+            yield file._replace(exported=frozenset(exported.get(file.path, ())))
+        else:
+            yield file
+
+
 def _read_ignore_file(top: str, further: str = "") -> IgnorePatterns:
     """Return the patterns of the ignore file of a folder, and a further line of them."""
     try:
@@ -195,6 +233,17 @@ def _read_ignore_file(top: str, further: str = "") -> IgnorePatterns:
 
 def _printable(path: str) -> str:
     return path.encode("utf-8", "replace").decode()
+
+
+def _settings_of(real: str) -> Iterator[SourceFile]:
+    """Yield the files of a source that tell how the others are to be read: of a vault, and of an earlier export."""
+    found: Iterator[SourceFile | Finding] = iter(())
+    if os.path.isdir(real):
+        paths = (VAULT_SETTINGS, MARKER)
+        found = (_read(os.path.join(real, path), path, limit=MAX_ATTACHMENT_BYTES) for path in paths)
+    elif archives.kind_of(real):
+        found = archives.files(real, wanted=is_vault_setting)
+    yield from (file for file in found if isinstance(file, SourceFile))
 
 
 def _template_folder(settings: SourceFile) -> str:
@@ -238,7 +287,7 @@ class FolderTarget:
         if not self._exported_before:
             self._append_marker(MARKER_TEXT)
 
-    def put(self, path: str, data: bytes, *, changed: datetime) -> Literal["new", "changed", "same", "foreign"]:
+    def put(self, path: str, data: bytes, *, changed: datetime) -> Outcome:
         """Write one file atomically, unless the current one does not come from an export."""
         self._exported_now[path] = hash_ = sha256(data).hexdigest()
         place = self._ensure_folders(path)
@@ -314,14 +363,26 @@ class FolderTarget:
 
 
 def _read_marker(place: str) -> dict[str, set[str]]:
-    """Return the hashes of every content exported to each path; lines cut short by a crash are skipped."""
-    known: dict[str, set[str]] = {}
+    """Return the hashes of every content exported to each path in a folder."""
     with suppress(OSError), open(place, encoding="utf-8", errors="replace") as file:
-        for line in file:
-            with suppress(ValueError):
-                record = json.loads(line)
-                if isinstance(record, list) and len(record) == 2 and _is_below(str(record[0])):
-                    known.setdefault(str(record[0]), set()).add(str(record[1]))
+        return _parse_marker(file)
+    return {}
+
+
+def _marker_of_archive(place: str) -> dict[str, set[str]]:
+    """Return the same of an archive that was packed from such a folder; the marker of other archives has no hashes."""
+    data = archives.read_member(place, MARKER) if archives.kind_of(place) == "zip" else None
+    return _parse_marker((data or b"").decode(errors="replace").splitlines())
+
+
+def _parse_marker(lines: Iterable[str]) -> dict[str, set[str]]:
+    """Return the hashes in a marker by path; lines cut short by a crash are skipped."""
+    known: dict[str, set[str]] = {}
+    for line in lines:
+        with suppress(ValueError, RecursionError):
+            record = json.loads(line)
+            if isinstance(record, list) and len(record) == 2 and _is_below(str(record[0])):
+                known.setdefault(str(record[0]), set()).add(str(record[1]))
     return known
 
 

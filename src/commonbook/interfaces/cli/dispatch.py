@@ -175,7 +175,7 @@ _OPENS_BOOK_LATER: Final = frozenset({"mcp", "install", "uninstall", "hook"})
 _WITHOUT_NEW_BOOK: Final = frozenset({"space which"})
 """Commands that use the book if there is one, and make none."""
 
-_LOCAL_ONLY: Final = _WITHOUT_BOOK | {"import", "export", "space which", "trust", "worker"}
+_LOCAL_ONLY: Final = _WITHOUT_BOOK | {"space which", "trust", "worker"}
 """Commands that use files or processes of this machine, and no server."""
 
 _FIRST_WRITES: Final = frozenset(

@@ -9,6 +9,7 @@ import fcntl
 import os
 import secrets
 import stat
+import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -25,6 +26,8 @@ from commonbook.interfaces.http.authentication import Credentials, credentials_o
 from commonbook.interfaces.http.error_answers import BadShape
 from commonbook.interfaces.http.routes import Threads, idempotency_key, json_answer, keyed_answer
 from commonbook.interfaces.http.verb_calls import Call
+from commonbook.wire.encoding import dumps
+from commonbook.wire.verbs import REPORT_MEMBER
 
 if TYPE_CHECKING:
     from commonbook.book.book import Book
@@ -110,7 +113,10 @@ class ExportHandler:
         arguments = self._call.parse_query(request.query_params.multi_items())
         target = os.path.join(_spool_folder(), f"{secrets.token_hex(16)}.zip")
         try:
-            self._call.invoke(view, {**arguments, "target": target})
+            report = self._call.invoke(view, {**arguments, "target": target})
+            with zipfile.ZipFile(target, "a", zipfile.ZIP_DEFLATED) as archive:
+                # The time of all reports is one, so that equal states of a book give equal archives.
+                archive.writestr(zipfile.ZipInfo(REPORT_MEMBER), dumps(report), zipfile.ZIP_DEFLATED)
         except BaseException:
             _remove(target)
             raise

@@ -145,7 +145,7 @@ def _message(line: bytes) -> NewMessage:
         raise BadInput("there is no text", fix='write at least {"text": "…"}')
     message = chat_messages.parse_message(fields)
     for name, value in message._asdict().items():
-        if not isinstance(value, str) and (value is not None or name == "text"):
+        if name != "masked" and not isinstance(value, str) and (value is not None or name == "text"):
             raise BadInput(f"{name} is not a string", fix=f"write {name} as a string")
     return message
 
