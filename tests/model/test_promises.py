@@ -634,6 +634,7 @@ class Promises(RuleBasedStateMachine):
             # No database knows more than this file.
             memory.decisions, memory.forgotten = set(then.decisions), False
             memory.source, memory.root, memory.mode, memory.sharer = then.source, then.root, then.mode, then.sharer
+            memory.noted = then.noted
         memory.links, memory.ends, memory.took = dict(then.links), then.ends, then.took
         memory.write(then.words)
         self.model.restore_messages(memory)

@@ -178,6 +178,7 @@ class Checks:
         memory.source, memory.mode, memory.sharer = tie
         if shown.shared is not None:
             memory.claimed, memory.root = shown.shared.claimed, shown.shared.root
+            memory.noted = shown.shared.source_ends
 
     def _compare_copies(self, before: dict[str, tuple[tuple[str, ...], bool]], *, rebuilt: bool) -> None:
         """Let copies keep their words or take those of their sources, and nothing else."""

@@ -62,6 +62,8 @@ class Memory:
     sharer: str = ""
     took: Words = ()
     claimed: bool = False
+    noted: datetime | None = None
+    """Of a copy: when its deleted source ends, as its own file says."""
     written_in: dict[Words, set[str]] = field(default_factory=dict)
     """All words that it ever had, with the spaces in which it was when they were written."""
     unsure: set[str] = field(default_factory=set)
@@ -443,10 +445,14 @@ class Model:
         return tuple(word for word in memory.words if word not in rewound)
 
     def detach(self, memory: Memory, now: datetime) -> None:
-        """Detach a copy: what has ended with its sources stays ended."""
-        for source in self.sources(memory):
+        """Detach a copy: what has ended with its sources stays ended; of a forgotten one, the copy may know the end."""
+        for copy, source in pairwise([memory, *self.sources(memory)]):
+            ends = copy.noted if source.forgotten else source.ends
+            if ends is not None and ends < now:
+                memory.ends = min(memory.ends or now, ends)
+            if source.forgotten:
+                break
             if self.ended(source, now):
-                memory.ends = min(memory.ends or now, source.ends or now)
                 memory.retracted |= source.retracted - memory.decisions
                 memory.decisions |= source.retracted
         memory.mode = "detached"
