@@ -14,6 +14,7 @@ from commonbook import (
     AppendReceipt,
     ChangePage,
     ChatMessage,
+    CommonbookError,
     CopyNode,
     Deleted,
     Dependent,
@@ -297,7 +298,12 @@ class Book:
     async def unlink(self, source: str, relation: Relation | str, target: str) -> Receipt: ...
     async def unshare(self, copy_id: str) -> Receipt: ...
     async def verify_log(self, *, space: str | None = None, progress: Progress = ...) -> LogReport: ...
-    def watching(self, noticed: Callable[[SyncReport], None] | None = None) -> AbstractAsyncContextManager[None]: ...
+    def watching(
+        self,
+        noticed: Callable[[SyncReport], None] | None = None,
+        *,
+        failed: Callable[[CommonbookError], None] | None = None,
+    ) -> AbstractAsyncContextManager[None]: ...
     async def with_key(self, secret: str, *, space: str | None = None) -> Book: ...
     async def work(
         self, *, seconds: float | None = None, retry: bool = False, noticed: Callable[[WorkReport], None] | None = None

@@ -12,6 +12,7 @@ from commonbook.runtime.lazy_modules import LazyModule, loading
 
 if TYPE_CHECKING:
     from commonbook.admin import default_space as default_spaces
+    from commonbook.errors import CommonbookError
     from commonbook.model.spaces import Actor
     from commonbook.ports.engines import Engines, RecallService, TransferService
     from commonbook.recall import prefetch
@@ -48,6 +49,8 @@ class BookBase:
         self._actor = actor
         self._is_view = False
         self._lender: BookBase | None = None
+        # Errors that have ended the watch of the files; all views of a book share them.
+        self._watch_errors: list[CommonbookError] = []
         # The outbox of this machine belongs to the owner alone.
         self._outbox_status = outbox_status if permissions.is_owner(actor) else OutboxStatus
 

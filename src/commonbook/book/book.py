@@ -75,6 +75,7 @@ class Book(MemoryVerbs, SessionVerbs, SharingVerbs, SharingRuleVerbs, ReasoningV
         # Closing a borrowed view must not close the engines, which the book owns.
         book._is_view = True
         book._lender = self
+        book._watch_errors = self._watch_errors
         return book
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from commonbook.access import permissions
 from commonbook.book.recall import RecallVerbs
-from commonbook.errors import BadInput, CommonbookError
+from commonbook.errors import BadInput, CommonbookError, HomeError
 from commonbook.model.reports import (
     ChangePage,
     Finding,
@@ -54,10 +54,16 @@ class MaintenanceVerbs(RecallVerbs):
         return scan.scan(self._engines, progress=progress)
 
     @contextmanager
-    def watching(self, noticed: Callable[[SyncReport], None] | None = None) -> Iterator[None]:
+    def watching(
+        self,
+        noticed: Callable[[SyncReport], None] | None = None,
+        *,
+        failed: Callable[[CommonbookError], None] | None = None,
+    ) -> Iterator[None]:
         """Apply changes that people make to the files as they happen, while the `with` block runs.
 
-        `noticed` is called with a report of each scan. Only the owner may call it.
+        `noticed` is called with a report of each scan. If the watch ends by an error, `failed` is called at once,
+        `status` names it, and the error is raised at the end of the block. Only the owner may call it.
         """
         self._require_owner("look at the files of the home")
         stop = threading.Event()
@@ -66,8 +72,11 @@ class MaintenanceVerbs(RecallVerbs):
         def watch() -> None:
             try:
                 scan.watch(self._engines, stop, noticed or (lambda _report: None))
-            except CommonbookError as error:
-                errors.append(error)
+            except Exception as error:  # noqa: BLE001 - whatever ends the watch must be seen
+                errors.append(_watch_error(error, self.home))
+                self._watch_errors.append(errors[0])
+                if failed is not None:
+                    failed(errors[0])
 
         watcher = threading.Thread(target=watch, name="commonbook-watch")
         watcher.start()
@@ -76,6 +85,7 @@ class MaintenanceVerbs(RecallVerbs):
         finally:
             stop.set()
             watcher.join()
+            self._watch_errors.clear()
         if errors:
             raise errors[0]
 
@@ -160,7 +170,9 @@ class MaintenanceVerbs(RecallVerbs):
     @retry_read
     def status(self) -> Status:
         """Return counts, pending work, and known problems. It is fast; `doctor` looks closer."""
-        return health.status(self._engines, self._actor, self.home, self._outbox_status())
+        found = health.status(self._engines, self._actor, self.home, self._outbox_status())
+        unwatched = tuple(Finding("files are not watched", self.home, e.message, e.fix) for e in self._watch_errors)
+        return found._replace(findings=(*found.findings, *unwatched)) if unwatched else found
 
     @retry_read
     def doctor(self, *, progress: Progress = no_progress) -> tuple[Finding, ...]:
@@ -209,6 +221,16 @@ class MaintenanceVerbs(RecallVerbs):
     def log(self, *, space: str, after: int = 0, limit: int = 100) -> tuple[LogEntry, ...]:
         """Return the entries of the log of a space after a number, in order."""
         return audit.list_entries(self._engines, self._actor, space, after=after, limit=limit)
+
+
+def _watch_error(error: Exception, home: str) -> CommonbookError:
+    """Return the error of a watch as one of ours; those of the operating system have no memory in their texts."""
+    if isinstance(error, CommonbookError):
+        return error
+    return HomeError(
+        f"changes of files in {home} are not noticed: {type(error).__name__}: {error}",
+        fix="start the program again; Linux may need a higher fs.inotify.max_user_watches",
+    )
 
 
 def _path_filter(include: Sequence[str], exclude: Sequence[str]) -> path_filter.PathFilter:

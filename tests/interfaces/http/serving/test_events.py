@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import queue
 import threading
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, MutableMapping
 from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple
 
 import httpx2
 import pytest
+from starlette.applications import Starlette
 
+from commonbook.interfaces.http.serving.events import ChangeStreams
 from tests.support.servers import Server, serving
 
 pytestmark = pytest.mark.slow
@@ -145,6 +149,43 @@ def test_a_principal_has_a_limited_number_of_open_streams(home):
         deadline = time.monotonic() + 30
         while "commonbook_open_streams 0.0" not in client.get("/metrics").text:
             assert time.monotonic() < deadline
+
+
+def test_streams_that_begin_at_once_do_not_exceed_the_limit(book):
+    streams = ChangeStreams(book)
+    app = Starlette(routes=[streams.route()])
+    secret = book.create_key(ALICE).secret
+    headers = [(b"accept", b"text/event-stream"), (b"authorization", f"Bearer {secret}".encode())]
+    scope = {
+        "type": "http",
+        "scheme": "http",
+        "method": "GET",
+        "path": "/v1/changes",
+        "query_string": b"",
+        "headers": headers,
+    }
+
+    async def statuses() -> list[int]:
+        found: list[int] = []
+        ended = asyncio.Event()
+
+        async def receive() -> dict[str, str]:
+            await ended.wait()
+            return {"type": "http.disconnect"}
+
+        async def send(message: MutableMapping[str, Any]) -> None:
+            await asyncio.sleep(0)
+            if message["type"] == "http.response.start":
+                found.append(message["status"])
+                if len(found) == 30:
+                    ended.set()
+
+        await asyncio.gather(*(app({**scope}, receive, send) for _ in range(30)))
+        return found
+
+    found = asyncio.run(statuses())
+    assert Counter(found) == {200: 20, 429: 10}
+    assert streams._open.total() == 0
 
 
 def test_a_request_for_json_gets_a_page_and_a_wrong_one_an_error(home):

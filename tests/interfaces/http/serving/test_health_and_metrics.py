@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+
 import httpx2
 import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from commonbook.errors import DatabaseUnreachable
+import commonbook
+from commonbook.errors import CommonbookError, DatabaseUnreachable, HomeError
 from commonbook.interfaces.http.serving import health as serving_health
+from commonbook.interfaces.http.serving import server
+from commonbook.interfaces.http.serving.addresses import ServeOptions
 from commonbook.interfaces.http.serving.health import Health
 from tests.support.servers import serving
 
@@ -44,6 +50,54 @@ def test_a_server_is_alive_and_ready_as_long_as_the_book_can_be_read(book, monke
     assert statuses() == [(200, b""), (200, b"")]
     health.is_closing = True
     assert statuses() == [(200, b""), (503, b"")]
+
+
+def test_a_watcher_that_has_died_is_told_at_once_by_health_and_status(home, monkeypatch, caplog):
+    with commonbook.open(home, create=True) as book:
+        assert book.status().findings == ()
+        process = server._Process(book, ServeOptions())
+        client = TestClient(Starlette(routes=process._health.routes()))
+        died = threading.Event()
+
+        def dying(stop: threading.Event) -> Iterator[set[str]]:
+            yield set()
+            raise RuntimeError("OS file watch limit reached")
+
+        def failed(error: CommonbookError) -> None:
+            process.watcher_failed(error)
+            died.set()
+
+        def look_while_watching() -> None:
+            with book.watching(failed=failed):
+                assert died.wait(30)
+                assert client.get("/health/live").status_code == 200
+                assert client.get("/health/ready").status_code == 503
+                for view in (book, book.with_key(book.create_key("user:local").secret)):
+                    (finding,) = view.status().findings
+                    assert (finding.what, "file watch limit" in finding.why) == ("files are not watched", True)
+
+        monkeypatch.setattr(book._engines.watcher, "changes", dying)
+        with pytest.raises(HomeError, match="file watch limit"):
+            look_while_watching()
+        assert "the watcher of the files has ended" in caplog.text
+        assert book.status().findings == ()
+
+
+@pytest.mark.slow
+def test_prometheus_reads_the_metrics_by_the_address_of_a_server_with_other_names(home):
+    commonbook.open(home, create=True).close()
+    options = ["--host", "0.0.0.0", "--behind-proxy", "10.0.0.7", "--allowed-host", "book.example"]
+    with commonbook.open(home) as book:
+        book.create_key("user:ana")
+    with serving(home, *options, "--metrics-port", "0") as running:
+        port = str(running.metrics).rpartition(":")[2]
+        for host in ("127.0.0.1", "localhost", "10.1.2.3", "[fd00::1]", "book.example"):
+            answer = httpx2.get(f"http://127.0.0.1:{port}", headers={"Host": f"{host}:9373"})
+            assert (answer.status_code, "commonbook_requests" in answer.text) == (200, True), host
+        for host in ("evil.example", "10.1.2.3.evil.example"):
+            assert httpx2.get(f"http://127.0.0.1:{port}", headers={"Host": host}).status_code == 421
+        at_book = running.url.replace("book.example", "127.0.0.1")
+        assert httpx2.get(f"{at_book}/v1/actor", headers={"Host": "10.1.2.3"}).status_code == 421
 
 
 @pytest.mark.slow

@@ -23,6 +23,8 @@ class GuardConfig(NamedTuple):
 
     allowed_hosts: frozenset[str] = LOOPBACK_NAMES
     """The names of this server in the header Host, without port."""
+    any_address: bool = False
+    """Whether it answers to every IP address too: a name can be bound to another address, an address cannot."""
     proxies: tuple[Network, ...] = ()
     max_body_bytes: int = 32 << 20
     max_archive_bytes: int = 1 << 30

@@ -1,22 +1,40 @@
-"""Connections: one that does not send the head of a request in time is closed.
+"""Connections: one that does not send the head of a request in time is closed, and one too many is refused.
 
 uvicorn limits only the idle time between two requests: a client that sends its headers byte by byte, or connects and
-sends nothing, would hold a connection for ever.
+sends nothing, would hold a connection for ever. Its own limit of connections answers with a bare text.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
+
+from commonbook.errors import Busy
+from commonbook.interfaces.http.guards.refusals import refuse
+from commonbook.interfaces.http.guards.security_headers import SecurityHeaders
+
+if TYPE_CHECKING:
+    from starlette.types import Receive, Scope, Send
+
+MAX_CONNECTIONS: Final = 1000
+"""How many connections a server has at once; requests of further ones are answered with 503."""
 
 HEAD_SECONDS: Final = 10.0
 """How long the head of a request may take to arrive, from its first byte or the start of the connection."""
 
 
+async def _refuse(scope: Scope, _receive: Receive, send: Send) -> None:
+    error = Busy("this server has as many connections as it may", fix="try again in a moment, or on another server")
+    await refuse(scope, send, error, 503)
+
+
+_OVERLOADED: Final = SecurityHeaders(_refuse)
+
+
 class TimedProtocol(H11Protocol):
-    """HTTP/1.1 with a limit of time for the head of each request."""
+    """HTTP/1.1 with a limit of connections, and a limit of time for the head of each request."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - those of uvicorn
         """Wait for no head yet."""
@@ -26,6 +44,8 @@ class TimedProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Wait for the first head."""
         super().connection_made(transport)
+        if len(self.connections) > MAX_CONNECTIONS:
+            self.app = _OVERLOADED
         self._start_timer()
 
     def data_received(self, data: bytes) -> None:

@@ -8,6 +8,7 @@ Sec-Fetch-Site. There is no CORS: a preflight request is refused like any other 
 from __future__ import annotations
 
 import re
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Final
 
 from starlette.datastructures import Headers
@@ -40,7 +41,7 @@ class HostGuard:
 
     def __init__(self, app: ASGIApp, config: GuardConfig) -> None:
         """Guard this app."""
-        self._app, self._hosts = app, config.allowed_hosts
+        self._app, self._hosts, self._any_address = app, config.allowed_hosts, config.any_address
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on, or refuse it."""
@@ -49,7 +50,7 @@ class HostGuard:
             return
         headers = Headers(scope=scope)
         host = _parse_host(headers.getlist("host"))
-        if host is None or host[0] not in self._hosts:
+        if host is None or not (host[0] in self._hosts or (self._any_address and _is_address(host[0]))):
             await refuse(scope, send, _OTHER_HOST, 421)
         elif not _is_own_page(headers, _origin(scope["scheme"], *host)):
             await refuse(scope, send, _OTHER_SITE, 403)
@@ -61,6 +62,13 @@ def _parse_host(values: list[str]) -> tuple[str, str | None] | None:
     """Return name and port in the header Host; None if there is not exactly one, or it is malformed."""
     found = _HOST.fullmatch(values[0].lower()) if len(values) == 1 else None
     return None if found is None else (found[1].removesuffix("."), found[2])
+
+
+def _is_address(name: str) -> bool:
+    try:
+        return bool(ip_address(name.strip("[]")))
+    except ValueError:
+        return False
 
 
 def _origin(scheme: str, name: str, port: str | None) -> str:

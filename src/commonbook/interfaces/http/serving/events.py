@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import AsyncIterator, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -92,10 +91,11 @@ class ChangeStreams:
         read = partial(self._read, request, given, request.query_params.get("space"))
         changed = self._changed
         page, principal = await self._in_thread(partial(read, after))
-        self._require_room(principal)
+        # The place is taken in the same step as the check, so that streams that begin at once do not exceed the limit.
+        self._take_place(principal)
         headers = {"X-Accel-Buffering": "no"}
         response = _Stream(self._events(read, page, changed), media_type=_MEDIA_TYPE, headers=headers)
-        response.room = self._room(principal)
+        response.leave = partial(self._leave_place, principal)
         return response
 
     def _read(
@@ -136,7 +136,7 @@ class ChangeStreams:
 
     # --- who waits, and who wakes them
 
-    def _require_room(self, principal: str) -> None:
+    def _take_place(self, principal: str) -> None:
         if self._open.total() >= _MAX_STREAMS:
             raise Busy("this server has as many open streams as it may", fix="try again later, or on another server")
         if self._open[principal] >= _MAX_STREAMS_OF_PRINCIPAL:
@@ -145,19 +145,15 @@ class ChangeStreams:
                 retry_after=_CHECK_SECONDS,
                 fix="close one of them",
             )
-
-    @contextmanager
-    def _room(self, principal: str) -> Iterator[None]:
         self._open[principal] += 1
         self._show()
         if self._watch is None or self._watch.done():
             self._watch = asyncio.get_running_loop().create_task(self._watch_log())
-        try:
-            yield
-        finally:
-            self._open[principal] -= 1
-            self._open += Counter()
-            self._show()
+
+    def _leave_place(self, principal: str) -> None:
+        self._open[principal] -= 1
+        self._open += Counter()
+        self._show()
 
     def _show(self) -> None:
         if self._gauge is not None:
@@ -203,11 +199,13 @@ def _event(page: ChangePage) -> bytes:
 class _Stream(StreamingResponse):
     """A response that holds a place among the open streams, and gives up on a client that does not read."""
 
-    room: AbstractContextManager[None]
+    leave: Callable[[], None]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self.room:
+        try:
             await super().__call__(scope, receive, send)
+        finally:
+            self.leave()
 
     async def stream_response(self, send: Send) -> None:
         async def send_in_time(message: Message) -> None:

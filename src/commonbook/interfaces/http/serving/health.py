@@ -1,4 +1,4 @@
-"""Health: a load balancer learns whether the process runs and whether the book can be read, and nothing else."""
+"""Health: a load balancer learns whether the process runs, and whether the book is read and its files are watched."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ class Health:
         self._asking = asyncio.Lock()
         self._threads: anyio.CapacityLimiter | None = None
         self.is_closing = False
+        self.is_watching = True
 
     def routes(self) -> list[LoggedRoute]:
         """Return the routes of both questions."""
@@ -46,7 +47,7 @@ class Health:
         async with self._asking:
             if time.monotonic() - self._asked_at >= _KEPT_SECONDS:
                 self._is_ready, self._asked_at = await self._can_read(), time.monotonic()
-        return Response(status_code=200 if self._is_ready and not self.is_closing else 503)
+        return Response(status_code=200 if self._is_ready and self.is_watching and not self.is_closing else 503)
 
     async def _can_read(self) -> bool:
         if self._threads is None:

@@ -7,6 +7,7 @@ off: every acknowledged write is durable, and an unacknowledged one is as after 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import sys
@@ -20,6 +21,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from commonbook.interfaces.http.app import make_app
+from commonbook.interfaces.http.guards.config import LOOPBACK_NAMES
 from commonbook.interfaces.http.guards.connections import TimedProtocol
 from commonbook.interfaces.http.guards.stack import guarded
 from commonbook.interfaces.http.serving import addresses, logs
@@ -35,14 +37,15 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from commonbook.book.book import Book
+    from commonbook.errors import CommonbookError
     from commonbook.interfaces.http.serving.addresses import ServeOptions
 
+_LOG: Final = logging.getLogger("commonbook.server")
 _GRACE_SECONDS: Final = 2
 """How long running requests may take after a signal."""
 
 _CUT_OFF_SECONDS: Final = 2.75
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
-_MAX_CONNECTIONS: Final = 1000
 _KEEP_ALIVE_SECONDS: Final = 30
 
 
@@ -56,7 +59,7 @@ def serve(book: Book, options: ServeOptions, *, ready: Callable[[Sequence[str]],
             sockets.append(stack.enter_context(addresses.bind(options.host, options.metrics_port)))
         process = _Process(book, options)
         stack.enter_context(process.signals())
-        stack.enter_context(book.watching())
+        stack.enter_context(book.watching(failed=process.watcher_failed))
         if options.worker:
             stack.enter_context(book.working())
         asyncio.run(process.run(sockets, ready=lambda: ready(addresses.urls_of(sockets, options))))
@@ -106,8 +109,10 @@ class _Process:
 
     def _metrics_app(self) -> ASGIApp:
         app = Starlette(routes=[*self._health.routes(), self._metrics.route(with_key=False)])
-        # Who watches a server comes from elsewhere than its proxies.
-        return guarded(app, addresses.guard_config(self._options)._replace(proxies=()))
+        # Who watches a server comes from elsewhere than its proxies, and calls it by its address.
+        config = addresses.guard_config(self._options)
+        hosts = config.allowed_hosts | LOOPBACK_NAMES
+        return guarded(app, config._replace(proxies=(), allowed_hosts=hosts, any_address=True))
 
     def _config(self, app: ASGIApp) -> uvicorn.Config:
         return uvicorn.Config(
@@ -119,12 +124,16 @@ class _Process:
             access_log=False,
             server_header=False,
             proxy_headers=False,
-            limit_concurrency=_MAX_CONNECTIONS,
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=_GRACE_SECONDS,
             ssl_certfile=self._options.tls_cert,
             ssl_keyfile=self._options.tls_key,
         )
+
+    def watcher_failed(self, error: CommonbookError) -> None:
+        """Tell everybody that changes of files are no longer noticed: the log, and health."""
+        self._health.is_watching = False
+        _LOG.error("the watcher of the files has ended", extra={"fields": {"error": error.type}})
 
     @contextmanager
     def signals(self) -> Iterator[None]:
