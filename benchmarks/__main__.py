@@ -23,6 +23,7 @@ from benchmarks.on_postgres import postgres_recall
 from benchmarks.quality import __main__ as quality
 from benchmarks.reasoning import recall_suspect, supersede, suspect_chain
 from benchmarks.recalling import cold_recall, recall, recall_memory, write_then_recall
+from benchmarks.serving import http, soak
 from benchmarks.sharing import edit_shared, lineage, recall_copies
 from benchmarks.starting import cold_status, open_unchanged
 
@@ -44,9 +45,14 @@ BENCHMARKS: Final[dict[str, Callable[[Bench], Iterator[Figure]]]] = {
     "supersede": supersede,
     "recall_suspect": recall_suspect,
     "suspect_chain": suspect_chain,
+    "http": http,
+    "soak": soak,
     "postgres_recall": postgres_recall,
     "postgres_append": postgres_append,
 }
+
+_BY_DEFAULT: Final = [name for name in BENCHMARKS if name != "soak"]
+"""All benchmarks but the one that takes an hour."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -62,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"there is no benchmark {unknown[0]}; there are {', '.join(BENCHMARKS)}")
     figures = []
     print(line(HEADING), file=sys.stderr)
-    for figure in measured(options.names or list(BENCHMARKS), QUICK if options.quick else FULL, options.before):
+    for figure in measured(options.names or _BY_DEFAULT, QUICK if options.quick else FULL, options.before):
         print(line(cells(figure)), file=sys.stderr, flush=True)
         figures.append(figure)
     missed = [f"{figure.what} ({figure.n:,}): {figure.ratio:.2f}" for figure in figures if figure.ok is False]
@@ -86,7 +92,9 @@ def _parser() -> argparse.ArgumentParser:
         epilog="`locomo FILE` measures how well recall finds what it should, on data that is not part of this project:"
         " `python -m benchmarks locomo --help`. `quality` runs the laboratory of recall.",
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"some of: {', '.join(BENCHMARKS)}; all by default")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"some of: {', '.join(BENCHMARKS)}; all but soak by default"
+    )
     parser.add_argument("--json", default="-", metavar="FILE", help="where the JSON goes (- is standard output)")
     parser.add_argument("--before", metavar="FOLDER", help="a checkout of an earlier version, to compare imports with")
     parser.add_argument("--quick", action="store_true", help="small sizes only, in seconds")

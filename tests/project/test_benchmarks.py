@@ -71,11 +71,14 @@ def distinct_terms(question: str) -> list[str]:
         ("supersede", [0, 3]),
         ("recall_suspect", [20]),
         ("suspect_chain", [3, 3, 3, 3]),
+        pytest.param("http", [120, 120, 120, 120, 32], marks=pytest.mark.slow),
+        ("soak", [2]),
         pytest.param("postgres_recall", [720, 120, 120, 2, 2, 2, 2, 1, 1], marks=pytest.mark.slow),
         pytest.param("postgres_append", [1, 4, 4, 4, 4], marks=pytest.mark.slow),
     ],
 )
-def test_a_benchmark_measures_ours_beside_its_reference(name, sizes):
+def test_a_benchmark_measures_ours_beside_its_reference(name, sizes, monkeypatch):
+    monkeypatch.setenv("COMMONBOOK_SOAK_SECONDS", "2")
     figures = list(__main__.measured([name], TINY))
     assert [figure.n for figure in figures] == sizes
     for figure in figures:

@@ -314,8 +314,8 @@ _PLACEHOLDERS: Final = (
 _VOLATILE: Final = frozenset({"took_ms", "steps", "instance", "next", "retry_after", "signature", "payload"})
 
 
-_SET_BY_CLIENTS: Final = frozenset({"client_id", "masked"})
-"""The fields of a stored message that a remote book sets: it gives client ids, and masks before it sends."""
+_SET_BY_CLIENTS: Final = frozenset({"client_id"})
+"""The fields of a stored message that a remote book sets: it gives client ids."""
 
 
 def normalized(value: Any, *, from_client: bool = False) -> Any:

@@ -38,7 +38,7 @@ def key_of(book: Book, role: Role | None) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("role", [None, "admin", "writer", "reader"])
-def test_no_request_meets_a_fault(home, book, app, role, subtests):
+def test_no_request_meets_a_fault(book, app, role, subtests):
     config = {"auth": {"openapi": {"HTTPBearer": {"bearer": key_of(book, role)}}}}
     document = schemathesis.openapi.from_asgi("/openapi.json", app, config=schemathesis.Config.from_dict(config))
     for operation in [found.ok() for found in document.get_all_operations()]:  # type: ignore[union-attr]

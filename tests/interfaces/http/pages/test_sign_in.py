@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import html
 import logging
 import re
+from collections.abc import MutableMapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from httpx2 import Response
+from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from commonbook.book import browser_sessions
 from commonbook.book.book import Book
 from commonbook.interfaces.http.app import make_app
 from commonbook.interfaces.http.guards.config import GuardConfig
 from commonbook.interfaces.http.guards.stack import guarded
+from commonbook.interfaces.http.serving.events import ChangeStreams
 
 OWN_PAGE = {"Origin": "http://127.0.0.1:7373", "Sec-Fetch-Site": "same-origin"}
 FOREIGN: dict[str, dict[str, str]] = {
@@ -173,6 +178,18 @@ def test_texts_in_a_page_are_escaped(book):
     assert html.escape(label) in shown
 
 
+def test_a_stranger_gets_the_sign_in_page_and_nothing_else(book):
+    client = browser(book)
+    client.cookies.set("commonbook-session-7373", "A" * 43)
+    assert client.get("/").headers["location"] == "/sign-in"
+    assert client.post("/sign-out", data={}, headers=OWN_PAGE).headers["location"] == "/sign-in"
+    assert client.post("/sign-out", data={}).status_code == 403
+    assert client.get("/sign-out").status_code == 405
+    page = client.get("/sign-in")
+    assert page.status_code == 200
+    assert "user:" not in page.text
+
+
 # --- the cookie
 
 
@@ -255,6 +272,34 @@ def test_signing_out_ends_the_session_everywhere(book, open_book, signed_in):
         assert client.get("/v1/actor").status_code == 401
         assert client.get("/").headers["location"] == "/sign-in"
     assert book.log(space="_home", limit=500)[-1].action == "key.sign_out"
+
+
+def test_signing_out_ends_the_streams_of_the_session(book, signed_in):
+    (secret,) = signed_in.cookies.values()
+    app = Starlette(routes=[ChangeStreams(book).route()])
+    headers = [
+        (b"host", b"127.0.0.1:7373"),
+        (b"accept", b"text/event-stream"),
+        (b"cookie", f"commonbook-session-7373={secret}".encode()),
+    ]
+    scope = {"type": "http", "scheme": "http", "method": "GET", "path": "/v1/changes", "query_string": b""}
+    messages: list[MutableMapping[str, Any]] = []
+
+    async def receive() -> dict[str, str]:
+        await asyncio.Event().wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        if not messages:
+            await asyncio.to_thread(browser_sessions.end_session, book, secret)
+        messages.append(message)
+
+    async def stream() -> None:
+        async with asyncio.timeout(30):
+            await app({**scope, "headers": headers}, receive, send)
+
+    asyncio.run(stream())
+    assert (messages[0]["status"], messages[-1]["more_body"]) == (200, False)
 
 
 def test_revoking_the_key_ends_the_session_at_once(book, signed_in):
