@@ -218,10 +218,10 @@ def serve_empty_routes(folder: str) -> None:
     import uvicorn
     from fastapi import FastAPI
 
-    from commonbook.interfaces.http.calls import call_of
     from commonbook.interfaces.http.guards.connections import TimedProtocol
     from commonbook.interfaces.http.models import result_type
     from commonbook.interfaces.http.serving import addresses
+    from commonbook.interfaces.http.verb_calls import call_of
     from commonbook.wire.encoding import encode
 
     app = FastAPI()

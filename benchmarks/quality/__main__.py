@@ -18,7 +18,7 @@ from benchmarks.quality.report import Table, plot
 from commonbook import CommonbookError
 from commonbook.interfaces.cli.exit_codes import exit_code
 
-STUDIES: Final = ("ranking", "parts", "silence", "calibration", "pooled", "verbatim")
+STUDIES: Final = ("ranking", "parts", "silence", "calibration", "prompt", "pooled", "verbatim")
 _VERBATIM_QUESTIONS: Final = 500
 
 
@@ -73,7 +73,7 @@ def _run(data: Sequence[DataSet], options: argparse.Namespace) -> Iterator[Table
 
 def _studies_of(data: DataSet, chosen: frozenset[str], database: str | None) -> Iterator[Table]:
     reference = FullText(data.talks) if data.talks else None
-    if chosen & {"ranking", "parts", "silence", "calibration"}:
+    if chosen & {"ranking", "parts", "silence", "calibration"} or ("prompt" in chosen and data.talks):
         with stored(data, database=database) as book:
             answered = studies.ask(book, data.questions)
             steps: dict[str, Callable[[], Table]] = {
@@ -82,6 +82,8 @@ def _studies_of(data: DataSet, chosen: frozenset[str], database: str | None) -> 
                 "silence": lambda: studies.silence(data, book, answered),
                 "calibration": lambda: studies.calibration(data, book, answered),
             }
+            if data.talks:
+                steps["prompt"] = lambda: studies.prompt(data, book)
             for name, step in steps.items():
                 if name in chosen:
                     yield step()

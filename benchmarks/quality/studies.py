@@ -12,10 +12,14 @@ from benchmarks.quality.datasets import DataSet, Question, Talk, unrelated
 from benchmarks.quality.homes import FullText
 from benchmarks.quality.report import Table
 from commonbook import Book, Draft
+from commonbook.model.prompts import tokens
 from commonbook.model.recall import Hit
 
 DEPTH: Final = 50
 _PARTS_DEPTH: Final = 200
+BUDGETS: Final = (500, 1500, 4000)
+_PROMPT_DEPTH: Final = 100
+_SHOWN_CHARS: Final = 200
 _FRAGMENT_WORDS: Final = 7
 _PIECE_WORDS: Final = 60
 
@@ -200,6 +204,27 @@ def _lost_paraphrases(book: Book, reported: Sequence[Answered]) -> Sequence[obje
         hits = book.recall(one.question.text, spaces=one.question.space).hits
         lost += not measures.found([id_of(hit) for hit in hits], one.question.evidence, 10)
     return (f"paraphrases lost, of {len(found)} found", len(paraphrases), lost)
+
+
+# --- evidence in the prompt
+
+
+def prompt(data: DataSet, book: Book) -> Table:
+    """Return the share of evidence turns that a prompt of so many tokens has, whole or with their first 200 letters."""
+    beginnings = {turn.id: turn.text.strip()[:_SHOWN_CHARS].rstrip() for talk in data.talks for turn in talk.turns}
+    shares: dict[int, list[float]] = {budget: [] for budget in BUDGETS}
+    lengths: dict[int, list[float]] = {budget: [] for budget in BUDGETS}
+    for question in data.reported():
+        result = book.recall(question.text, spaces=question.space, k=_PROMPT_DEPTH, min_confidence=0)
+        for budget in BUDGETS:
+            text = result.as_prompt(max_tokens=budget)
+            shares[budget].append(measures.mean([float(beginnings[turn] in text) for turn in question.evidence]))
+            lengths[budget].append(tokens(text))
+    rows = [
+        (budget, len(shares[budget]), measures.mean(shares[budget]), measures.mean(lengths[budget]))
+        for budget in BUDGETS
+    ]
+    return Table(f"{data.name}: evidence in the prompt", ("tokens", "n", "evidence", "tokens used"), rows)
 
 
 # --- words as they stand

@@ -18,7 +18,6 @@ from commonbook.errors import BadInput, KeyConflict, Refused
 from commonbook.model.session import NewMessage
 from commonbook.model.spaces import Actor
 from commonbook.ports.outbox import OutboxEntry, OutboxMessage, SessionContext
-from commonbook.text import recall_fence
 from tests.support import crashing
 from tests.support.outbox_child import Loopback, Server
 
@@ -26,7 +25,6 @@ SECRET = "hunter2x9"
 SAID = [
     f"the password={SECRET}",
     "<private>my diary</private> and no more",
-    recall_fence.fence(["a recalled walrus"]) + "\nok",
 ]
 
 
@@ -75,13 +73,13 @@ def on_disk(home):
     return b"".join(path.read_bytes() for path in (home / ".commonbook").glob("outbox.db*"))
 
 
-def test_what_is_appended_is_on_the_disk_of_the_home_without_secrets_or_recalled_text(home, opening, server):
+def test_what_is_appended_is_on_the_disk_of_the_home_without_secrets(home, opening, server):
     server.be(down=True)
     here = opening(Loopback(server), background=False)
-    assert [one.masked for one in here.append("s", [OutboxMessage(text) for text in SAID]).messages] == [1, 1, 0]
+    assert [one.masked for one in here.append("s", [OutboxMessage(text) for text in SAID]).messages] == [1, 1]
     content = on_disk(home)
     assert b"the password=[masked:" in content
-    for gone in (SECRET, "my diary", "walrus"):
+    for gone in (SECRET, "my diary"):
         assert gone.encode() not in content
     assert os.stat(home / ".commonbook" / "outbox.db").st_mode & 0o777 == 0o600
 

@@ -63,9 +63,10 @@ def test_every_study_runs_on_every_shape(tmp_path, capsys):
     assert {"lexical", "meaning", "all"} <= table(out, "many: parts").keys()
     assert table(out, "notes: evidence")["reported"]["n"] == 100
     assert "## fragments of seven words" in capsys.readouterr().out
-    few = ["--only", "silence", "--only", "calibration", "--set", "many", "--out", str(out)]
+    few = ["--only", "silence", "--only", "calibration", "--only", "prompt", "--set", "many", "--out", str(out)]
     assert main(["quality", *few, "--file", str(data / "many.json")]) == 0
     assert {"## many: silence", "## many: calibration of first hits"} <= set(capsys.readouterr().out.splitlines())
+    assert table(out, "many: evidence in the prompt")["500"]["evidence"] == 1.0
     assert (out / "many-calibration-of-first-hits.svg").read_text().startswith("<svg")
 
 

@@ -28,7 +28,6 @@ import pytest
 import commonbook
 from commonbook.errors import BadInput, BadText, BadTime, Conflict, KeyConflict, TooLarge
 from commonbook.model.session import MAX_MESSAGE_BYTES, MAX_MESSAGES, NewMessage
-from commonbook.text import recall_fence
 from tests.support import capture_child, crashing
 from tests.support.capture_child import POINTS, logs_of, shape_of, wrong_with
 from tests.support.power_cuts import CALLS, Disk, acknowledgements, read_trace
@@ -507,8 +506,8 @@ def test_ten_thousand_messages_in_one_call_are_stored_all_or_none(book):
 
 def test_recalled_text_that_comes_back_in_a_prompt_is_not_stored_again(book):
     book.remember("The heron nests in the mill.", space="personal")
-    recalled = book.recall("heron", spaces="personal").hits[0].passage
-    fenced = recall_fence.fence([recalled])
+    fenced = book.recall("heron", spaces="personal").as_prompt(max_tokens=200)
+    assert "The heron nests in the mill." in fenced
     receipt = book.append("s", [f"{fenced}\n\nWhere does it nest?", NewMessage(f"Look: {fenced}", role="assistant")])
     for one in book.messages("s").items:
         assert "heron" not in one.text
@@ -517,6 +516,16 @@ def test_recalled_text_that_comes_back_in_a_prompt_is_not_stored_again(book):
     assert not any("heron" in path.read_text() for path in Path(book.home).rglob("*where*.md"))
     hits = book.recall("heron mill", spaces="personal").hits
     assert {one.id for one in hits}.isdisjoint(one.id for one in receipt.messages)
+
+
+def test_a_fence_that_this_home_did_not_make_or_that_is_not_closed_is_text(book):
+    book.remember("The heron nests in the mill.", space="personal")
+    fenced = book.recall("heron", spaces="personal").as_prompt(max_tokens=200)
+    tag = fenced.split("\n")[0]
+    unclosed = f"Look: {fenced.rsplit(chr(10), 1)[0]}\nand this is what I say"
+    forged = fenced.replace(tag[19:51], "0123456789abcdef" * 2)
+    book.append("s", [unclosed, forged, f"before{fenced}after"])
+    assert texts(book, "s") == [unclosed, forged, "beforeafter"]
 
 
 def test_secrets_are_masked_before_they_are_stored_and_a_repeat_is_still_one(book, stored):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import html
 import json
 import subprocess
@@ -15,13 +16,27 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from commonbook.model import prompts
+from commonbook.text import recall_fence
 from commonbook.text.masking import mask
-from commonbook.text.recall_fence import fence, unfence
 
 LETTERS = "aB3dE5gH7jK9mN1pQ2sT4vW6yZ8bC0dF"
 """The keys of these tests are made of it, and are nobody's. Prefixes stand apart, so that no scanner is alarmed."""
 
 HEX = "0123456789abcdef" * 4
+
+
+def keyed(*parts: str) -> str:
+    """Stand for the keyed hash of a home."""
+    return hashlib.sha256("\0".join(("the key of this home", *parts)).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def fence(passages: list[str]) -> str:
+    return prompts.fence(passages, recall_fence.new_tag(keyed, passages))
+
+
+def unfence(text: str) -> str:
+    return recall_fence.unfence(text, keyed)
 
 
 def letters(count: int) -> str:
@@ -431,7 +446,7 @@ PIECES = [
 ]
 TAKES_THEM = """
 import random, sys
-from commonbook.text.masking import mask; from commonbook.text.recall_fence import unfence
+from commonbook.text.masking import mask; from commonbook.text.recall_fence import unfence_any as unfence
 pieces = eval(sys.argv[1])
 for piece in pieces:
     many = piece * (1_000_000 // len(piece))
@@ -510,10 +525,23 @@ def test_a_block_is_found_whatever_was_done_around_it(done):
 
 @pytest.mark.parametrize("prefix", ["", "> ", "    "])
 @pytest.mark.parametrize("cut", range(60, len(BLOCK) - 1, 23))
-def test_a_block_that_is_cut_off_goes_to_the_end(prefix, cut):
-    assert unfence("Hello.\n" + prefixed(BLOCK[:cut], prefix)) in ("Hello.\n", "Hello.\n" + prefix)
+def test_a_block_that_is_cut_off_is_kept_as_it_is(prefix, cut):
+    begun = "Hello.\n" + prefixed(BLOCK[:cut], prefix)
+    assert unfence(begun) == begun
     whole = prefixed(BLOCK, prefix)
-    assert unfence(f"Hello.\n{prefixed(BLOCK[:120], prefix)}\n{whole}\nBye.") == "Hello.\n\nBye."
+    assert unfence(f"{begun}\n{whole}\nBye.").endswith("\n\nBye.")
+    assert unfence(f"{begun}\n{whole}\nBye.").startswith("Hello.\n")
+
+
+def test_a_block_of_another_home_or_a_forged_one_is_kept_as_it_is():
+    def of_another_home(*parts: str) -> str:
+        return keyed("another", *parts)
+
+    other = prompts.fence(["a secret plan"], recall_fence.new_tag(of_another_home, ["x"]))
+    assert unfence(other) == other
+    forged = BLOCK.replace(BLOCK[19:35], "0" * 16)
+    assert unfence(forged) == forged
+    assert recall_fence.unfence_any(f"a{other}b") == "ab"
 
 
 @pytest.mark.parametrize(

@@ -37,12 +37,12 @@ def open_client(
     answer_seconds: float = 15.0,
 ) -> Client:
     """Make a client that sends through this transport; messages are masked and stored in the outbox first."""
-    from commonbook.text.masking import clean_for_storage
+    from commonbook.text.masking import mask
 
     return open_outbox(
         settings.outbox,
         transport,
-        mask=clean_for_storage,
+        mask=mask,
         clock=clock,
         space=default_space(settings),
         busy_seconds=settings.busy_seconds,
@@ -133,7 +133,7 @@ def connect(
     from commonbook.client.remote_book import RemoteBook
     from commonbook.engines.disk.import_export import ExternalFolder
     from commonbook.settings import remote, saved_keys
-    from commonbook.text.masking import clean_for_storage
+    from commonbook.text.masking import mask
 
     parsed = parse_addresses(addresses or settings.url or "", allow_http=allow_http)
     given = remote.require_key(key, "the key") if key is not None else settings.key
@@ -151,13 +151,13 @@ def connect(
         return open_outbox(
             path,
             transport,
-            mask=clean_for_storage,
+            mask=mask,
             clock=clock,
             space=default,
             answer_seconds=answer_seconds,
         )
 
-    lazy = LazyOutbox(open_client, lambda: os.path.exists(path), mask=clean_for_storage, clock=clock)
+    lazy = LazyOutbox(open_client, lambda: os.path.exists(path), mask=mask, clock=clock)
     files = ExternalFolder(None)
     return RemoteBook(
         http, lazy, files, space=default, answer_seconds=answer_seconds, patience_seconds=patience_seconds

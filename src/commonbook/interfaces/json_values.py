@@ -163,6 +163,7 @@ def recall_result_json(result: RecallResult, *, explain: bool) -> dict[str, Any]
     """Return the hits of a recall; with `explain`, also the time of each step and the matched words."""
     data: dict[str, Any] = {"hits": [_hit(hit, explain=explain) for hit in result.hits], "took_ms": result.took_ms}
     data["left_out"] = result.left_out
+    data["fence"] = result.fence
     data["nearest"] = None if result.nearest is None else _hit(result.nearest, explain=explain)
     if explain:
         data["steps"] = dict(result.steps)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Literal, NamedTuple, TypeAlias
 
+from commonbook.model import prompts
 from commonbook.model.memory import NO_METADATA, CopyInfo, Freshness, Kind, Link, Mark, Scalar
 
 Include: TypeAlias = Literal["superseded", "expired", "notices"]
@@ -92,7 +93,7 @@ class RecallResult(NamedTuple):
     """The hits of a recall, best first, and its duration; with `explain`, also the duration of each step.
 
     `left_out` counts the hits among the best k that were left out because of their confidence. If nothing is left,
-    `nearest` is the best of them.
+    `nearest` is the best of them. `fence` is the tag around these hits in a prompt, which only this home can make.
     """
 
     hits: tuple[Hit, ...]
@@ -101,3 +102,31 @@ class RecallResult(NamedTuple):
     notes: tuple[str, ...] = ()
     left_out: int = 0
     nearest: Hit | None = None
+    fence: str = ""
+
+    def as_prompt(self, *, max_tokens: int) -> str:
+        """Return the most useful stretches of the hits as a block for a prompt, of at most so many tokens.
+
+        Messages that follow each other are merged into runs. Times, spaces, titles and authors are named, and what an
+        assistant wrote is marked. More hits than the default of ten fill a large budget better.
+        """
+        return prompts.as_prompt([_excerpt(hit) for hit in self.hits], self.fence, max_tokens=max_tokens)
+
+
+def _excerpt(hit: Hit) -> prompts.Excerpt:
+    """Return a hit as a prompt shows it; a passage of a memory has its place behind the `#` of its id."""
+    part = hit.passage_id.rpartition("#")[2]
+    doubts = ("may be outdated",) if hit.superseded_by or hit.suspect else ()
+    return prompts.Excerpt(
+        thread=f"{hit.space} {hit.session or hit.memory}",
+        place=hit.seq if hit.seq is not None else int(part) if part.isdecimal() else 0,
+        is_message=hit.type == "message",
+        day=(hit.occurred or hit.created).date().isoformat(),
+        space=hit.space,
+        title=hit.title,
+        author=hit.author,
+        passage=hit.passage,
+        before=hit.before,
+        after=hit.after,
+        marks=(*doubts, *hit.marks),
+    )

@@ -420,23 +420,3 @@ def memory_hit(memory: Memory) -> Hit:
         shared_from=memory.source,
         successor=memory.successor,
     )
-
-
-def within_budget(hits: Iterator[Hit], budget: int | None) -> Iterator[Hit]:
-    """Yield the hits that fit into a budget of tokens; one that is too long is skipped, and a later one may fit."""
-    left = budget
-    for hit in hits:
-        if left is None:
-            yield hit
-            continue
-        needed = _tokens(hit)
-        if needed <= left:
-            left -= needed
-            yield hit
-
-
-def _tokens(hit: Hit) -> int:
-    """Estimate the tokens of a hit in a prompt: one for four letters, or for one character of an unspaced script."""
-    text = "\n".join((hit.title, hit.before, hit.passage, hit.after))
-    wide = sum(1 for letter in text if letter > "\u2e7f")
-    return wide + (len(text) - wide + 3) // 4 + 8

@@ -20,21 +20,21 @@ from commonbook.errors import Busy, CommonbookError, EmbedderFailed
 from commonbook.model.memory import Memory
 from commonbook.model.recall import RecallRequest, RecallResult
 from commonbook.model.reports import Finding, Progress
-from commonbook.model.spaces import Actor, SpaceScope
+from commonbook.model.spaces import Actor
 from commonbook.ports.embedding import Embedder, Thesaurus
 from commonbook.ports.engines import Engines
-from commonbook.ports.index import FOREVER, Index, IndexQuery, IndexView
-from commonbook.recall import embed_missing, index_updater, indexed_passages, scoring
+from commonbook.ports.index import Index, IndexView
+from commonbook.recall import embed_missing, index_updater, indexed_passages
 from commonbook.recall.candidate_order import order_candidates
-from commonbook.recall.hits import HitBuilder, within_budget
+from commonbook.recall.hits import HitBuilder
+from commonbook.recall.index_query import IndexQueryBuilder
 from commonbook.recall.index_updater import ViewOutdated
 from commonbook.recall.query import ParsedQuery, parse
-from commonbook.recall.query_expansion import QueryExpansion
+from commonbook.recall.result import result_of
 from commonbook.sharing import refresh
 from commonbook.tables import changes
 
 _CACHE_TEXTS: Final = 500
-_MIN_CANDIDATES: Final = 50
 _MAX_ATTEMPTS: Final = 3
 
 
@@ -74,7 +74,7 @@ class Recaller:
         self._thesaurus = thesaurus
         self._updater = index_updater.IndexUpdater(index, embedder)
         self._text_vectors: dict[str, npt.NDArray[np.float64]] = {}
-        self._expansion = QueryExpansion(thesaurus)
+        self._queries = IndexQueryBuilder(thesaurus)
 
     def recall(self, engines: Engines, actor: Actor, request: RecallRequest, *, progress: Progress) -> RecallResult:
         """Return the passages that answer a query best; without a query, the newest."""
@@ -120,7 +120,7 @@ class Recaller:
                 require_counted()
             pending = self._updater.pending(tx, view, total_changes(), limit=limit)
             watch.lap("pending")
-            index_query, expansions = self._index_query(query, allowed, vector)
+            index_query, expansions = self._queries.build(query, allowed, vector)
             watch.lap("expansion")
             try:
                 result = view.search(index_query, pending, tx)
@@ -132,11 +132,10 @@ class Recaller:
             readable = scope.LazyScope(partial(scope.select, tx, actor))
             builder = HitBuilder(engines, tx, allowed, query, result.pool, scores, readable=readable)
             answer = builder.answer(rows)
-            hits = tuple(within_budget(answer.hits, request.budget_tokens))
+            answered = result_of(engines.keys, answer, budget_tokens=request.budget_tokens, notes=notes)
             watch.lap("hits")
         self._request_refresh(engines, builder.stale)
-        steps = watch.steps if request.explain else {}
-        return RecallResult(hits, watch.total, steps, tuple(notes), answer.left_out, answer.nearest)
+        return answered._replace(took_ms=watch.total, steps=watch.steps if request.explain else {})
 
     def _request_refresh(self, engines: Engines, stale: Sequence[Memory]) -> None:
         """Enqueue a refresh of stale copies; the recall itself changes no memory and does not wait for the refresh."""
@@ -201,31 +200,3 @@ class Recaller:
         if view.state is not None and view.state.unembedded and self._embedder.slow:
             notes.append(f"{view.state.unembedded} passages wait for their vectors; run `commonbook reindex`")
         return vector
-
-    def _index_query(
-        self, query: ParsedQuery, allowed: SpaceScope, vector: indexed_passages.Vector | None
-    ) -> tuple[IndexQuery, list[scoring.ExpandedTerm]]:
-        """Return the query to the index, with expansion terms, and the pairs of query and expansion terms."""
-        terms = query.terms
-        expansion_terms, expansions = self._expansion.expand(query.words, terms)
-        include = query.request.include
-        kinds = query.request.kinds
-        index_query = IndexQuery(
-            terms=terms,
-            expansion_terms=expansion_terms,
-            vector=vector,
-            spaces=frozenset(allowed),
-            kinds=frozenset(kinds),
-            excluded_kinds=frozenset() if "notices" in include or "notice" in kinds else frozenset({"notice"}),
-            tags=query.labels,
-            since=indexed_passages.micros(query.since) if query.since else -FOREVER,
-            until=indexed_passages.micros(query.until) if query.until else FOREVER,
-            as_of=indexed_passages.micros(query.as_of) if query.as_of else None,
-            alive_at=-FOREVER if "expired" in include else indexed_passages.micros(query.now),
-            superseded="superseded" in include,
-            now=indexed_passages.micros(query.now),
-            max_candidates=max(_MIN_CANDIDATES, query.request.k),
-            reach=scoring.REACH,
-            newest=query.is_empty,
-        )
-        return index_query, expansions

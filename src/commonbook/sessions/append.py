@@ -107,7 +107,7 @@ class Appender:
         masked = []
         for index, message in enumerate(messages):
             with validation.error_item(index):
-                masked.append(_mask(message))
+                masked.append(_mask(message, self._engines.keys.keyed_hash))
         # Looked up once: another thread may clear the hints meanwhile.
         space_hint = self.session_spaces.get((options.space, session_id), "")
         request = _AppendRequest(actor, session_id, space_hint, masked, options, keyed)
@@ -242,14 +242,14 @@ def _claim(ctx: WriteContext, request: _AppendRequest) -> Callable[[], None] | N
     return None if request.keyed is None else idempotent_requests.claim(ctx.tx, ctx.engines, request.keyed)
 
 
-def _mask(sent: NewMessage) -> _MaskedMessage:
+def _mask(sent: NewMessage, keyed_hash: Callable[..., str]) -> _MaskedMessage:
     """Validate a message and remove text that must not be stored: recalled text that came back, and secrets."""
     if not isinstance(sent, NewMessage):
         raise BadText("a message is neither a text nor a message", fix="send strings, or messages with a text")
     validation.validate_message(sent.text, role=sent.role, author=sent.author, client_id=sent.client_id)
     if sent.client_id is not None:
         validation.validate_key(sent.client_id)
-    text, masked = masking.clean_for_storage(sent.text)
+    text, masked = masking.clean_for_storage(sent.text, keyed_hash)
     return _MaskedMessage(sent, text, masked + validation.validate_masked(sent.masked), sent.role)
 
 

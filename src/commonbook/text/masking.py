@@ -17,7 +17,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from commonbook.errors import BadInput
 from commonbook.model.memory import MAX_METADATA_CHARS, MAX_TAG, MAX_TITLE, Metadata, Scalar
-from commonbook.text.recall_fence import unfence
+from commonbook.text.recall_fence import KeyedHash, unfence
 from commonbook.text.secrets.card_numbers import card_number_spans
 from commonbook.text.secrets.spoken_secrets import spoken_spans
 
@@ -29,9 +29,9 @@ class Masked(NamedTuple):
     count: int  # type: ignore[assignment]  # a tuple's own `count` is of no use here
 
 
-def clean_for_storage(text: str) -> Masked:
-    """Return a text as it may be stored: without fenced recalled text, and without secrets."""
-    return mask(unfence(text))
+def clean_for_storage(text: str, keyed_hash: KeyedHash) -> Masked:
+    """Return a text as it may be stored: without recalled text that the home of this key fenced, or secrets."""
+    return mask(unfence(text, keyed_hash))
 
 
 def mask_title(title: str) -> Masked:

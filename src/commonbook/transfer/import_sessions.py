@@ -288,7 +288,7 @@ def _message(
     session_id: str, line: MessageLine, words: TranscriptMessage, episodes: Mapping[str, Memory | None]
 ) -> Message:
     """Return a message as it is stored: a file may have been written by hand, so secrets are masked here too."""
-    text, masked = masking.clean_for_storage(words.text)
+    text, masked = masking.mask(words.text)
     return Message(
         id=line.id,
         session=session_id,

@@ -20,6 +20,7 @@ from commonbook.interfaces.agents.hooks.events import parse_event
 from commonbook.interfaces.cli.arguments import parser
 from commonbook.interfaces.cli.call import Call
 from commonbook.interfaces.cli.commands.hook import answer_event
+from commonbook.model import prompts
 from commonbook.text import recall_fence
 from tests.support.mcp_clients import environment
 from tests.support.repositories import repository
@@ -129,7 +130,7 @@ def test_what_was_told_in_one_session_is_in_the_prompt_of_the_next(garden, home)
     assert "south wall are watered on Mondays" in found
     assert "user:local" in found
     assert "projects/garden" in found
-    assert recall_fence.unfence(found).strip() == ""
+    assert recall_fence.unfence_any(found).strip() == ""
 
 
 def test_a_start_brings_the_newest_memories_with_the_same_bytes_each_time(garden, home):
@@ -165,7 +166,7 @@ def test_what_was_said_before_a_compaction_is_recalled_after_it(garden, home):
 
 
 def test_recalled_text_that_comes_back_is_not_stored(garden, home):
-    fenced = recall_fence.fence(["Tulips need sandy soil"])
+    fenced = prompts.fence(["Tulips need sandy soil"], "0" * 32)
     hook(prompt(f"{fenced}\n\nHow deep do I plant them?"))
     hook(
         event("BeforeAgent", timestamp="t", prompt=f"<hook_context>{fenced}</hook_context>\n\nAnd when?"),

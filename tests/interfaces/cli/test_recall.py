@@ -47,7 +47,7 @@ def found(cli: Cli, *args: str, stdin: bytes = b"") -> list[str]:
 def test_the_answer_has_the_keys_that_others_rely_on(cli):
     receipt = cli.remember("Alice owns billing", "--tag", "people,money", "--occurred", "2026-01-02T03:04Z")
     answer = cli("recall", "billing", "--json").json
-    assert answer.keys() == {"hits", "took_ms", "left_out", "nearest"}
+    assert answer.keys() == {"hits", "took_ms", "left_out", "nearest", "fence"}
     (hit,) = answer["hits"]
     assert hit.keys() == HIT
     assert (hit["type"], hit["id"], hit["memory"], hit["seq"]) == ("memory", receipt["id"], receipt["id"], None)
@@ -68,7 +68,7 @@ def test_the_answer_has_the_keys_that_others_rely_on(cli):
 def test_explain_adds_the_steps_the_notes_and_the_words_that_matched(cli):
     cli.remember("Alice owns billing")
     answer = cli("recall", "who", "owns", "billing?", "--explain", "--json").json
-    assert answer.keys() == {"hits", "took_ms", "left_out", "nearest", "steps", "notes"}
+    assert answer.keys() == {"hits", "took_ms", "left_out", "nearest", "fence", "steps", "notes"}
     assert answer["hits"][0].keys() == HIT | {"matched"}
     assert answer["hits"][0]["matched"] == ["owns", "billing"]
     assert answer["steps"].keys() == {"index view", "embed", "pending", "expansion", "search", "rank", "hits"}

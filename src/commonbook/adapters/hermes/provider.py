@@ -266,7 +266,7 @@ class CommonbookMemoryProvider:
         hits = [hit for hit in result.hits if self._is_not_in_prompt(session, hit)][: active.config.recall_count]
         if hits:
             self._status, self._last_warning = RecallStatus(f"Commonbook{self._last_warning}", len(hits)), ""
-        return tools.fenced(hits)
+        return tools.fenced(hits, result.fence)
 
     def recall_status(self) -> RecallStatus | None:
         """Return the result of the last prefetch, with the last warning if there is one."""

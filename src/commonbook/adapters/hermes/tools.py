@@ -8,6 +8,7 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from commonbook.errors import BadInput, CommonbookError
+from commonbook.model import prompts
 from commonbook.model.recall import Hit
 from commonbook.text import masking, recall_fence
 
@@ -59,12 +60,12 @@ def recall(book: Book, args: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(limit, int) or isinstance(limit, bool):
         raise BadInput("limit is not a number", fix="leave it out, or give one from 1 to 30")
     result = book.recall(_require_text(args, "query"), k=max(1, min(limit, 30)))
-    return {"count": len(result.hits), "recalled": fenced(result.hits)}
+    return {"count": len(result.hits), "recalled": fenced(result.hits, result.fence)}
 
 
 def remember(book: Book, args: Mapping[str, Any], session: str) -> dict[str, Any]:
     """Store a memory for the model; the same text in the same session is stored once."""
-    text = masking.mask(recall_fence.unfence(_require_text(args, "text"))).text
+    text = masking.mask(recall_fence.unfence_any(_require_text(args, "text"))).text
     kind, tags = args.get("kind") or "note", args.get("tags") or ()
     if not isinstance(kind, str) or not isinstance(tags, Sequence) or isinstance(tags, str):
         raise BadInput("kind is not a word, or tags are not a list", fix="see the tool's parameters")
@@ -81,9 +82,9 @@ def _require_text(args: Mapping[str, Any], name: str) -> str:
     return value
 
 
-def fenced(hits: Sequence[Hit]) -> str:
+def fenced(hits: Sequence[Hit], tag: str) -> str:
     """Return passages with their origins for a prompt, fenced as data that cannot look like an instruction."""
-    return recall_fence.fence([f"[{_origin(hit)}]\n{hit.passage.strip()}" for hit in hits])
+    return prompts.fence([f"[{_origin(hit)}]\n{hit.passage.strip()}" for hit in hits], tag)
 
 
 def _origin(hit: Hit) -> str:

@@ -48,7 +48,7 @@ class TranscriptDiff(NamedTuple):
 def clean(text: str) -> str:
     """Return a text without recalled passages, secrets and characters that a file cannot hold."""
     encodable = text.replace("\0", "").encode("utf-8", "replace").decode("utf-8")
-    return masking.mask(_EMPTY_MEMORY_CONTEXT.sub("", recall_fence.unfence(encodable))).text.strip()
+    return masking.mask(_EMPTY_MEMORY_CONTEXT.sub("", recall_fence.unfence_any(encodable))).text.strip()
 
 
 def transcript_message(role: str, content: object) -> TranscriptMessage | None:

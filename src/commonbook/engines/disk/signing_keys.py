@@ -14,19 +14,23 @@ import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Final
-
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from commonbook.errors import BadText, DiskFull, HomeDamaged, HomeError, HomeReadOnly, KeyMissing
 from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
+    from cryptography import exceptions as cryptography_exceptions
+    from cryptography.hazmat.primitives.asymmetric import ed25519
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
     from commonbook.engines.disk import ciphers
 else:
-    # Only a server encrypts.
+    # Only a server encrypts, and a recall hashes without signing.
     ciphers = LazyModule("commonbook.engines.disk.ciphers")
+    cryptography_exceptions = LazyModule("cryptography.exceptions")
+    ed25519 = LazyModule("cryptography.hazmat.primitives.asymmetric.ed25519")
 
 SIGNING: Final = "signing.key"
 HASHING: Final = "hashing.key"
@@ -39,12 +43,22 @@ _READ_ONLY_ERRNOS: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 _RESTORE: Final = "restore the keys folder from a back-up of this home"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _Keys:
-    private: Ed25519PrivateKey
-    public: Ed25519PublicKey
-    key_id: str
+    seed: bytes
     secret: bytes
+
+    @cached_property
+    def private(self) -> Ed25519PrivateKey:
+        return ed25519.Ed25519PrivateKey.from_private_bytes(self.seed)
+
+    @cached_property
+    def public(self) -> Ed25519PublicKey:
+        return self.private.public_key()
+
+    @cached_property
+    def key_id(self) -> str:
+        return _key_id_of(self.public.public_bytes_raw())
 
 
 class KeyFiles:
@@ -77,7 +91,7 @@ class KeyFiles:
             return False
         try:
             public.verify(signature, message)
-        except InvalidSignature:
+        except cryptography_exceptions.InvalidSignature:
             return False
         return True
 
@@ -125,9 +139,7 @@ class KeyFiles:
         if seed is None or secret is None:
             missing = self._path(SIGNING if seed is None else HASHING)
             raise KeyMissing(f"the key file {missing} is missing", fix=_RESTORE)
-        private = Ed25519PrivateKey.from_private_bytes(seed)
-        public = private.public_key()
-        return _Keys(private, public, _key_id_of(public.public_bytes_raw()), secret)
+        return _Keys(seed, secret)
 
     def _read_key(self, name: str, scheme: str) -> bytes | None:
         """Return the 32 bytes of a key file, or None if there is no such file."""
@@ -163,7 +175,7 @@ class KeyFiles:
         # The name is derived from the content, so that no file can pass for another key.
         if raw is None or _key_id_of(raw) != key_id:
             return None
-        public = Ed25519PublicKey.from_public_bytes(raw)
+        public = ed25519.Ed25519PublicKey.from_public_bytes(raw)
         self._retired[key_id] = public
         return public
 

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from commonbook.text import recall_fence
+from commonbook.model import prompts
 
 if TYPE_CHECKING:
     from commonbook.book.book import Book
@@ -53,17 +53,17 @@ def is_trivial(prompt: str) -> bool:
 
 def at_start(book: Book) -> Context:
     """Return the newest memories, in the order in which they were made: unchanged memories give the same bytes."""
-    hits = book.recall(kinds=_START_KINDS, k=_START_COUNT, budget_tokens=MAX_TOKENS).hits
-    return _fenced(sorted(hits, key=lambda hit: hit.id))
+    found = book.recall(kinds=_START_KINDS, k=_START_COUNT, budget_tokens=MAX_TOKENS)
+    return _fenced(sorted(found.hits, key=lambda hit: hit.id), found.fence)
 
 
 def at_prompt(book: Book, prompt: str, *, session: str, state: SessionState) -> Context:
     """Return what answers a prompt and is not in the conversation already."""
     if is_trivial(prompt):
         return Context()
-    hits = book.recall(prompt[:4000], k=_CANDIDATES, budget_tokens=4 * MAX_TOKENS).hits
-    new = [hit for hit in hits if not _is_in_conversation(hit, session, state)]
-    return _fenced(new[:_PROMPT_COUNT])
+    found = book.recall(prompt[:4000], k=_CANDIDATES, budget_tokens=4 * MAX_TOKENS)
+    new = [hit for hit in found.hits if not _is_in_conversation(hit, session, state)]
+    return _fenced(new[:_PROMPT_COUNT], found.fence)
 
 
 def _is_in_conversation(hit: Hit, session: str, state: SessionState) -> bool:
@@ -72,10 +72,10 @@ def _is_in_conversation(hit: Hit, session: str, state: SessionState) -> bool:
     return hit.session == session and (hit.seq or 0) > state.compacted
 
 
-def _fenced(hits: Iterable[Hit]) -> Context:
+def _fenced(hits: Iterable[Hit], tag: str) -> Context:
     passages: list[str] = []
     ids: list[str] = []
-    room = MAX_TOKENS * _CHARS_A_TOKEN - len(recall_fence.fence(["x"]))
+    room = MAX_TOKENS * _CHARS_A_TOKEN - len(prompts.fence(["x"], tag))
     for hit in hits:
         passage = f"[{_origin(hit)}]\n{hit.passage.strip()[:_MAX_PASSAGE_CHARS]}"
         if len(passage) + 2 > room:
@@ -83,7 +83,7 @@ def _fenced(hits: Iterable[Hit]) -> Context:
         room -= len(passage) + 2
         passages.append(passage)
         ids.append(hit.id)
-    return Context(recall_fence.fence(passages), tuple(ids))
+    return Context(prompts.fence(passages, tag), tuple(ids))
 
 
 def _origin(hit: Hit) -> str:

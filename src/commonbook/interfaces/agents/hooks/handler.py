@@ -40,9 +40,10 @@ class Handler:
         self._cwd = state.cwd or self._cwd
         if not event.has_message:
             return
-        from commonbook.text.masking import clean_for_storage
+        from commonbook.text.masking import mask
+        from commonbook.text.recall_fence import unfence_any
 
-        text = clean_for_storage(event.text).text.strip()
+        text = mask(unfence_any(event.text)).text.strip()
         if text:
             now = format_time(datetime.now(UTC))
             self._folder.spool(Spooled(event._replace(text=text), self._cwd, now))

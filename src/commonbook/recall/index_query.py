@@ -1,0 +1,50 @@
+"""Build the query to an index from a parsed recall: filters, terms, and terms near them in meaning."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from commonbook.model.spaces import SpaceScope
+from commonbook.ports.embedding import Thesaurus
+from commonbook.ports.index import FOREVER, IndexQuery
+from commonbook.recall import indexed_passages, scoring
+from commonbook.recall.query import ParsedQuery
+from commonbook.recall.query_expansion import QueryExpansion
+
+_MIN_CANDIDATES: Final = 50
+
+
+class IndexQueryBuilder:
+    """Builds queries to an index; its state consists of the cache of near terms."""
+
+    def __init__(self, thesaurus: Thesaurus) -> None:
+        """Expand queries with the near words of this thesaurus."""
+        self._expansion = QueryExpansion(thesaurus)
+
+    def build(
+        self, query: ParsedQuery, allowed: SpaceScope, vector: indexed_passages.Vector | None
+    ) -> tuple[IndexQuery, list[scoring.ExpandedTerm]]:
+        """Return the query to the index, with expansion terms, and the pairs of query and expansion terms."""
+        terms = query.terms
+        expansion_terms, expansions = self._expansion.expand(query.words, terms)
+        include = query.request.include
+        kinds = query.request.kinds
+        index_query = IndexQuery(
+            terms=terms,
+            expansion_terms=expansion_terms,
+            vector=vector,
+            spaces=frozenset(allowed),
+            kinds=frozenset(kinds),
+            excluded_kinds=frozenset() if "notices" in include or "notice" in kinds else frozenset({"notice"}),
+            tags=query.labels,
+            since=indexed_passages.micros(query.since) if query.since else -FOREVER,
+            until=indexed_passages.micros(query.until) if query.until else FOREVER,
+            as_of=indexed_passages.micros(query.as_of) if query.as_of else None,
+            alive_at=-FOREVER if "expired" in include else indexed_passages.micros(query.now),
+            superseded="superseded" in include,
+            now=indexed_passages.micros(query.now),
+            max_candidates=max(_MIN_CANDIDATES, query.request.k),
+            reach=scoring.REACH,
+            newest=query.is_empty,
+        )
+        return index_query, expansions
