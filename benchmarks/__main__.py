@@ -14,6 +14,7 @@ from typing import Final
 import commonbook
 from benchmarks import locomo
 from benchmarks.adding import batch, parallel_add, single_add
+from benchmarks.agents import hooks, mcp_server
 from benchmarks.bench import FULL, QUICK, Bench, Scale, bench
 from benchmarks.capturing import append
 from benchmarks.capturing_on_postgres import postgres_append
@@ -35,6 +36,8 @@ BENCHMARKS: Final[dict[str, Callable[[Bench], Iterator[Figure]]]] = {
     "append": append,
     "open_unchanged": open_unchanged,
     "cold_status": cold_status,
+    "mcp_server": mcp_server,
+    "hooks": hooks,
     "recall": recall,
     "recall_memory": recall_memory,
     "cold_recall": cold_recall,

@@ -58,6 +58,8 @@ def distinct_terms(question: str) -> list[str]:
         ("parallel_add", [2, 4]),
         ("batch", [10, 2, 20, 20]),
         ("importing", [4] * 14),
+        ("mcp_server", [1, 1, 1, 1, 10, 10]),
+        ("hooks", [2] * 5),
         pytest.param("append", [1, 1, 4, 4], marks=pytest.mark.slow),
         ("open_unchanged", [2, 3, 4]),
         ("cold_status", [2, 3, 4]),

@@ -75,8 +75,9 @@ def test_errors_of_the_protocol_have_the_codes_of_their_revision(book, home, ser
             with pytest.raises(MCPError) as refused:
                 await client.read_resource("commonbook://memory/01a19a5c-7d1e-7c3a-9f61-0b2f4c6e8a10")
             assert refused.value.code == (-32602 if mode == "auto" else -32002)
-            with pytest.raises(MCPError, match="did you mean 'recall'"):
-                await client.call_tool("recal", {})
+            result = await client.call_tool("recal", {})
+            assert result.is_error
+            assert "did you mean 'recall'" in result.content[0].text
 
     for mode in MODES:
         asyncio.run(use(mode))

@@ -60,8 +60,9 @@ def test_the_sdk_gets_errors_of_tools_and_of_the_protocol(book, mode):
             result = await client.call_tool("recall", {"qery": "x"})
             assert result.is_error
             assert "'query'" in result.content[0].text
-            with pytest.raises(MCPError, match="did you mean 'recall'"):
-                await client.call_tool("recal", {})
+            result = await client.call_tool("recal", {})
+            assert result.is_error
+            assert "did you mean 'recall'" in result.content[0].text
             missing = "commonbook://memory/01a19a5c-7d1e-7c3a-9f61-0b2f4c6e8a10"
             for uri in (missing, "commonbook://memory/../state.db", "file:///etc/passwd"):
                 with pytest.raises(MCPError) as refused:

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from commonbook.errors import BadInput
 from commonbook.interfaces.mcp import prompts, resources
 from commonbook.interfaces.mcp.arguments import near
 from commonbook.interfaces.mcp.calls import call
-from commonbook.interfaces.mcp.failures import ProtocolError
+from commonbook.interfaces.mcp.failures import ProtocolError, failed
 from commonbook.interfaces.mcp.table import TOOLS
 from commonbook.version import __version__
 
@@ -41,7 +42,9 @@ def _call_tool(source: BookSource, parameters: Parameters) -> dict[str, Any]:
     name = parameters.get("name")
     tool = TOOLS.get(name) if isinstance(name, str) else None
     if tool is None:
-        raise ProtocolError(-32602, f"there is no tool {str(name)[:100]!r}{near(str(name), TOOLS)}")
+        # An error of the protocol would reach the client, but not every model.
+        unknown = f"there is no tool {str(name)[:100]!r}{near(str(name), TOOLS)}"
+        return failed(BadInput(unknown, fix=f"call one of: {', '.join(TOOLS)}"))
     return call(tool, parameters.get("arguments"), source)
 
 

@@ -1,0 +1,142 @@
+"""A day of each agent, with the real program and a scripted model."""
+
+from __future__ import annotations
+
+import html
+import json
+import os
+import re
+import signal
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests_clients.agents import RealAgent
+from tests_clients.scripted_model import offered
+
+CLIENTS = ("claude-code", "codex", "gemini")
+TOPICS = ("roses", "tulips", "apple trees", "ivy", "beans", "compost", "hedges")
+FACT = "The spare key of the greenhouse hangs behind the blue watering can"
+
+
+@pytest.fixture(params=CLIENTS)
+def client(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def made() -> Iterator[list[RealAgent]]:
+    agents: list[RealAgent] = []
+    yield agents
+    for agent in agents:
+        agent.close()
+
+
+def installed(made: list[RealAgent], client: str, folder: Path, steps: list[dict[str, Any]]) -> RealAgent:
+    agent = RealAgent(client, folder, steps)
+    made.append(agent)
+    agent.book("install", client, "--yes")
+    return agent
+
+
+def words(request: dict[str, Any]) -> str:
+    """Everything that the model was given, as one text."""
+    return html.unescape(json.dumps(request["body"], ensure_ascii=False))
+
+
+def blocks(request: dict[str, Any]) -> list[str]:
+    """The marks of the blocks of recalled text that a request has, in order."""
+    return list(
+        dict.fromkeys(re.findall(r"<commonbook-recall ([0-9a-f]{32})>", words(request).replace("\\u003c", "<")))
+    )
+
+
+def test_a_day_of_twenty_prompts_in_three_sessions(client, made, tmp_path):
+    steps = [{"text": f"Answer {number}."} for number in range(100)]
+    agent = installed(made, client, tmp_path, steps)
+    prompts = []
+    for session in range(3):
+        for number, topic in enumerate(TOPICS):
+            prompt = f"Session {session}: tell me how to care for {topic} in our garden"
+            if (session, number) == (0, 0):
+                prompt = FACT
+            if (session, number) == (1, 0):
+                prompt = "Where does the spare key of the greenhouse hang?"
+            assert agent.turn(prompt, resume=number > 0).strip()
+            prompts.append(prompt)
+    requests = agent.requests()
+    # The first turn has the tools.
+    assert any(tool["name"].endswith("recall") for tool in offered(requests[0]["body"]))
+    # A fact that was told in one session is in the prompt of the next.
+    asking = next(each for each in requests if prompts[len(TOPICS)] in words(each))
+    assert FACT in words(asking)
+    # Nothing that was injected is rewritten while a session goes on.
+    assert len(requests) == len(prompts)
+    for begin in range(0, len(prompts), len(TOPICS)):
+        own = requests[begin : begin + len(TOPICS)]
+        assert len(blocks(own[-1])) < len(own)
+        for earlier, later in pairwise(own):
+            assert blocks(later)[: len(blocks(earlier))] == blocks(earlier)
+    listed = json.loads(agent.book("session", "list", "--json"))["sessions"]
+    assert [each["messages"] for each in listed] == [2 * len(TOPICS)] * 3
+    stored = []
+    for each in reversed(listed):
+        shown = json.loads(agent.book("session", "show", each["id"], "--json"))["messages"]
+        stored += [message["text"] for message in shown if message["role"] == "user"]
+    assert stored == prompts
+
+
+def test_tools_are_called_and_the_log_names_the_agent(client, made, tmp_path):
+    steps: list[dict[str, Any]] = [
+        {"call": "remember", "arguments": {"text": "Ada likes oolong tea", "kind": "preference"}},
+        {"text": "Noted."},
+        {"call": "recall", "arguments": {"query": "tea"}},
+        {"text": "Oolong."},
+    ]
+    agent = installed(made, client, tmp_path, steps)
+    assert "Noted." in agent.turn("I like oolong")
+    assert "Oolong." in agent.turn("What do I drink?")
+    memory = json.loads(agent.book("list", "--json"))["items"][0]
+    assert any("Ada likes oolong tea" in words(request) for request in agent.requests()[2:])
+    assert (memory["author"], memory["space"]) == (f"agent:{client}", "projects/garden")
+    before = {
+        path: path.read_bytes() for path in (agent.home / ".codex/config.toml", agent.home / ".gemini/settings.json")
+    }
+    agent.book("uninstall", client, "--yes")
+    assert json.loads(agent.book("install", "--list", "--json"))["clients"][CLIENTS.index(client)]["installed"] == []
+    assert all("commonbook" not in path.read_text() for path in before)
+
+
+def test_an_agent_that_is_killed_in_a_turn_loses_no_prompt(client, made, tmp_path):
+    agent = installed(made, client, tmp_path, [{"hang": True}])
+    process = agent.start("Please remember this prompt about the greenhouse")
+    assert agent.script.hanging.wait(120)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    listed = json.loads(agent.book("session", "list", "--json"))["sessions"]
+    assert [each["messages"] for each in listed] == [1]
+
+
+def test_a_broken_home_does_not_disturb(client, made, tmp_path):
+    agent = installed(made, client, tmp_path, [{"text": "Answer."}] * 3)
+    for path in (agent.home / "commonbook" / ".commonbook").glob("state.db*"):
+        path.write_bytes(b"broken" * 1000)
+    assert "Answer." in agent.turn("How do I care for roses in our garden?")
+
+
+def test_two_agents_at_once_on_one_book(made, tmp_path):
+    first = installed(made, "claude-code", tmp_path / "one", [{"text": "Answer."}] * 3)
+    second = RealAgent("codex", tmp_path / "two", [{"text": "Answer."}] * 3)
+    made.append(second)
+    (second.home / "commonbook").symlink_to(first.home / "commonbook")
+    second.book("install", "codex", "--yes")
+    running = [agent.start("How do I care for roses in our garden?") for agent in (first, second)]
+    for process in running:
+        process.communicate(timeout=180)
+        assert process.returncode == 0
+    listed = json.loads(first.book("session", "list", "--json"))["sessions"]
+    assert sorted(each["tags"][0] for each in listed) == ["claude-code", "codex"]
+    assert [each["messages"] for each in listed] == [2, 2]
