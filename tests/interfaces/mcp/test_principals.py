@@ -73,6 +73,15 @@ def test_a_revoked_grant_is_not_given_again(book, tmp_path, monkeypatch):
         assert client.call("remember", text="And light", space="personal")["isError"] is False
 
 
+def test_an_agent_that_may_only_read_projects_makes_none(book, tmp_path, monkeypatch):
+    let_in(book)
+    book.grant(AGENT, "projects", "reader")
+    monkeypatch.chdir(repository(tmp_path / "garden"))
+    with PlainClient("--as", AGENT) as client:
+        assert client.call("remember", text="Roses need water")["content"][0]["text"].startswith("not_allowed: ")
+    assert "projects/garden" not in {space.name for space in book.spaces()}
+
+
 def test_a_space_that_was_granted_by_name_is_reached_too(book):
     let_in(book)
     book.create_space("team")

@@ -8,10 +8,11 @@ other.
 from __future__ import annotations
 
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from commonbook.errors import CommonbookError, Moved, NotAllowed, SpaceExists
-from commonbook.model.spaces import LOCAL_OWNER, PERSONAL
+from commonbook.model.spaces import LOCAL_OWNER, PERSONAL, READER
 from commonbook.settings.default_space import PROJECTS
 
 if TYPE_CHECKING:
@@ -54,16 +55,16 @@ class LocalBook:
         if principal == LOCAL_OWNER:
             return owner
         space = space or (owner.space_for_writing() if changes else owner.default_space)
-        reached = [grant.space.name for grant in owner.grants() if grant.principal == principal]
-        if not reached:
+        grants = _valid_grants(owner, principal)
+        if not grants:
             raise NotAllowed(
                 f"{principal} reaches nothing in this book yet",
                 fix=f"let a person run `commonbook install {principal.removeprefix('agent:')}`, or"
                 f" `commonbook grant add {principal} {PERSONAL} writer`",
             )
-        if changes and PROJECTS in reached:
+        if changes and grants.get(PROJECTS, READER) != READER:
             _ensure_project(owner, space)
-        within = (*(name for name in reached if name != PROJECTS), space, PERSONAL)
+        within = (*(name for name in grants if name != PROJECTS), space, PERSONAL)
         return owner.acting_as(principal, space=space, within=dict.fromkeys(within))
 
     def work(self) -> None:
@@ -91,6 +92,16 @@ class LocalBook:
             with suppress(Moved):
                 self._opened.sync()
         return self._opened
+
+
+def _valid_grants(owner: Book, principal: str) -> dict[str, str]:
+    """Return the roles of a principal by the names of spaces, without grants that have expired."""
+    now = datetime.now(UTC)
+    return {
+        grant.space.name: grant.role
+        for grant in owner.grants()
+        if grant.principal == principal and (grant.expires is None or grant.expires > now)
+    }
 
 
 def _ensure_project(owner: Book, space: str) -> None:
