@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from commonbook.files.save_order import is_based_on_present, revision_brought_back
+from commonbook.files.save_order import SaveOrder, is_based_on_present, place_in_history
 from commonbook.markdown.memory_conversion import title_of_note
 from commonbook.model.memory import Memory, Revision
 from commonbook.model.spaces import FILESYSTEM
@@ -12,37 +12,24 @@ from commonbook.tables import memories, revisions
 
 if TYPE_CHECKING:
     from commonbook.markdown.front_matter import Document
-    from commonbook.tables import file_journal
+    from commonbook.tables.file_journal import JournalEntry, SyncedFile
     from commonbook.write.context import WriteContext
 
 
-BY_HAND: Final = "file"
-_MAX_REVISIONS: Final = 20
-
-
-def is_over_pending(
-    ctx: WriteContext, memory: Memory, synced: file_journal.SyncedFile | None, document: Document
+def is_earlier(
+    ctx: WriteContext, memory: Memory, document: Document, *, journal: JournalEntry | None, synced: SyncedFile | None
 ) -> bool:
+    """Tell whether a save was made before the present text: there is a pending write, and it was not made over it."""
+    order = place_in_history(row_version=memory.version, journal=journal)
+    return order is SaveOrder.EARLIER and not _is_over_pending(ctx, memory, synced, document)
+
+
+def _is_over_pending(ctx: WriteContext, memory: Memory, synced: SyncedFile | None, document: Document) -> bool:
     """Tell whether a save at the path of a pending write was made over the content of that write."""
     if synced is None:
         return document.id == memory.id
     before = revisions.find(ctx.tx, memory, memory.revision - 1)
     return before is not None and is_based_on_present(document.text, present=memory.text, before=before.text)
-
-
-def brings_back(ctx: WriteContext, old: Memory, new: Memory) -> bool:
-    """Tell whether a person's save takes back what a verb has changed, as an old buffer of an editor does.
-
-    People may take back what people wrote, so there must be a text of a verb behind the one that came back.
-    """
-    if (old.title, old.text) == (new.title, new.text):
-        return False
-    past = revisions.last_revisions(ctx.tx, old, limit=_MAX_REVISIONS)
-    back = revision_brought_back(new.text, past, old.text)
-    if back is None:
-        return False
-    later = [revision.how for revision in past if revision.revision > back.revision]
-    return any(not how.startswith(BY_HAND) for how in (*later, old.revised_how))
 
 
 def is_known(ctx: WriteContext, memory: Memory, document: Document) -> bool:

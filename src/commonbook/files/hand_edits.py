@@ -19,10 +19,10 @@ from commonbook.files import (
     memory_of_file,
     merge_conflicts,
     refused_files,
+    reverted_saves,
     sync_conflicts,
 )
 from commonbook.files.proven_lines import apply_document
-from commonbook.files.save_order import SaveOrder, place_in_history
 from commonbook.markdown.front_matter import VERBATIM_FIELDS, Document
 from commonbook.markdown.memory_conversion import (
     parse_file,
@@ -243,11 +243,10 @@ def _update(ctx: WriteContext, memory: Memory, path: str, stat: FileStat, hash_:
     _claim_path(ctx, path, stat, hash_, memory)
     if unchanged:
         return "unchanged"
-    order = place_in_history(row_version=memory.version, journal=journal)
-    if order is SaveOrder.NEWER or earlier_saves.is_over_pending(ctx, memory, synced, document):
-        revise(ctx, memory, apply_document(ctx, memory, document), document)
-        return "edited"
-    return "edited" if earlier_saves.record_earlier(ctx, memory, document) else "unchanged"
+    if earlier_saves.is_earlier(ctx, memory, document, journal=journal, synced=synced):
+        return "edited" if earlier_saves.record_earlier(ctx, memory, document) else "unchanged"
+    revise(ctx, memory, apply_document(ctx, memory, document), document)
+    return "edited"
 
 
 def _move_or_restore(ctx: WriteContext, memory: Memory, path: str, document: Document, *, unchanged: bool) -> Outcome:
@@ -386,11 +385,6 @@ def _space_left(ctx: WriteContext, path: str) -> str | None:
     return recorded or (lies_in.id if lies_in else None)
 
 
-def accept_save(ctx: WriteContext, memory: Memory) -> None:
-    """Record that somebody has looked at a save that brought older words back, and keeps them."""
-    file_journal.clear_reverted(ctx.tx, memory.id)
-
-
 def changed_fields(old: Memory, new: Memory) -> list[str]:
     """Return the names of the fields that a file can change and that differ."""
     return [name for name in _FIELDS if getattr(old, name) != getattr(new, name)]
@@ -412,12 +406,12 @@ def revise(
         restore(ctx, old, new._replace(space=space), changed, how="file", document=document, version=version)
         return
     if changed:
-        is_reverted = earlier_saves.brings_back(ctx, old, new)
+        is_reverted = reverted_saves.takes_back(ctx, old, new)
         new = store_version.store_version(
             ctx, old, new._replace(space=space), changed, how="file", document=document, version=version
         )
         if is_reverted:
-            file_journal.set_reverted(ctx.tx, new.id, new.revision)
+            reverted_saves.mark(ctx, new)
         if new.decisions != old.decisions:
             ctx.note_reasoning_change(old, new)
         if new.source != old.source:

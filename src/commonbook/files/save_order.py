@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from commonbook.text.nearness import nearest
 
 if TYPE_CHECKING:
-    from commonbook.model.memory import Revision
     from commonbook.tables.file_journal import JournalEntry
 
 
-_CLEARLY: Final = 0.5
+MIN_SIMILARITY: Final = 0.5
+"""A save that has less in common with a text is not based on it."""
 
 
 class SaveOrder(Enum):
@@ -34,16 +33,6 @@ def place_in_history(*, row_version: int, journal: JournalEntry | None) -> SaveO
     return SaveOrder.EARLIER
 
 
-def revision_brought_back(text: str, past: Sequence[Revision], present: str) -> Revision | None:
-    """Return the past revision that a save brings back: equal to it, or nearer to it than to the present text."""
-    if text == present:
-        return None
-    by_text = {revision.text: revision for revision in past if revision.text != present}
-    texts = list(by_text)
-    at = texts.index(text) if text in by_text else nearest(text, [*texts, present], at_least=_CLEARLY)
-    return by_text[texts[at]] if at is not None and at < len(texts) else None
-
-
 def is_based_on_present(text: str, *, present: str, before: str) -> bool:
     """Tell whether a save was made over the text of a pending write: whether it has clearly more in common with it."""
-    return nearest(text, [before, present], at_least=_CLEARLY) == 1
+    return nearest(text, [before, present], at_least=MIN_SIMILARITY) == 1

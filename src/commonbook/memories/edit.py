@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from commonbook.errors import BadInput, Conflict, NotAllowed, NotFound, VersionConflict
-from commonbook.files import hand_edits, scan
+from commonbook.files import hand_edits, reverted_saves, scan
 from commonbook.memories import edited_fields
 from commonbook.memories.remember import resolve_links
 from commonbook.model.memory import UNSET, Changes, Memory, Receipt, is_retracted, receipt_of
@@ -52,7 +52,7 @@ def edit(
             raise BadInput("a notice is written by the book", fix="`commonbook triage` decides about it")
         edited = edited_fields.apply(ctx, memory, changes)
         if to_revision == memory.revision:
-            hand_edits.accept_save(ctx, memory)
+            reverted_saves.accept(ctx, memory)
         if to_revision is not None:
             title, text = _older_text(ctx, memory, to_revision)
             edited = edited._replace(title=title, text=text)
