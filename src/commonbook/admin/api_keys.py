@@ -1,7 +1,6 @@
 """API keys: create, list and revoke the keys by which clients prove which principal they are.
 
-A secret is random, shown once and stored as a keyed hash. A key can be limited to some spaces and roles. A login code
-carries a key to another machine: it is exchanged once, within minutes, for a second secret of the key.
+A secret is random, shown once and stored as a keyed hash. A key can be limited to some spaces and roles.
 """
 
 from __future__ import annotations
@@ -9,15 +8,14 @@ from __future__ import annotations
 import base64
 import os
 from collections.abc import Iterable
-from datetime import datetime, timedelta
-from typing import Final
+from datetime import datetime
 
 from commonbook.access import permissions
 from commonbook.access.authentication import KEY_PREFIX, key_hash, principal_name
 from commonbook.admin.grants import format_optional_time, require_future, require_role
 from commonbook.errors import BadInput, NotAllowed, NotFound
 from commonbook.model.ids import new_id
-from commonbook.model.spaces import READER, Actor, ApiKey, LoginCode, NewKey
+from commonbook.model.spaces import READER, Actor, ApiKey, NewKey
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
 from commonbook.tables import api_keys
@@ -25,13 +23,6 @@ from commonbook.text import space_names, validation
 from commonbook.write.context import HOME_SPACE, WriteContext, readable_space
 from commonbook.write.foreign_writes import ForeignWrite
 from commonbook.write.transaction import write
-
-_LOGIN_CODE_LIFETIME: Final = timedelta(minutes=10)
-_LOGIN_CODE_BYTES: Final = 15
-"""So many random bytes are 24 characters; nobody guesses them in ten minutes."""
-
-_MIN_NONCE_CHARS: Final = 16
-_MAX_NONCE_CHARS: Final = 200
 
 
 def create_key(
@@ -58,11 +49,11 @@ def create_key(
     )
     if space is not None:
         _require_within_limits(space_names.require_space_name(space), allowed)
-    secret = _new_secret()
+    secret = new_secret()
 
     def operation(ctx: WriteContext) -> NewKey:
         permissions.require_valid_key(ctx.tx, actor)
-        _require_may_create(actor, principal)
+        require_may_create(actor, principal)
         key = ApiKey(
             id=new_id(),
             principal=principal,
@@ -90,82 +81,14 @@ def create_key(
     return write(engines, actor, operation)
 
 
-def create_login(engines: Engines, actor: Actor, key_id: str) -> LoginCode:
-    """Make a login code of a key, in place of an earlier one; those may who may create the key."""
-    digits = base64.b32encode(os.urandom(_LOGIN_CODE_BYTES)).decode()
-    code = "-".join(digits[start : start + 6] for start in range(0, len(digits), 6))
-
-    def operation(ctx: WriteContext) -> LoginCode:
-        key = _require_key(ctx.tx, actor, key_id)
-        _require_may_create(actor, key.principal)
-        if not api_keys.is_valid(key, ctx.tx):
-            raise BadInput(f"the key {key_id} was revoked or has expired", fix="create a new one")
-        expires = ctx.tx.now + _LOGIN_CODE_LIFETIME
-        api_keys.set_login_code(ctx.tx, key.id, _code_hash(engines, code), until=expires)
-        logging = ctx.because(ForeignWrite.OWN_KEY)
-        logging.log(ctx.system_space(HOME_SPACE), "key.login_code", (), key=key.id, principal=key.principal)
-        return LoginCode(key, code, expires)
-
-    return write(engines, actor, operation)
+def new_secret() -> str:
+    """Return a random secret."""
+    return encode_secret(os.urandom(32))
 
 
-def exchange_login(engines: Engines, code: str, *, nonce: str | None = None) -> NewKey:
-    """Exchange a login code for a secret of its key; unknown, used and expired codes get one and the same refusal.
-
-    The secret replaces the one of an earlier login with this key. The one that the key was created with stays. It is
-    derived from the code and the nonce: who repeats the exchange with the same nonce gets the same secret.
-    """
-    refused = NotAllowed(
-        "the code opens nothing here",
-        fix="a code works once, within ten minutes: ask for a new `commonbook key create`",
-    )
-    if not validation.is_unicode(code):
-        raise refused
-    nonce = _require_nonce(nonce) if nonce is not None else _new_secret()
-    code = code.strip().upper()
-    hash_, nonce_hash = _code_hash(engines, code), engines.keys.keyed_hash("login nonce", nonce)
-    secret = _encode_secret(bytes.fromhex(engines.keys.keyed_hash("login secret", code, nonce)))
-    with engines.db.reading() as tx:
-        known = api_keys.find_by_login_code(tx, hash_, nonce_hash)
-        if known is None or not api_keys.is_valid(known[0], tx):
-            raise refused
-
-    def operation(ctx: WriteContext) -> NewKey:
-        found = api_keys.find_by_login_code(ctx.tx, hash_, nonce_hash)
-        if found is None or not api_keys.is_valid(found[0], ctx.tx):
-            raise refused
-        key, is_repeated = found
-        if is_repeated:
-            return NewKey(key, secret)
-        if not api_keys.use_login_code(ctx.tx, key.id, hash_, nonce_hash, key_hash(engines, secret)):
-            raise refused
-        logging = ctx.because(ForeignWrite.OWN_KEY)
-        logging.log(ctx.system_space(HOME_SPACE), "key.login", (), key=key.id, principal=key.principal)
-        return NewKey(key, secret)
-
-    key, is_repeated = known
-    return NewKey(key, secret) if is_repeated else write(engines, Actor(key.principal), operation)
-
-
-def _require_nonce(nonce: str) -> str:
-    """Return a nonce that nobody guesses, and that can be hashed."""
-    if not _MIN_NONCE_CHARS <= len(nonce) <= _MAX_NONCE_CHARS or not validation.is_unicode(nonce):
-        raise BadInput(
-            f"a nonce has {_MIN_NONCE_CHARS} to {_MAX_NONCE_CHARS} characters", fix="make a random one for each login"
-        )
-    return nonce
-
-
-def _new_secret() -> str:
-    return _encode_secret(os.urandom(32))
-
-
-def _encode_secret(random: bytes) -> str:
+def encode_secret(random: bytes) -> str:
+    """Return random bytes as the secret of a key."""
     return KEY_PREFIX + base64.urlsafe_b64encode(random).decode().rstrip("=")
-
-
-def _code_hash(engines: Engines, code: str) -> str:
-    return engines.keys.keyed_hash("login code", code)
 
 
 def _require_within_limits(space: str, limits: Iterable[tuple[str, str]] | None) -> None:
@@ -189,7 +112,7 @@ def revoke_key(engines: Engines, actor: Actor, key_id: str) -> ApiKey:
     """Revoke a key; to revoke it again changes nothing."""
 
     def operation(ctx: WriteContext) -> ApiKey:
-        key = _require_key(ctx.tx, actor, key_id)
+        key = require_key(ctx.tx, actor, key_id)
         if actor.key_id not in (None, key.id) and not permissions.is_owner(actor):
             raise NotAllowed(
                 "a key may revoke no other key", fix="revoke it without a key, or ask the owner of the home"
@@ -204,7 +127,7 @@ def revoke_key(engines: Engines, actor: Actor, key_id: str) -> ApiKey:
     return write(engines, actor, operation)
 
 
-def _require_key(tx: Reading, actor: Actor, key_id: str) -> ApiKey:
+def require_key(tx: Reading, actor: Actor, key_id: str) -> ApiKey:
     """Return a key that the actor may see; NotFound for any other."""
     permissions.require_valid_key(tx, actor)
     key = api_keys.find(tx, validation.validate_memory_id(key_id))
@@ -213,7 +136,7 @@ def _require_key(tx: Reading, actor: Actor, key_id: str) -> ApiKey:
     return key
 
 
-def _require_may_create(actor: Actor, principal: str) -> None:
+def require_may_create(actor: Actor, principal: str) -> None:
     """Raise NotAllowed unless the actor may create keys for the principal; with a key or confined, it may not."""
     has_less = actor.key_id is not None or actor.within is not None
     if not permissions.is_owner(actor) and (has_less or actor.principal != principal):

@@ -11,7 +11,7 @@ from commonbook.ports.retry_read import retry_read
 from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
-    from commonbook.admin import api_keys, browser_sign_in
+    from commonbook.admin import api_keys, browser_sign_in, login_codes
     from commonbook.admin import grants as admin_grants
     from commonbook.admin import spaces as admin_spaces
     from commonbook.model.spaces import ApiKey, Grant, LoginCode, NewKey, Role, SignInCode, Space
@@ -21,6 +21,7 @@ else:
     admin_spaces = LazyModule("commonbook.admin.spaces")
     api_keys = LazyModule("commonbook.admin.api_keys")
     browser_sign_in = LazyModule("commonbook.admin.browser_sign_in")
+    login_codes = LazyModule("commonbook.admin.login_codes")
 
 
 class AdminVerbs(BookBase):
@@ -91,7 +92,7 @@ class AdminVerbs(BookBase):
 
         It works once, within ten minutes. Those may make one who may create the key.
         """
-        return api_keys.create_login(self._engines, self._actor, key_id)
+        return login_codes.create_login(self._engines, self._actor, key_id)
 
     def create_sign_in(self) -> SignInCode:
         """Make a code that signs a browser in by the API key that this book was opened with.
@@ -106,4 +107,4 @@ class AdminVerbs(BookBase):
         The secret replaces the one of an earlier login with this key; the one that the key was created with stays.
         `nonce` is a random text of the caller: until the code expires, the same nonce gets the same secret again.
         """
-        return api_keys.exchange_login(self._engines, code, nonce=nonce)
+        return login_codes.exchange_login(self._engines, code, nonce=nonce)
