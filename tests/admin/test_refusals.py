@@ -12,7 +12,7 @@ import pytest
 from commonbook.book.book import Book
 from commonbook.errors import NotAllowed, NotFound
 from commonbook.model.memory import Filter
-from commonbook.tables.rate_limits import MAX_LOGGED_REFUSALS
+from commonbook.tables.rate_counts import MAX_LOGGED_REFUSALS
 from tests.support.writers_child import together
 
 ALICE, EVE = "user:alice", "user:eve"

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from commonbook.access import permissions
 from commonbook.errors import TooMany
-from commonbook.tables import rate_limits
+from commonbook.tables import rate_counts
 
 if TYPE_CHECKING:
     from commonbook.model.sharing import LimitedAction
@@ -29,11 +29,11 @@ def count_use(tx: Transaction, actor: Actor, action: LimitedAction) -> None:
     """Count one use of the action in the transaction of the use itself; raise TooMany above the limit."""
     if permissions.is_owner(actor):
         return
-    limit = rate_limits.limit_for(tx, actor.principal, action)
+    limit = rate_counts.limit_for(tx, actor.principal, action)
     if limit.per_minute is None:
         # Nothing is counted, so that the writes of one principal do not wait for each other.
         return
-    wait = rate_limits.count(tx, actor.principal, action, limit.per_minute)
+    wait = rate_counts.count(tx, actor.principal, action, limit.per_minute)
     if wait:
         seconds = math.ceil(wait)
         raise TooMany(
@@ -54,7 +54,7 @@ def require_counted(tx: Reading, actor: Actor) -> Callable[[], None]:
     """
     if permissions.is_owner(actor):
         return lambda: None
-    limit = rate_limits.limit_for_deferred(tx, actor.principal, rate_limits.RECALL)
+    limit = rate_counts.limit_for_deferred(tx, actor.principal, rate_counts.RECALL)
 
     def check() -> None:
         if limit().per_minute is not None:
@@ -65,4 +65,4 @@ def require_counted(tx: Reading, actor: Actor) -> Callable[[], None]:
 
 def count_recall(engines: Engines, actor: Actor) -> None:
     """Count one recall; raise TooMany above the limit. A count that is lost in a power cut does no harm."""
-    engines.db.write(lambda tx: count_use(tx, actor, rate_limits.RECALL), durable=False)
+    engines.db.write(lambda tx: count_use(tx, actor, rate_counts.RECALL), durable=False)

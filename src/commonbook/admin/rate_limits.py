@@ -9,7 +9,7 @@ from commonbook.errors import BadInput
 from commonbook.model.sharing import EVERYBODY, LimitedAction, RateLimit
 from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
-from commonbook.tables import rate_limits
+from commonbook.tables import rate_counts
 from commonbook.write import context
 from commonbook.write.context import WriteContext
 from commonbook.write.transaction import write
@@ -21,8 +21,8 @@ def set_limit(
     engines: Engines, actor: Actor, action: LimitedAction, per_minute: int | None, *, principal: str | None
 ) -> RateLimit:
     """Set a limit per minute of a principal, or the general one (no principal); None removes the limit."""
-    if action not in rate_limits.DEFAULTS:
-        raise BadInput(f"{action!r} is not an action with a limit", fix=f"use one of {', '.join(rate_limits.DEFAULTS)}")
+    if action not in rate_counts.DEFAULTS:
+        raise BadInput(f"{action!r} is not an action with a limit", fix=f"use one of {', '.join(rate_counts.DEFAULTS)}")
     if per_minute is not None and not _is_possible(per_minute):
         raise BadInput(
             f"{per_minute!r} is no limit", fix=f"give a whole number of times a minute, 0 to {MAX_PER_MINUTE:,}"
@@ -33,13 +33,13 @@ def set_limit(
         permissions.require_owner(ctx.actor, "set limits")
         permissions.require_valid_key(ctx.tx, ctx.actor)
         if per_minute is None:
-            rate_limits.drop(ctx.tx, limited, action)
+            rate_counts.drop_limit(ctx.tx, limited, action)
         else:
-            rate_limits.put(ctx.tx, RateLimit(limited, action, per_minute, actor.principal))
+            rate_counts.put_limit(ctx.tx, RateLimit(limited, action, per_minute, actor.principal))
         ctx.log(
             ctx.system_space(context.HOME_SPACE), "limit", (), principal=limited, what=action, per_minute=per_minute
         )
-        return rate_limits.limit_for(ctx.tx, limited, action)
+        return rate_counts.limit_for(ctx.tx, limited, action)
 
     return write(engines, actor, operation)
 
@@ -53,6 +53,6 @@ def list_limits(engines: Engines, actor: Actor) -> tuple[RateLimit, ...]:
     """Return the limits that apply: the owner sees all of them, others their own."""
     with engines.db.reading() as tx:
         if not permissions.is_owner(actor):
-            return tuple(rate_limits.limit_for(tx, actor.principal, action) for action in rate_limits.DEFAULTS)
-        everybody = [rate_limits.limit_for(tx, EVERYBODY, action) for action in rate_limits.DEFAULTS]
-        return (*everybody, *(limit for limit in rate_limits.get_all(tx) if limit.principal != EVERYBODY))
+            return tuple(rate_counts.limit_for(tx, actor.principal, action) for action in rate_counts.DEFAULTS)
+        everybody = [rate_counts.limit_for(tx, EVERYBODY, action) for action in rate_counts.DEFAULTS]
+        return (*everybody, *(limit for limit in rate_counts.get_limits(tx) if limit.principal != EVERYBODY))

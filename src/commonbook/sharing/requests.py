@@ -16,8 +16,7 @@ from commonbook.model.spaces import FILESYSTEM, LOCAL_OWNER, READER, WRITER, Act
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
 from commonbook.sharing import make_copy
-from commonbook.tables import memories, sharing_requests, sharing_rules, spaces
-from commonbook.tables import rate_limits as rate_limit_rows
+from commonbook.tables import memories, rate_counts, sharing_requests, sharing_rules, spaces
 from commonbook.text import space_names, validation
 from commonbook.write import context
 from commonbook.write.context import WriteContext
@@ -41,7 +40,7 @@ def create_request(engines: Engines, actor: Actor, memory_id: str, to: str, *, r
     def operation(ctx: WriteContext) -> ShareRequest:
         space = context.readable_space(ctx, to)
         source = ctx.require_readable(memory_id)
-        rate_limits.count_use(ctx.tx, ctx.actor, rate_limit_rows.REQUEST)
+        rate_limits.count_use(ctx.tx, ctx.actor, rate_counts.REQUEST)
         make_copy.require_shareable(source)
         existing = make_copy.existing_copy(ctx, source, space)
         if existing is not None:

@@ -14,8 +14,7 @@ from commonbook.model.sharing import ShareReceipt
 from commonbook.model.spaces import LOCAL_OWNER, WRITER, Actor, Grant, Space
 from commonbook.ports.engines import Engines
 from commonbook.sharing import make_copy, tie_again
-from commonbook.tables import grants
-from commonbook.tables import rate_limits as rate_limit_rows
+from commonbook.tables import grants, rate_counts
 from commonbook.text import space_names, validation
 from commonbook.write.context import WriteContext
 from commonbook.write.foreign_writes import ForeignWrite
@@ -35,7 +34,7 @@ def share(engines: Engines, actor: Actor, memory_id: str, to: str, *, refresh: R
     def operation(ctx: WriteContext, *, scanned: bool) -> ShareReceipt:
         space = ctx.require_writable_space(to)
         source = ctx.require_readable(memory_id)
-        rate_limits.count_use(ctx.tx, ctx.actor, rate_limit_rows.SHARE)
+        rate_limits.count_use(ctx.tx, ctx.actor, rate_counts.SHARE)
         return _copy_or_tie(ctx, source, space, refresh, scanned=scanned)
 
     return scan.write_with_scan(engines, actor, operation)
@@ -78,7 +77,7 @@ def share_with(
 
     def operation(ctx: WriteContext, *, scanned: bool) -> ShareReceipt:
         source = ctx.require_readable(memory_id)
-        rate_limits.count_use(ctx.tx, ctx.actor, rate_limit_rows.SHARE)
+        rate_limits.count_use(ctx.tx, ctx.actor, rate_counts.SHARE)
         return _copy_or_tie(ctx, source, _space_between(ctx, principal), refresh, scanned=scanned)
 
     return scan.write_with_scan(engines, actor, operation)

@@ -20,7 +20,7 @@ from commonbook.tables import (
     file_journal,
     grants,
     memories,
-    rate_limits,
+    rate_counts,
     revisions,
     sharing_requests,
     sharing_rules,
@@ -58,7 +58,7 @@ def left_out(
         (len({request.id for page in requests for request in page}), "share request", "share requests"),
     ]
     if whole:
-        limits = [limit for limit in rate_limits.get_all(tx) if limit.set_by]
+        limits = [limit for limit in rate_counts.get_limits(tx) if limit.set_by]
         counts += [
             (len(api_keys.get_all(tx)), "API key", "API keys"),
             (len(limits), "rate limit", "rate limits"),

@@ -15,8 +15,8 @@ from commonbook.access import permissions
 from commonbook.errors import CommonbookError, NotAllowed, NotFound
 from commonbook.model.spaces import Actor, Space
 from commonbook.ports.engines import Engines
-from commonbook.tables import memories, rate_limits
-from commonbook.tables.rate_limits import MAX_LOGGED_REFUSALS
+from commonbook.tables import memories, rate_counts
+from commonbook.tables.rate_counts import MAX_LOGGED_REFUSALS
 from commonbook.write.context import HOME_SPACE, WriteContext
 from commonbook.write.foreign_writes import ForeignWrite
 from commonbook.write.transaction import write
@@ -52,7 +52,7 @@ def _note_refusals(ctx: WriteContext, *, verb: str, ids: Sequence[str]) -> None:
 
 
 def _note_refusal(ctx: WriteContext, space: Space, *, verb: str, memory: str) -> None:
-    refusals = rate_limits.count_refusal(ctx.tx, space=space.id, principal=ctx.actor.principal)
+    refusals = rate_counts.count_refusal(ctx.tx, space=space.id, principal=ctx.actor.principal)
     refused = ctx.because(ForeignWrite.REFUSAL)
     former = {"not_logged": refusals.not_logged, "in_hour": refusals.former_hour} if refusals.not_logged else {}
     if refusals.number <= MAX_LOGGED_REFUSALS:

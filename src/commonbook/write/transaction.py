@@ -28,8 +28,7 @@ from commonbook.model.spaces import Actor
 from commonbook.ports.database import Result, RetryTransaction, Transaction
 from commonbook.ports.engines import Engines
 from commonbook.runtime.lazy_modules import LazyModule
-from commonbook.tables import changes, home, memories, spaces
-from commonbook.tables import rate_limits as rate_limit_rows
+from commonbook.tables import changes, home, memories, rate_counts, spaces
 from commonbook.write.affected import affected_by
 from commonbook.write.context import WriteContext
 from commonbook.write.pending import LogLocks, Pending
@@ -76,7 +75,7 @@ def _for_one_actor(
 
 def count_write(ctx: WriteContext) -> None:
     """Count a write of the actor; raise TooMany above its limit."""
-    rate_limits.count_use(ctx.tx, ctx.actor, rate_limit_rows.WRITE)
+    rate_limits.count_use(ctx.tx, ctx.actor, rate_counts.WRITE)
 
 
 def write_all(

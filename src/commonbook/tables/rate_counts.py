@@ -1,4 +1,4 @@
-"""Rate limits by a sliding window, and counts of refusals: the tables `rate_limit`, `rate_count` and `refusal_count`.
+"""Counts by a sliding window, with their limits, and of refusals: tables `rate_count`, `rate_limit`, `refusal_count`.
 
 A row of `rate_limit` says how often a minute a principal may do something. A row of `rate_count` has the counts of a
 principal and action, second by second. A transaction that counts locks the row until it ends, so the window is any
@@ -52,7 +52,7 @@ class _LimitRow(NamedTuple):
 _COLUMNS: Final = ", ".join(_LimitRow._fields)
 
 
-def put(tx: Transaction, limit: RateLimit) -> None:
+def put_limit(tx: Transaction, limit: RateLimit) -> None:
     """Store a limit for a principal, or for all principals without a limit of their own."""
     tx.run(
         f"INSERT INTO rate_limit ({_COLUMNS}) VALUES (:principal, :action, :per_minute, :set_by, :set_at)"
@@ -66,14 +66,14 @@ def put(tx: Transaction, limit: RateLimit) -> None:
     )
 
 
-def drop(tx: Transaction, principal: str, action: LimitedAction) -> None:
+def drop_limit(tx: Transaction, principal: str, action: LimitedAction) -> None:
     """Delete the limit of a principal, so that the general limit applies."""
     tx.run(
         "DELETE FROM rate_limit WHERE principal = :principal AND action = :action", principal=principal, action=action
     )
 
 
-def get_all(tx: Reading) -> list[RateLimit]:
+def get_limits(tx: Reading) -> list[RateLimit]:
     """Return all limits that were set."""
     rows = tx.rows(f"SELECT {_COLUMNS} FROM rate_limit ORDER BY action, principal")
     return [_limit(row) for row in map(_LimitRow._make, rows)]
