@@ -28,8 +28,8 @@ from commonbook.runtime.lazy_modules import LazyModule
 if TYPE_CHECKING:
     from commonbook.memories import delete as memories_delete
     from commonbook.memories import edit as memories_edit
+    from commonbook.memories import history, read
     from commonbook.memories import move as memories_move
-    from commonbook.memories import read
     from commonbook.memories import remember as memories_remember
     from commonbook.memories import undelete as memories_undelete
     from commonbook.model.memory import Kind, Relation
@@ -41,6 +41,7 @@ else:
     memories_move = LazyModule("commonbook.memories.move")
     memories_remember = LazyModule("commonbook.memories.remember")
     memories_undelete = LazyModule("commonbook.memories.undelete")
+    history = LazyModule("commonbook.memories.history")
     read = LazyModule("commonbook.memories.read")
     validation = LazyModule("commonbook.text.validation")
 
@@ -206,7 +207,7 @@ class MemoryVerbs(BookBase):
 
         Each names the deletions of its time, and how the memory came back.
         """
-        return read.history(self._engines, self._actor, memory_id)
+        return history.history(self._engines, self._actor, memory_id)
 
     def link(self, source: str, relation: Relation | str, target: str) -> Receipt:
         """Link a memory to another, such as `related_to`, `derived_from`, `contradicts` or `supersedes`.

@@ -10,14 +10,13 @@ from collections.abc import Callable
 
 from commonbook.errors import BadInput, Conflict, NotAllowed, NotFound, VersionConflict
 from commonbook.files import hand_edits, reverted_saves, scan
-from commonbook.memories import edited_fields
+from commonbook.memories import edited_fields, history
 from commonbook.memories.remember import resolve_links
 from commonbook.model.memory import UNSET, Changes, Memory, Receipt, is_retracted, receipt_of
 from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import link_checks
 from commonbook.sharing import propagate
-from commonbook.tables import revisions
 from commonbook.text import validation
 from commonbook.write import rewound_messages, store_version
 from commonbook.write.context import WriteContext
@@ -76,7 +75,7 @@ def _older_text(ctx: WriteContext, memory: Memory, number: int) -> tuple[str, st
     """Return the title and text of a revision, which the actor must be allowed to read; without rewound messages."""
     if number == memory.revision:
         return memory.title, memory.text
-    for revision in revisions.past_revisions(ctx.tx, memory, ctx.readable):
+    for revision in history.readable_past(ctx.tx, memory, ctx.readable):
         if revision.revision == number:
             if revision.readable:
                 return revision.title, rewound_messages.text_without_rewound(ctx.tx, ctx.spaces, memory, revision.text)

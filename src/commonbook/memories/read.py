@@ -1,4 +1,4 @@
-"""Reads memories: by id, by a part of the id, in pages, with their history and links.
+"""Reads memories: by id, by a part of the id, in pages, with their links.
 
 The one write here is the refresh of a stale lazy copy before it is returned.
 """
@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Final
 
 from commonbook.access import permissions, scope
 from commonbook.errors import Ambiguous, BadInput, CommonbookError, NotFound
-from commonbook.memories.deletions import with_deletions
 from commonbook.memories.marks import live_ids, with_invalidations, with_marks
-from commonbook.model.memory import KINDS, LAZY, MENTIONS, Filter, Kind, Link, Memory, Page, Revision
+from commonbook.model.memory import KINDS, LAZY, MENTIONS, Filter, Kind, Link, Memory, Page
 from commonbook.sharing import freshness, refresh
 from commonbook.sharing.freshness import REFRESHED_BY_READING
-from commonbook.tables import links, memories, revisions, spaces
+from commonbook.tables import links, memories, spaces
 from commonbook.tables.memories import page_cursor
 from commonbook.text import dates, page_cursors, space_names, validation
 from commonbook.text.metadata import labels_of
@@ -126,31 +125,6 @@ def _default_kinds(space: str | None) -> tuple[Kind, ...]:
     if space is not None and space.removesuffix("/").rpartition("/")[2] == space_names.INVALIDATIONS:
         return ()
     return tuple(kind for kind in KINDS if kind != "notice")
-
-
-def history(engines: Engines, actor: Actor, memory_id: str) -> tuple[Revision, ...]:
-    """Return every title and text that a memory has had, oldest first; a deleted memory keeps its history.
-
-    Those that it had in a space that the actor may not read are left out of their revisions. Each revision names the
-    deletions of its time, and how the memory came back.
-    """
-    memory_id = validation.validate_memory_id(memory_id)
-    with engines.db.reading() as tx:
-        allowed = scope.select(tx, actor)
-        memory = memories.find(tx, allowed, memory_id)
-        if memory is None:
-            raise permissions.no_memory(memory_id)
-        past = revisions.past_revisions(tx, memory, allowed)
-        present = Revision(
-            revision=memory.revision,
-            title=memory.title,
-            text=memory.text,
-            author=memory.revised_by,
-            at=memory.revised_at,
-            how=memory.revised_how,
-            current=memory.deleted is None,
-        )
-        return with_deletions(tx, allowed, memory_id, (*past, present))
 
 
 def list_links(engines: Engines, actor: Actor, memory_id: str) -> tuple[Link, ...]:

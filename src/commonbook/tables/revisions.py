@@ -1,7 +1,7 @@
 """The table `revision`: a row is the title and text that a memory had before a later revision replaced them.
 
 The current title and text are in the table `memory` alone. A past revision never changes. `written_in` is the space
-that the memory was in when it had the title and text last: only those who may read that space may read them.
+that the memory was in when it had the title and text last: `memories.history` decides by it who may read them.
 """
 
 from __future__ import annotations
@@ -66,20 +66,19 @@ def add(tx: Transaction, memory: Memory, revision: Revision) -> None:
     )
 
 
-def past_revisions(tx: Reading, memory: Memory, readable: SpaceScope | None = None) -> list[Revision]:
-    """Return the past revisions of a memory, oldest first.
+def past_revisions(tx: Reading, memory: Memory) -> list[Revision]:
+    """Return the past revisions of a memory, oldest first."""
+    return [revision for revision, _ in past_revisions_by_space(tx, memory)]
 
-    With `readable`, those of other spaces have only their number and time.
-    """
+
+def past_revisions_by_space(tx: Reading, memory: Memory) -> list[tuple[Revision, str]]:
+    """Return the past revisions of a memory, oldest first, each with the id of the space that it was written in."""
     rows = tx.rows(
         f"SELECT {_COLUMNS} FROM revision WHERE space = :space AND memory = :memory ORDER BY revision",
         space=memory.space.id,
         memory=memory.id,
     )
-    return [
-        _revision(row) if readable is None or row.written_in in readable else _redacted(row)
-        for row in map(_RevisionRow._make, rows)
-    ]
+    return [(_revision(row), row.written_in) for row in map(_RevisionRow._make, rows)]
 
 
 def count(tx: Reading, spaces: SpaceScope) -> int:
@@ -120,10 +119,6 @@ def _revision(row: _RevisionRow) -> Revision:
         at=parse_time(row.at),
         how=row.how,
     )
-
-
-def _redacted(row: _RevisionRow) -> Revision:
-    return _revision(row._replace(title="", text="", author="", how=""))._replace(readable=False)
 
 
 def move(tx: Transaction, memory: Memory, to: str) -> None:
