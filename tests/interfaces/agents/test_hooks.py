@@ -147,6 +147,12 @@ def test_a_start_brings_the_newest_memories_with_the_same_bytes_each_time(garden
     assert hook(event("SessionStart", source="resume")) == ""
 
 
+def test_a_prompt_that_nothing_answers_gets_nothing(garden, home):
+    with commonbook.open(home) as book:
+        book.remember("Tulips need sandy soil", space="projects/garden")
+    assert hook(prompt("Please explain how the tax on diesel engines is computed")) == ""
+
+
 def test_what_is_in_the_conversation_already_is_not_added_again(garden, home):
     with commonbook.open(home) as book:
         book.remember("Tulips need sandy soil", space="projects/garden")

@@ -103,6 +103,7 @@ def test_recall_names_author_and_origin_of_each_hit(book):
     book.append("talk", ["I like oolong"], space="personal")
     hit = run(book, "recall", query="oolong")["hits"][0]
     assert (hit["author"], hit["space"], hit["session"], hit["seq"]) == ("user:local", "personal", "talk", 1)
+    assert 0 < hit["confidence"] <= 1
     assert "parts" not in hit
     assert "path" not in hit
 

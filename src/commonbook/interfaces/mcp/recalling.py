@@ -38,7 +38,7 @@ def hit_value(hit: Hit) -> dict[str, Any]:
             "seq": hit.seq,
             "time": format_time(hit.occurred or hit.created),
             "tags": list(hit.tags),
-            "score": round(hit.score, 3),
+            "confidence": round(hit.confidence, 2),
             "marks": list(hit.marks),
             "suspect": hit.suspect or None,
             "superseded_by": hit.superseded_by,

@@ -1,6 +1,6 @@
 """The context that a hook adds to a prompt: fenced as data, small, the same bytes for the same memories.
 
-This module alone decides how much is recalled for a prompt, and from which score on.
+This module alone decides how much is recalled for a prompt. Recall itself is silent where probably nothing answers.
 """
 
 from __future__ import annotations

@@ -31,6 +31,7 @@ TOOL: Final = Tool(
         "since": text("time, or e.g. yesterday"),
         "until": TEXT,
         "as_of": text("what was valid then"),
+        "min_confidence": {"type": "number"},
         "budget_tokens": count(20_000),
         "include": {"type": "array", "items": {"type": "string", "enum": ["superseded", "expired", "notices"]}},
     },
