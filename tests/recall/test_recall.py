@@ -98,6 +98,24 @@ def test_kinds_are_any_of_those_named_and_tags_are_all_of_them(book: Book, settl
     assert ids(book.recall("billing", tags=["#note"])) == [note]
 
 
+# --- titles, aliases, tags
+
+
+def test_a_question_that_is_a_title_an_alias_or_a_file_name_finds_that_memory_first(book: Book, settle, tmp_path):
+    folder = tmp_path / "vault"
+    folder.mkdir()
+    front = '---\ntitle: Payment gateway\naliases: ["k8s", "the till"]\ntags: [ledger]\n---\n'
+    (folder / "Kasse Nord.md").write_text(f"{front}Charges go through Adyen.\n")
+    (folder / "Other.md").write_text("---\ntitle: Notes\n---\nThe payment gateway of Kasse Nord, the till, k8s.\n")
+    (folder / "More.md").write_text("---\ntitle: More\n---\nPayment gateway, payment gateway: see the gateway.\n")
+    book.import_folder(str(folder), space="team")
+    settle()
+    for query in ("payment gateway", "Payment Gateways?", "k8s", "the till", "kasse nord"):
+        assert book.recall(query, spaces="team").hits[0].title == "Payment gateway", query
+    assert book.recall("payment gateway", spaces="team").hits[0].parts["name"] > 0
+    assert [hit.title for hit in book.recall("ledger", spaces="team").hits][:1] == ["Payment gateway"]
+
+
 # --- words of one letter, dates, long messages
 
 
@@ -732,7 +750,7 @@ def test_an_explanation_adds_up_and_names_words_and_steps(book: Book, settle):
     found = book.recall("Who pays Alice?", explain=True, min_confidence=0)
     for hit in found.hits:
         assert hit.score == pytest.approx(sum(hit.parts.values()), abs=1e-9)
-        assert set(hit.parts) == {"lexical", "meaning", "speaker", "question", "length", "time", "date"}
+        assert set(hit.parts) == {"lexical", "meaning", "speaker", "question", "length", "time", "date", "name"}
     assert set(found.hits[0].matched) == {"alice", "pays", "paying"}
     assert {"search", "rank"} <= set(found.steps)
     assert sum(found.steps.values()) <= found.took_ms + 1

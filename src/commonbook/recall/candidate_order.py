@@ -46,6 +46,7 @@ def order_candidates(
         words=frozenset(re.findall(r"\w+", query.request.query[:MAX_QUERY_CHARS].lower())),
         asks_when=time_expressions.asks_when(query.request.query[:MAX_QUERY_CHARS]),
         vector=index_query.vector,
+        name_place=len(index_query.terms) + len(index_query.expansion_terms) - 1,
     )
     named = time_expressions.named_dates(query.request.query[:MAX_QUERY_CHARS])
     date_matches = match_days(engines, named, result.pool.times) if named else None

@@ -8,8 +8,9 @@ from commonbook.model.spaces import SpaceScope
 from commonbook.ports.embedding import Thesaurus
 from commonbook.ports.index import FOREVER, IndexQuery
 from commonbook.recall import indexed_passages, scoring
-from commonbook.recall.query import ParsedQuery
+from commonbook.recall.query import MAX_QUERY_CHARS, ParsedQuery
 from commonbook.recall.query_expansion import QueryExpansion
+from commonbook.text import terms as text_terms
 
 _MIN_CANDIDATES: Final = 50
 
@@ -31,7 +32,8 @@ class IndexQueryBuilder:
         kinds = query.request.kinds
         index_query = IndexQuery(
             terms=terms,
-            expansion_terms=expansion_terms,
+            # The last one is found only in memories with the query as their name.
+            expansion_terms=(*expansion_terms, text_terms.name_term(query.request.query[:MAX_QUERY_CHARS])),
             vector=vector,
             spaces=frozenset(allowed),
             kinds=frozenset(kinds),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Final, NamedTuple, TypeAlias
@@ -164,12 +164,24 @@ def indexed_passages(
     texts = embedded_texts(memory, pieces)
     passage_vectors = _vectors(texts, embedder, known)
     wording = _wording(memory)
-    return [
+    entries = [
         _indexed(memory, piece, text_terms.terms(_searched_text(piece, text)), validity)._replace(
             vector=vector, wording=wording if piece.message is None else ""
         )
         for piece, text, vector in zip(pieces, texts, passage_vectors, strict=True)
     ]
+    if pieces[0].message is None:
+        first = entries[0]
+        # Its length is that of its text: names do not make a memory longer.
+        entries[0] = first._replace(terms=Counter(first.terms) + Counter(_name_terms(memory, first.terms)))
+    return entries
+
+
+def _name_terms(memory: Memory, known: Collection[str]) -> list[str]:
+    """Return the terms by which a memory is named: each name as a whole, and words of names and tags it has not."""
+    names = obsidian.names_of(memory)
+    words = dict.fromkeys(text_terms.terms(" ".join((*names, *obsidian.tags_of(memory)))))
+    return [*map(text_terms.name_term, names), *(word for word in words if word not in known)]
 
 
 def _embedded_text(piece: Passage, title: str) -> str:

@@ -56,6 +56,7 @@ _LENGTH_WEIGHT: Final = 0.10
 _FULL_LENGTH: Final = 60
 _TIME_WEIGHT: Final = 0.10
 _DATE_WEIGHT: Final = 0.25
+_NAME_WEIGHT: Final = 0.30
 
 MIN_BEST_SCORE: Final = 0.11
 """If the best hit has a lower score, nothing answers: nothing is returned unless the request sets a confidence."""
@@ -75,7 +76,7 @@ _FULL_EVIDENCE: Final = 0.15
 _FIRST_PERSON: Final = frozenset({"i", "my", "me", "mine", "we", "our", "us"})
 _ROLES: Final = frozenset({"user", "agent", "assistant", "system", "tool", "human", "ai", "local", "filesystem"})
 
-PARTS: Final = ("lexical", "meaning", "speaker", "question", "length", "time", "date")
+PARTS: Final = ("lexical", "meaning", "speaker", "question", "length", "time", "date", "name")
 """The features whose sum is the score."""
 
 
@@ -86,6 +87,8 @@ class QueryFeatures(NamedTuple):
     words: frozenset[str] = frozenset()
     asks_when: bool = False
     vector: Floats | None = None
+    name_place: int | None = None
+    """The place, among query and expansion terms, of the term that memories with the query as a name have."""
 
 
 class Scores(NamedTuple):
@@ -156,6 +159,7 @@ def rank(
     parts[4] = _LENGTH_WEIGHT * _length_feature(pool) * _has_flag(pool, IS_MESSAGE)
     parts[5] = _TIME_WEIGHT * query.asks_when * _has_flag(pool, TELLS_TIME)
     parts[6] = _DATE_WEIGHT * (date_matches if date_matches is not None else 0.0)
+    parts[7] = _NAME_WEIGHT * _is_named(query, pool)
     # Supporting features count only in proportion to the evidence: the right speaker alone answers nothing.
     parts[2:6] *= np.clip((parts[0] + parts[1] + parts[6]) / _FULL_EVIDENCE, 0, 1)
     # Six digits: the last ones of a float depend on the order of the additions.
@@ -351,6 +355,15 @@ _PAIR_WEIGHTS: Final = np.array(
 def _has_flag(pool: CandidatePool, flag: int) -> Numbers:
     flags: Numbers = ((pool.flags & flag) != 0).astype(np.float64)
     return flags
+
+
+def _is_named(query: QueryFeatures, pool: CandidatePool) -> Numbers:
+    """Return 1 for passages of memories whose title, alias or file name is the query."""
+    rows, terms, _ = pool.entries
+    named = np.zeros(len(pool.positions))
+    if query.name_place is not None:
+        named[rows[terms == query.name_place]] = 1.0
+    return named
 
 
 def _length_feature(pool: CandidatePool) -> Numbers:

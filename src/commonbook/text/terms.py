@@ -25,6 +25,7 @@ MAX_WORD_LETTERS: Final = 64
 
 _DATE: Final = "date:"
 _DAY: Final = "day:"
+_NAME: Final = "name:"
 _LANGUAGE_SAMPLE_CHARS: Final = 2_000
 # Letters, digits, and the marks that belong to letters in Indic, Arabic and Hebrew script (`\w` alone would cut there).
 _MARKS: Final = (
@@ -103,6 +104,11 @@ def query_words(text: str) -> list[tuple[str, str]]:
         *zip(bigrams, bigrams, strict=True),
         *dates,
     ]
+
+
+def name_term(name: str) -> str:
+    """Return the one term of a whole name, such as a title: that of a query is the same if the query is the name."""
+    return f"{_NAME}{' '.join(terms(name))}"
 
 
 def is_date(term: str) -> bool:
