@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from commonbook.ports.embedding import Similarity
     from commonbook.ports.engines import Engines
     from commonbook.reasoning import notices
-    from commonbook.sessions import episode_boundaries, settle
+    from commonbook.sessions import settle, when_to_settle
     from commonbook.sharing import apply_rules, propagate, refresh
     from commonbook.write import transaction
     from commonbook.write.context import WriteContext
 else:
     # In most calls no job is due. A handler loads the modules of its own subject.
     apply_rules = LazyModule("commonbook.sharing.apply_rules")
-    episode_boundaries = LazyModule("commonbook.sessions.episode_boundaries")
+    when_to_settle = LazyModule("commonbook.sessions.when_to_settle")
     notices = LazyModule("commonbook.reasoning.notices")
     propagate = LazyModule("commonbook.sharing.propagate")
     refresh = LazyModule("commonbook.sharing.refresh")
@@ -172,7 +172,7 @@ def _settle_session(context: WorkContext, job: Job) -> Outcome:
     settled = settle.settle(
         context.engines, context.actor, key, flush=False, similarity=context.similarity, counted=False
     )
-    again_after = episode_boundaries.LIMITS.gap + _SETTLE_MARGIN if settled.unsettled else None
+    again_after = when_to_settle.SILENCE + _SETTLE_MARGIN if settled.unsettled else None
     return Outcome(again_after, settled)
 
 

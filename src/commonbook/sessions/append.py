@@ -6,7 +6,6 @@ An append is durable when it returns: no message is held only in memory.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -16,7 +15,7 @@ from commonbook.model.session import MAX_MESSAGES, AppendReceipt, Message, Messa
 from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
 from commonbook.runtime.lazy_modules import LazyModule
-from commonbook.sessions import episode_boundaries
+from commonbook.sessions import when_to_settle
 from commonbook.sessions.find_or_create import NewSessionOptions, find_or_create, reopen
 from commonbook.sessions.group_commit import DEFERRED, Deferred, GroupCommit, RetryAlone, error_for_each
 from commonbook.tables import jobs, sessions
@@ -31,9 +30,6 @@ else:
     # Only interfaces over a network have requests with keys.
     idempotent_requests = LazyModule("commonbook.write.idempotent_requests")
 
-_MIN_MESSAGES_FOR_BOUNDARY: Final = 40
-"""With fewer unsettled messages, no boundary is looked for until the session falls silent."""
-_SILENCE: Final = timedelta(hours=1)
 _MESSAGES_PER_SETTLE_JOB: Final = 8
 _MAX_SESSION_HINTS: Final = 10_000
 
@@ -326,13 +322,8 @@ def _store(ctx: WriteContext, session: Session, new: Sequence[tuple[Message, str
         # The payload key, for a keyed hash of the texts, is part of the signed logs of existing books.
         said=ctx.engines.keys.keyed_hash(*(message.text for message, _ in new)),
     )
-    # A settle job runs at once when the first boundary may exist, and whenever the size alone makes one; not at every
-    # message.
-    unsettled = session.unsettled + len(new)
-    due_now = (
-        session.unsettled < _MIN_MESSAGES_FOR_BOUNDARY <= unsettled or unsettled >= episode_boundaries.LIMITS.messages
-    )
-    due = ctx.tx.now if due_now else ctx.tx.now + _SILENCE
+    due_now = when_to_settle.is_due_at_once(before=session.unsettled, unsettled=session.unsettled + len(new))
+    due = ctx.tx.now if due_now else ctx.tx.now + when_to_settle.SILENCE
     # While messages are unsettled, a job is queued already. It is queued again at intervals, in case it was lost.
     again = session.last // _MESSAGES_PER_SETTLE_JOB < new[-1][0].seq // _MESSAGES_PER_SETTLE_JOB
     if due_now or not session.unsettled or again:

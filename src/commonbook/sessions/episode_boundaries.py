@@ -15,6 +15,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from commonbook.sessions.when_to_settle import MAX_EPISODE_MESSAGES, SILENCE, is_silence
+
 Reason: TypeAlias = Literal["gap", "size", "topic", "flush"]
 WindowSimilarity: TypeAlias = Callable[[Sequence[str], Sequence[str]], float]
 """Returns how similar two neighbouring windows of texts are: 1 for the same topic. It must be deterministic."""
@@ -46,8 +48,8 @@ class Limits(NamedTuple):
     highest similarities on both sides.
     """
 
-    gap: timedelta = timedelta(hours=1)
-    messages: int = 60
+    gap: timedelta = SILENCE
+    messages: int = MAX_EPISODE_MESSAGES
     tokens: int = 6_000
     window: int = 10
     reach: int = 10
@@ -140,10 +142,10 @@ class _Segmenter:
         return len(self._messages), None
 
     def _follows_gap(self, place: int) -> bool:
-        return self._messages[place].time - self._messages[place - 1].time >= self._limits.gap
+        return is_silence(self._messages[place - 1].time, self._messages[place].time, silence=self._limits.gap)
 
     def _has_gone_silent(self, now: datetime) -> bool:
-        return now - self._messages[-1].time >= self._limits.gap
+        return is_silence(self._messages[-1].time, now, silence=self._limits.gap)
 
     def _topic_shift(self, start: int, end: int) -> int | None:
         """Return the first cut at which the topic shifts, if there is one."""
