@@ -170,7 +170,8 @@ def indexed_passages(
         )
         for piece, text, vector in zip(pieces, texts, passage_vectors, strict=True)
     ]
-    if pieces[0].message is None:
+    # An episode whose messages were all rewound has no passage.
+    if pieces and pieces[0].message is None:
         first = entries[0]
         # Its length is that of its text: names do not make a memory longer.
         entries[0] = first._replace(terms=Counter(first.terms) + Counter(_name_terms(memory, first.terms)))
