@@ -289,9 +289,7 @@ ALTER TABLE memory_mark ALTER COLUMN memory TYPE BYTEA USING decode(replace(memo
 
 -- idempotency: whole requests have no space, and are removed by their age
 CREATE INDEX idempotency_by_time ON idempotency (at) WHERE space = '';
-"""
 
-VERSION_7: Final = """
 -- keys: the nonce of the client that has exchanged the login code, as a keyed hash
 ALTER TABLE api_key ADD COLUMN login_nonce TEXT;
 
@@ -303,6 +301,6 @@ CREATE INDEX browser_session_by_expiry ON browser_session (expires);
 
 MIGRATIONS: Final = tuple(
     version.replace(" TEXT", ' TEXT COLLATE "C"')
-    for version in (VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7)
+    for version in (VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6)
 )
 """Migration n takes a database from version n to version n + 1."""

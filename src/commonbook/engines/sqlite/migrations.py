@@ -333,9 +333,7 @@ ALTER TABLE mark_packed RENAME TO memory_mark;
 
 -- idempotency: whole requests have no space, and are removed by their age
 CREATE INDEX idempotency_by_time ON idempotency (at) WHERE space = '';
-"""
 
-VERSION_7: Final = """
 -- keys: the nonce of the client that has exchanged the login code, as a keyed hash
 ALTER TABLE api_key ADD COLUMN login_nonce TEXT;
 
@@ -345,5 +343,5 @@ CREATE TABLE browser_session (
 CREATE INDEX browser_session_by_expiry ON browser_session (expires);
 """
 
-MIGRATIONS: Final = (VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7)
+MIGRATIONS: Final = (VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6)
 """Migration n takes a database from version n to version n + 1."""
