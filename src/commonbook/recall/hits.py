@@ -119,7 +119,10 @@ class HitBuilder:
             return [row for row in best if self._confidence[row] >= least]
         relevance = confidence.relevance(self._scores.rarity, [self._features(row) for row in ranked])
         if relevance < confidence.MIN_RELEVANCE or self._score(ranked[0]) < scoring.MIN_BEST_SCORE:
-            return []
+            # A question of one word is a search for that word, however long the text around it is.
+            rarity = self._scores.rarity
+            is_word_search = rarity.terms == 1 and rarity.known > 0
+            return [row for row in best if is_word_search and self._scores.parts["lexical"][row] > 0]
         return [row for row in best if self._score(row) >= scoring.MIN_SCORE]
 
     def _features(self, row: int) -> confidence.HitFeatures:

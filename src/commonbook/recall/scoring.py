@@ -36,6 +36,9 @@ _NEIGHBOUR_DECAY: Final = 0.5
 _FOLLOWING_WEIGHT: Final = 0.6
 _PIVOT_LENGTH: Final = 28.0
 _LENGTH_SLOPE: Final = 0.75
+_MAX_LENGTH: Final = 2000
+"""The length in words at which length normalisation stops: a word in a very long text is still found."""
+
 _LONG_NEIGHBOUR: Final = 50
 """The length in words from which on a neighbour counts less: a long answer has every word of its subject."""
 
@@ -114,7 +117,7 @@ def idf(passages: int, having: int) -> float:
 
 def share(count: float, length: float) -> float:
     """Return a term's count normalised by the passage's length: in a long passage every term is more frequent."""
-    return count / (1 - _LENGTH_SLOPE + _LENGTH_SLOPE * length / _PIVOT_LENGTH)
+    return count / (1 - _LENGTH_SLOPE + _LENGTH_SLOPE * min(length, _MAX_LENGTH) / _PIVOT_LENGTH)
 
 
 def word_weights(words: Sequence[str], small: frozenset[str]) -> dict[str, float]:
@@ -227,7 +230,8 @@ def _lexical(query: QueryFeatures, pool: CandidatePool, slots: Ints, expansions:
     """Return the saturated counts of the query terms, weighted by idf, as a share of all idf in the query."""
     rows, terms, counts = pool.entries
     size = len(pool.positions)
-    shares = counts / (1 - _LENGTH_SLOPE + _LENGTH_SLOPE * pool.lengths[rows] / _PIVOT_LENGTH)
+    lengths = np.minimum(pool.lengths[rows], _MAX_LENGTH)
+    shares = counts / (1 - _LENGTH_SLOPE + _LENGTH_SLOPE * lengths / _PIVOT_LENGTH)
     present = np.bincount(terms, minlength=int(terms.max(initial=0)) + 1) > 0
     weights = _term_weights(len(query.idf), len(present), expansions, present)
     frequencies = np.zeros((size, max(len(weights), 1)))
