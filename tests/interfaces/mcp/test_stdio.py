@@ -6,6 +6,7 @@ import asyncio
 import json
 import signal
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import psutil
@@ -203,6 +204,15 @@ def test_what_was_sent_before_the_end_of_the_input_is_answered(book):
         assert client.receive()["result"]["isError"] is False
 
 
+@pytest.fixture
+def heeded_interrupts() -> Iterator[None]:
+    """Let processes heed Ctrl-C, also where the tests run in the background, which ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeded_interrupts")
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it_at_once(book, home, number):
     with PlainClient(*OWNER) as client:
