@@ -31,6 +31,8 @@ from commonbook.engines.postgres.index_schema import (
     DROP_ALL,
     DROP_ROWS,
     FORMAT,
+    LOCK_CREATION,
+    MISSING,
     TABLES,
 )
 from commonbook.engines.postgres.passage_cache import PassageCache
@@ -452,20 +454,31 @@ def _ensure_tables(connection: Connection) -> None:
     for _ in range(_MAX_ATTEMPTS):
         # Of several processes that begin at the same moment, one creates the tables; the others check again.
         with suppress(
-            pg.UniqueViolation, pg.DuplicateTable, pg.DuplicateObject, pg.UndefinedTable, pg.LockNotAvailable
+            pg.UniqueViolation,
+            pg.DuplicateTable,
+            pg.DuplicateObject,
+            pg.UndefinedTable,
+            pg.LockNotAvailable,
+            pg.DeadlockDetected,
         ):
-            missing, lost = connection.execute(_MISSING, {"tables": list(TABLES)}).fetchone() or (0, 0)
-            if missing == len(TABLES):
-                with connection.transaction():
-                    connection.execute(f"{CREATE_STATE}; {CREATE_ROWS}; {CREATE_INDEXES}")
-            elif not missing and not lost and not _is_older(connection, "SELECT format FROM recall_index"):
+            missing, lost = connection.execute(MISSING).fetchone() or (0, 0)
+            if not missing and not lost and not _is_older(connection, "SELECT format FROM recall_index"):
                 return
-            else:
+            if missing < len(TABLES):
                 end_builds(connection)
-                with connection.transaction():
-                    if missing or lost or _is_older(connection, "SELECT format FROM recall_index FOR UPDATE"):
-                        connection.execute(f"{DROP_ALL}; {CREATE_STATE}; {CREATE_ROWS}; {CREATE_INDEXES}")
+            with connection.transaction():
+                _create_tables(connection)
     raise _busy_error("other processes that create it again")
+
+
+def _create_tables(connection: Connection) -> None:
+    """Create what is missing; what another process has created in the meantime is left as it is."""
+    connection.execute(LOCK_CREATION)
+    missing, lost = connection.execute(MISSING).fetchone() or (0, 0)
+    if missing == len(TABLES):
+        connection.execute(f"{CREATE_STATE}; {CREATE_ROWS}; {CREATE_INDEXES}")
+    elif missing or lost or _is_older(connection, "SELECT format FROM recall_index FOR UPDATE"):
+        connection.execute(f"{DROP_ALL}; {CREATE_STATE}; {CREATE_ROWS}; {CREATE_INDEXES}")
 
 
 def _is_older(connection: Connection, statement: str) -> bool:

@@ -13,6 +13,16 @@ FORMAT: Final = 6
 """Changes with every change of the tables, or of the meaning of their contents."""
 
 TABLES: Final = ("recall_index", "recall_space", "recall_passage", "recall_posting")
+MISSING: Final = f"""
+    SELECT count(*) FILTER (WHERE to_regclass(name) IS NULL), 2 - (
+      SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('recall_passage') AND attname IN ('v', 'w'))
+    FROM unnest(ARRAY{list(TABLES)}) name
+"""
+"""Counts missing tables and columns. A table that was created at this very moment may seem to lack its columns."""
+
+LOCK_CREATION: Final = "SELECT pg_advisory_xact_lock(hashtext('commonbook recall_index'))"
+"""Lets one process at a time create the tables, until the end of its transaction."""
+
 DROP_ROWS: Final = "DROP TABLE IF EXISTS recall_posting; DROP TABLE IF EXISTS recall_passage"
 DROP_ALL: Final = "; ".join(f"DROP TABLE IF EXISTS {table}" for table in reversed(TABLES))
 
