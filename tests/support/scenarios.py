@@ -310,6 +310,7 @@ _PLACEHOLDERS: Final = (
     (re.compile(r"\d{4}-\d\d/"), "MONTH/"),
     (re.compile(r"--[0-9a-f]{8}\b"), "--TAIL"),
     (re.compile(r"\b[0-9a-f]{16,128}\b"), "HASH"),
+    (re.compile(r"\bin \d+ seconds\b"), "in SOME seconds"),
 )
 _VOLATILE: Final = frozenset({"took_ms", "steps", "instance", "next", "retry_after", "signature", "payload"})
 
