@@ -27,7 +27,7 @@ from commonbook.markdown.transcript import TranscriptMessage, render
 from commonbook.model.memory import Draft, Kind
 from commonbook.model.recall import Hit, RecallResult
 from commonbook.recall import candidate_order, indexed_passages
-from commonbook.text import time_expressions
+from commonbook.text import dates_in_text
 from tests.conftest import OpenBook
 from tests.support.paraphrases import ASKED, OTHERS
 
@@ -1094,7 +1094,7 @@ def test_every_moment_is_matched_by_its_day_in_the_homes_zone(zone):
     times = np.array([indexed_passages.micros(moment) for moment in moments])
     parts: Any = SimpleNamespace(zone=ZoneInfo(zone))
     for question in ("in May 1937", "in December", "on the 1st of January 2026", "in 2026"):
-        named = time_expressions.named_dates(question)
+        named = dates_in_text.named_dates(question)
         assert named
         one_by_one = [named.match(candidate_order._local_day(parts, at)) for at in times.tolist()]
         assert candidate_order.match_days(parts, named, times).tolist() == one_by_one

@@ -11,7 +11,7 @@ from commonbook.log import chain
 from commonbook.model.spaces import FILESYSTEM, LOCAL_OWNER, ROLES, Actor, Grant, Role
 from commonbook.ports.engines import Engines
 from commonbook.tables import grants, spaces
-from commonbook.text import dates, space_names
+from commonbook.text import space_names, user_times
 from commonbook.write.context import WriteContext, administered_space
 from commonbook.write.transaction import write
 
@@ -95,7 +95,7 @@ def require_future(engines: Engines, now: datetime, value: datetime | str | None
     """Return the time of expiry, or None; BadInput if it has passed."""
     if value is None:
         return None
-    until = dates.parse_user_time(value, zone=engines.zone, edge=dates.field_edge("expires"), now=now)
+    until = user_times.parse_user_time(value, zone=engines.zone, edge=user_times.field_edge("expires"), now=now)
     if until <= now:
         raise BadInput("the expiry is in the past", fix="give a later time, or none for ever")
     return until

@@ -27,7 +27,7 @@ from commonbook.ports.engines import Engines, RecallService, TransferService
 from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.settings.settings import DatabaseChoice, Settings
 from commonbook.tables import home
-from commonbook.text import dates
+from commonbook.text import user_times
 
 if TYPE_CHECKING:
     from commonbook.compose import write_steps
@@ -121,7 +121,7 @@ def wire_folder(settings: Settings, clock: Clock, hidden: str, folder: Folder) -
         keys=keys,
         yaml=cast("Yaml", Lazy(_yaml)),
         clock=clock,
-        zone=dates.require_zone(settings.zone or facts["zone"]),
+        zone=user_times.require_zone(settings.zone or facts["zone"]),
         before_finalize=(_run_steps_before_finalize,),
         after_commit=_run_step_after_commit,
     )
@@ -155,7 +155,7 @@ def wire_server(
     with ExitStack() as on_error:
         on_error.callback(database.close)
         facts = _facts(database, settings, keys, create=create)
-        zone = dates.require_zone(settings.zone or facts["zone"])
+        zone = user_times.require_zone(settings.zone or facts["zone"])
         on_error.pop_all()
     engines = Engines(
         db=database,
@@ -327,8 +327,8 @@ def _facts(database: Database, settings: Settings, keys: Keys, *, create: bool) 
             raise _no_home_error(settings)
         # The keys come first: only a home without a log may create keys, and from here on it may have a log.
         keys.load(create=settings.database is None)
-        zone = settings.zone or dates.local_zone(settings.system_zone)
-        dates.require_zone(zone)
+        zone = settings.zone or user_times.local_zone(settings.system_zone)
+        user_times.require_zone(zone)
         facts = database.write(partial(_record_book, zone=zone, keys=keys.keyed_hash(KEYS_CHECK_TEXT)))
     if settings.database is not None and facts.get("keys") != keys.keyed_hash(KEYS_CHECK_TEXT):
         raise KeyMissing(

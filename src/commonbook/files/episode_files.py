@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from commonbook.markdown import message_lines, transcript
-from commonbook.markdown.message_lines import ClientIds
+from commonbook.markdown import message_macs, transcript
+from commonbook.markdown.message_macs import ClientIds
 from commonbook.model.session import Message, Session
 from commonbook.tables import sessions
 
@@ -49,7 +49,7 @@ def _restore_unknown(ctx: WriteContext, session: Session | None, memory: Memory,
 
     Its other episodes come one by one. A proven message whose number was given to another meanwhile gets the next one.
     """
-    proven = message_lines.proven(ctx.engines.keys, memory)
+    proven = message_macs.proven(ctx.engines.keys, memory)
     unknown = unknown_messages(ctx, memory, session)
     if session is not None and session.generation != sessions.RESTORED_GENERATION:
         unknown = _renumbered(ctx, session, [message for message in unknown if message.id in proven])
@@ -87,7 +87,7 @@ def without_repeats(ctx: WriteContext, memory: Memory) -> Memory | None:
     Such a message is stored already: the episode has it under the id that it has now, and not at all if it is settled
     elsewhere or rewound. None if nothing else is in the episode.
     """
-    proven = message_lines.proven(ctx.engines.keys, memory)
+    proven = message_macs.proven(ctx.engines.keys, memory)
     session = find_locked(ctx, memory.space, memory.session) if proven and memory.session else None
     repeated = _repeated(ctx, session, proven) if session else {}
     if session is None or not repeated:
@@ -98,7 +98,7 @@ def without_repeats(ctx: WriteContext, memory: Memory) -> Memory | None:
     if not messages:
         return None
     lines = tuple(
-        message_lines.line_of(ctx.engines.keys, session.space.id, session.id, stored, proven[message.id])
+        message_macs.line_of(ctx.engines.keys, session.space.id, session.id, stored, proven[message.id])
         for message, stored in kept
         if stored is not None and message.id in proven
     )

@@ -10,7 +10,7 @@ from commonbook.markdown.memory_conversion import copy_info_of, new_memory_from_
 from commonbook.model.ids import new_id
 from commonbook.model.memory import DETACHED, Memory
 from commonbook.tables import copies, file_journal, memories
-from commonbook.text import dates, file_paths, titles
+from commonbook.text import file_paths, titles, user_times
 from commonbook.write import store_version
 from commonbook.write.new_memory import new_memory
 
@@ -115,7 +115,7 @@ def new_memory_of(ctx: WriteContext, path: str, stat: FileStat, document: Docume
         title=titles.title_of_note(path, memory_id, document.text),
         text=document.text,
     )
-    saved = dates.time_of_file(stat.mtime_ns, now=ctx.tx.now)
+    saved = user_times.time_of_file(stat.mtime_ns, now=ctx.tx.now)
     memory = new_memory_from_document(memory, document, ctx.engines.keys, same_id=same_id)._replace(
         created=document.created or saved,
         updated=document.updated or saved,

@@ -14,7 +14,7 @@ from commonbook.model.memory import DEFAULT_KIND, NO_METADATA, CopyInfo, Kind, L
 from commonbook.ports.engines import Engines
 from commonbook.ports.keys import Keys
 from commonbook.runtime.lazy_modules import LazyModule
-from commonbook.text import dates, titles
+from commonbook.text import titles, user_times
 
 if TYPE_CHECKING:
     from commonbook.markdown import keyed_hashes
@@ -28,7 +28,7 @@ def dialect(engines: Engines) -> Dialect:
 
     def read_time(field: str, value: str) -> datetime:
         try:
-            return dates.parse_user_time(value, zone=engines.zone, edge=dates.field_edge(field))
+            return user_times.parse_user_time(value, zone=engines.zone, edge=user_times.field_edge(field))
         except BadTime as error:
             raise ValueError(error.message) from error
 

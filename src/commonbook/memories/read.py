@@ -19,7 +19,7 @@ from commonbook.sharing import freshness, refresh
 from commonbook.sharing.freshness import REFRESHED_BY_READING
 from commonbook.tables import links, memories, spaces
 from commonbook.tables.memories import page_cursor
-from commonbook.text import dates, page_cursors, space_names, validation
+from commonbook.text import page_cursors, space_names, user_times, validation
 from commonbook.text.metadata import labels_of
 from commonbook.text.validation import validate_kinds
 
@@ -146,4 +146,6 @@ def list_links(engines: Engines, actor: Actor, memory_id: str) -> tuple[Link, ..
 def _parse_time(engines: Engines, name: str, value: datetime | str | None) -> datetime | None:
     if value is None:
         return None
-    return dates.parse_user_time(value, zone=engines.zone, edge=dates.field_edge(name), now=engines.clock.now())
+    return user_times.parse_user_time(
+        value, zone=engines.zone, edge=user_times.field_edge(name), now=engines.clock.now()
+    )

@@ -18,7 +18,7 @@ from commonbook.model.spaces import Actor, Space
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import link_checks
 from commonbook.tables import duplicates, idempotency, links, memories
-from commonbook.text import dates, masking, space_names, titles, validation
+from commonbook.text import masking, space_names, titles, user_times, validation
 from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import new_memory
 from commonbook.write.refusals import logging_refusal
@@ -241,7 +241,7 @@ def _normalize_time(ctx: WriteContext, name: str, value: datetime | str | None) 
     if value is None:
         return None
     try:
-        return format_time(dates.parse_user_time(value, zone=ctx.engines.zone, edge=dates.field_edge(name)))
+        return format_time(user_times.parse_user_time(value, zone=ctx.engines.zone, edge=user_times.field_edge(name)))
     except BadTime:
         return " ".join(str(value).lower().split())
 

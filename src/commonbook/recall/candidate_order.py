@@ -17,7 +17,7 @@ from commonbook.recall import indexed_passages, scoring
 from commonbook.recall.confidence import QueryRarity
 from commonbook.recall.newest import newest_first
 from commonbook.recall.query import MAX_QUERY_CHARS, ParsedQuery
-from commonbook.text import terms, time_expressions
+from commonbook.text import dates_in_text, terms
 
 _DAY_MICROS: Final = 86_400_000_000
 _FEW_PASSAGES: Final = 20
@@ -44,11 +44,11 @@ def order_candidates(
             for term, having in zip(index_query.terms, result.document_frequencies, strict=True)
         ],
         words=frozenset(re.findall(r"\w+", query.request.query[:MAX_QUERY_CHARS].lower())),
-        asks_when=time_expressions.asks_when(query.request.query[:MAX_QUERY_CHARS]),
+        asks_when=dates_in_text.asks_when(query.request.query[:MAX_QUERY_CHARS]),
         vector=index_query.vector,
         name_place=len(index_query.terms) + len(index_query.expansion_terms) - 1,
     )
-    named = time_expressions.named_dates(query.request.query[:MAX_QUERY_CHARS])
+    named = dates_in_text.named_dates(query.request.query[:MAX_QUERY_CHARS])
     date_matches = match_days(engines, named, result.pool.times) if named else None
     rows, scores = scoring.rank(features, result.pool, expansions=expansions, date_matches=date_matches)
     return rows.tolist(), scores._replace(rarity=_rarity(features.idf, result))
@@ -70,7 +70,7 @@ def _rarity(idf: Sequence[float], result: IndexResult) -> QueryRarity:
 
 
 def match_days(
-    engines: Engines, named: time_expressions.NamedDates, times: npt.NDArray[np.int64]
+    engines: Engines, named: dates_in_text.NamedDates, times: npt.NDArray[np.int64]
 ) -> npt.NDArray[np.float64]:
     """Return how well the day of each time, in the home's zone, matches the dates that the query names.
 
@@ -85,7 +85,7 @@ def match_days(
     return matches
 
 
-def _uniform_match(named: time_expressions.NamedDates, day: int) -> float:
+def _uniform_match(named: dates_in_text.NamedDates, day: int) -> float:
     """Return how well a day matches, if the days before and after it match equally; else NaN."""
     if not date.min.toordinal() < day < date.max.toordinal():
         return math.nan

@@ -24,7 +24,7 @@ MAX_PLACES: Final = 100
 """At most so many other places are named with a hit."""
 
 Members = Callable[[], list[tuple[str, str, str]]]
-"""Returns root, space and id of the copies that `copies.request_members` was asked for."""
+"""Returns root, space and id of the copies that were requested."""
 
 
 def collapse(rows: Sequence[int], memory_of: Callable[[int], Memory | None]) -> list[int]:
@@ -43,6 +43,11 @@ def collapse(rows: Sequence[int], memory_of: Callable[[int], Memory | None]) -> 
 
 def _wording(memory: Memory) -> tuple[str, str, str]:
     return root_of(memory), memory.title, memory.text
+
+
+def request_members(tx: Reading, roots: Sequence[str]) -> Members:
+    """Send the query for the copies of these roots."""
+    return copies.request_members(tx, roots)
 
 
 def other_places(

@@ -20,17 +20,14 @@ from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
 from commonbook.ports.index import IS_COPY, IS_MESSAGE, CandidatePool
-from commonbook.recall import collapse, confidence, indexed_passages, scoring
+from commonbook.recall import collapse, confidence, indexed_passages, penalties, scoring
 from commonbook.recall.query import ParsedQuery
 from commonbook.sharing.freshness import REFRESHED_BY_READING
-from commonbook.tables import copies, memories, sessions
+from commonbook.tables import memories, sessions
 from commonbook.text import terms, titles
 
 _MAX_TEXT_CHARS: Final = 8_000
 """Of a longer text, a hit has only the passage and those around it."""
-
-_OUTDATED: Final = frozenset({"stale", "source_superseded"})
-"""The freshness of a copy that differs from its source, or whose source was superseded."""
 
 
 class Answer(NamedTuple):
@@ -248,7 +245,7 @@ class HitBuilder:
         self._doubts = self._doubts.merged(doubts)
         if not self._query.is_empty:
             self._penalties_by_memory |= {
-                memory.id: found for memory in new if (found := _penalties_of(memory, doubts))
+                memory.id: found for memory in new if (found := penalties.penalties_of(memory, doubts))
             }
 
     def _load(self, rows: Sequence[int]) -> None:
@@ -260,7 +257,7 @@ class HitBuilder:
         window = {other for row in rows for other in (row - 1, row, row + 1) if self._is_neighbour(row, other)}
         ids = [self._ids_of(row) for row in sorted(window)]
         own = {self._ids_of(row)[1] for row in rows}
-        self._member_requests.append(copies.request_members(self._tx, sorted(own - {""})))
+        self._member_requests.append(collapse.request_members(self._tx, sorted(own - {""})))
         wanted = {memory for _, memory in ids if memory} - self._memories.keys()
         self._memories |= memories.get_many(self._tx, self._allowed, tuple(wanted))
         unsettled = [passage for passage, memory in ids if not memory]
@@ -380,13 +377,6 @@ class HitBuilder:
     def _matched(self, text: str) -> tuple[str, ...]:
         """Return the words of a text whose terms are in the query."""
         return tuple(dict.fromkeys(terms.matching(text, self._terms)))
-
-
-def _penalties_of(memory: Memory, doubts: marks.Doubts) -> dict[str, float]:
-    """Return the penalties of a memory that is suspect, or that is an outdated copy."""
-    penalties = {"suspect": scoring.SUSPECT_PENALTY} if doubts.is_suspect(memory) else {}
-    is_outdated = doubts.freshness_of(memory) in _OUTDATED
-    return {**penalties, "freshness": scoring.OUTDATED_COPY_PENALTY} if is_outdated else penalties
 
 
 def memory_hit(memory: Memory) -> Hit:

@@ -16,7 +16,7 @@ from commonbook.ports.embedding import Embedder, EmbeddingInput
 from commonbook.ports.index import BY_USER, FOREVER, IS_COPY, IS_MESSAGE, IS_QUESTION, TELLS_TIME, IndexedPassage
 from commonbook.recall import labels, scoring
 from commonbook.tables import vectors
-from commonbook.text import passages, stopwords, time_expressions, titles
+from commonbook.text import dates_in_text, passages, stopwords, titles
 from commonbook.text import terms as text_terms
 
 Vector: TypeAlias = scoring.Floats
@@ -264,7 +264,7 @@ def _end(moment: datetime | None) -> int:
 
 def _flags(piece: Passage, length: int) -> int:
     """Return the flags that ranking uses; `length` is the number of terms."""
-    flags = TELLS_TIME * time_expressions.tells_time(piece.text)
+    flags = TELLS_TIME * dates_in_text.tells_time(piece.text)
     if piece.message is not None:
         flags |= IS_MESSAGE | BY_USER * (piece.message.role == "user")
         flags |= IS_QUESTION * scoring.is_short_question(piece.text, length)

@@ -10,7 +10,7 @@ from commonbook.errors import BadInput
 from commonbook.model.recall import Include, RecallRequest
 from commonbook.ports.engines import Engines
 from commonbook.recall import labels
-from commonbook.text import dates, terms, validation
+from commonbook.text import terms, user_times, validation
 
 MAX_HITS: Final = 200
 INCLUDE: Final[tuple[Include, ...]] = get_args(Include)
@@ -72,7 +72,7 @@ def _require_types(request: RecallRequest) -> None:
 def _time(engines: Engines, name: str, value: datetime | str | None, now: datetime) -> datetime | None:
     if value is None:
         return None
-    return dates.parse_user_time(value, zone=engines.zone, edge=dates.field_edge(name), now=now)
+    return user_times.parse_user_time(value, zone=engines.zone, edge=user_times.field_edge(name), now=now)
 
 
 def _limit_words(words: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:

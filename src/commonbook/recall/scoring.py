@@ -67,12 +67,6 @@ MIN_BEST_SCORE: Final = 0.11
 MIN_SCORE: Final = 0.05
 """The lowest score of further hits, unless the request sets a confidence."""
 
-OUTDATED_COPY_PENALTY: Final = -0.08
-"""Added to the score of a copy whose source has changed or was superseded."""
-
-SUSPECT_PENALTY: Final = -0.12
-"""Added to the score of a memory that depends on something invalidated, until somebody decides about it."""
-
 _FULL_EVIDENCE: Final = 0.15
 """The score of lexical, semantic and date features from which on the supporting features count fully."""
 

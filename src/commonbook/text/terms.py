@@ -17,7 +17,7 @@ from typing import Final
 
 import Stemmer
 
-from commonbook.text import stopwords, time_expressions
+from commonbook.text import dates_in_text, stopwords
 
 DEFAULT: Final = "english"
 MAX_WORD_LETTERS: Final = 64
@@ -94,7 +94,7 @@ def terms(text: str) -> list[str]:
 def query_words(text: str) -> list[tuple[str, str]]:
     """Return (word, term) for each word of a query that is no stop word, and ("", term) for each date."""
     language = language_of(text)
-    spaced, runs = _split(time_expressions.without_numeric_days(text), language)
+    spaced, runs = _split(dates_in_text.without_numeric_days(text), language)
     stop_words = stopwords.for_queries(language)
     bigrams = [bigram for run in runs for bigram in _bigrams(run)]
     content_words = [word for word in spaced if word not in stop_words and _may_be_asked(word, language)]
@@ -123,7 +123,7 @@ def _may_be_asked(word: str, language: str) -> bool:
 
 def _date_terms(text: str) -> list[str]:
     """Return the terms of the dates in a text: each day of a year, and each day without its year."""
-    days = time_expressions.days_in(text)
+    days = dates_in_text.days_in(text)
     years = [f"{_DATE}{year}-{month}-{day}" for year, month, day in days if year is not None]
     return years + [f"{_DAY}{month}-{day}" for _, month, day in days]
 
@@ -132,7 +132,7 @@ def _query_date_terms(text: str) -> list[str]:
     """Return the terms of the dates in a query: with the year, if it names one."""
     return [
         f"{_DAY}{month}-{day}" if year is None else f"{_DATE}{year}-{month}-{day}"
-        for year, month, day in time_expressions.days_in(text)
+        for year, month, day in dates_in_text.days_in(text)
     ]
 
 

@@ -27,7 +27,7 @@ from commonbook.model.memory import MAX_FRONT_BYTES, Memory
 from commonbook.ports.engines import Engines
 from commonbook.ports.files import SourceFile
 from commonbook.tables import file_journal, idempotency, memories
-from commonbook.text import dates, titles
+from commonbook.text import titles, user_times
 from commonbook.transfer import import_sessions, import_spaces
 from commonbook.transfer.import_spaces import Place
 from commonbook.transfer.known_files import compare_with_history
@@ -170,7 +170,7 @@ def _title(document: Document, path: str) -> str:
 
 def _times(ctx: WriteContext, imported: ImportedFile) -> tuple[datetime, datetime]:
     """Return the times of creation and last change, from the front matter, else from the folder or archive."""
-    changed = dates.time_of_file(imported.file.mtime_ns, now=ctx.tx.now)
+    changed = user_times.time_of_file(imported.file.mtime_ns, now=ctx.tx.now)
     created = imported.document.created or imported.written or changed
     return created, imported.document.updated or max(created, changed)
 

@@ -21,7 +21,7 @@ from commonbook.model.reports import Finding
 from commonbook.ports.engines import Engines
 from commonbook.ports.files import SourceFile
 from commonbook.tables import memories
-from commonbook.text import dates
+from commonbook.text import user_times
 from commonbook.transfer.import_file import ImportPlan, ImportRecord
 from commonbook.transfer.import_reading import ReadFile, not_imported
 from commonbook.write import store_version
@@ -132,7 +132,7 @@ class Bundle:
         if not concept.is_deprecated or document.id in self._superseded:
             return document._replace(valid_until=concept.ends)
         now = self._engines.clock.now()
-        written = concept.written or dates.time_of_file(read.file.mtime_ns, now=now)
+        written = concept.written or user_times.time_of_file(read.file.mtime_ns, now=now)
         ends = min(written, concept.ends or now, now)
         return document._replace(valid_until=ends, expires=ends)
 

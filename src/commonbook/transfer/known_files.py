@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from commonbook.markdown.memory_conversion import render_memory, title_of_note
 from commonbook.tables import file_journal, revisions
-from commonbook.text import dates, nearness
+from commonbook.text import nearness, user_times
 
 if TYPE_CHECKING:
     from commonbook.markdown.front_matter import Document
@@ -26,7 +26,7 @@ def compare_with_history(ctx: WriteContext, file: SourceFile, document: Document
     if is_edited_export and file_journal.content_hash(render_memory(present, ctx.engines)) in file.exported:
         return "updated"
     if words == (present.title, present.text):
-        is_newer = not file.exported and dates.time_of_file(file.mtime_ns, now=ctx.tx.now) > present.updated
+        is_newer = not file.exported and user_times.time_of_file(file.mtime_ns, now=ctx.tx.now) > present.updated
         return "updated" if is_newer else "older"
     if words in past:
         return "older"

@@ -22,7 +22,7 @@ from commonbook.model.spaces import FILESYSTEM_ACTOR, READER, WRITER, Actor, Spa
 from commonbook.ports.database import RetryTransaction, Transaction
 from commonbook.ports.engines import BeforeFinalize, Engines
 from commonbook.tables import file_journal, memories, sessions, spaces
-from commonbook.text import dates, file_paths, space_names
+from commonbook.text import file_paths, space_names, user_times
 from commonbook.write import space_folders
 from commonbook.write.foreign_writes import ForeignWrite
 from commonbook.write.pending import Pending
@@ -195,7 +195,9 @@ class WriteContext:
         """Parse the time that a caller gave for a field; without a zone it is in the zone of the home."""
         if value is None:
             return None
-        return dates.parse_user_time(value, zone=self.engines.zone, edge=dates.field_edge(name), now=self.tx.now)
+        return user_times.parse_user_time(
+            value, zone=self.engines.zone, edge=user_times.field_edge(name), now=self.tx.now
+        )
 
     def log(self, space: Space, action: str, subjects: Sequence[str], **payload: object) -> None:
         """Record a change, which `finalize` numbers and appends to the log of the space.

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from commonbook.errors import BadTime
 from commonbook.model.ids import format_time, parse_time
-from commonbook.text import dates
-from commonbook.text.dates import field_edge, local_zone, parse_user_time, require_zone
+from commonbook.text import user_times
+from commonbook.text.user_times import field_edge, local_zone, parse_user_time, require_zone
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2026, 11, 15, 20, 18, 24, tzinfo=UTC)
@@ -263,7 +263,7 @@ def test_the_local_zone_is_the_one_that_tz_names(tz, name):
 )
 def test_without_tz_the_local_zone_is_the_systems(monkeypatch, link, timezone_file, name):
     monkeypatch.setattr(os.path, "realpath", lambda path: link)
-    monkeypatch.setattr(dates, "_first_line", lambda path: timezone_file)
+    monkeypatch.setattr(user_times, "_first_line", lambda path: timezone_file)
     assert local_zone() == name
 
 

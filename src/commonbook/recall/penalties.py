@@ -1,0 +1,25 @@
+"""Penalties: what is taken off the score of a memory that is suspect, or that is an outdated copy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from commonbook.memories import marks
+    from commonbook.model.memory import Memory
+
+_OUTDATED: Final = frozenset({"stale", "source_superseded"})
+"""The freshness of a copy that differs from its source, or whose source was superseded."""
+
+_OUTDATED_COPY_PENALTY: Final = -0.08
+"""Added to the score of a copy whose source has changed or was superseded."""
+
+_SUSPECT_PENALTY: Final = -0.12
+"""Added to the score of a memory that depends on something invalidated, until somebody decides about it."""
+
+
+def penalties_of(memory: Memory, doubts: marks.Doubts) -> dict[str, float]:
+    """Return the penalties of a memory that is suspect, or that is an outdated copy."""
+    penalties = {"suspect": _SUSPECT_PENALTY} if doubts.is_suspect(memory) else {}
+    is_outdated = doubts.freshness_of(memory) in _OUTDATED
+    return {**penalties, "freshness": _OUTDATED_COPY_PENALTY} if is_outdated else penalties
