@@ -180,8 +180,16 @@ class Checks:
             memory.claimed, memory.root = shown.shared.claimed, shown.shared.root
             memory.noted = shown.shared.source_ends
 
+    def _note_passing_words(self) -> None:
+        """Note what live copies may have said for a moment: what a file put back made a source say, which follows."""
+        for memory in self.model.live():
+            if memory.mode == "live" and self.model.tie_holds(memory):
+                for _, source in self.model.chain(memory):
+                    memory.written_in.setdefault(source.words, set()).add(memory.space)
+
     def _compare_copies(self, before: dict[str, tuple[tuple[str, ...], bool]], *, rebuilt: bool) -> None:
         """Let copies keep their words or take those of their sources, and nothing else."""
+        self._note_passing_words()
         for memory in self.model.live():
             shown = self.shown.get(memory.id)
             if shown is None or not memory.bound:
