@@ -8,9 +8,9 @@
 A `Book` has these verbs; `help(commonbook.Book.recall)` explains one. `commonbook.aio` has them for asyncio.
 
     memories   remember, remember_many, get, find_id, edit, move, delete, delete_where, undelete, list, history,
-               link, unlink, links
+               link, unlink, links, uses, record_uses
     recall     recall, prefetch, prefetched, reindex
-    sessions   append, messages, sessions, switch, rewind, settle, close_session, work, working
+    sessions   append, messages, sessions, switch, rewind, settle, close_session, work, working, session_uses
     sharing    share, share_many, share_with, pull, unshare, refresh, set_refresh, detach, adopt, lineage, copies
     rules      add_rule, rules, remove_rule, request_share, pending, approve, reject, set_limit, limits
     reasoning  reflect, supersede, reinstate, dependents, inbox, triage, set_depth
@@ -129,6 +129,8 @@ if TYPE_CHECKING:
         MessagePage,
         MessageReceipt,
         NewMessage,
+        PromptPassage,
+        PromptUse,
         Session,
         SettleReport,
         SwitchReason,
@@ -163,14 +165,15 @@ if TYPE_CHECKING:
 __all__ = [
     "__version__", "open", "Book",
     # values that callers pass in
-    "ChatMessage", "ChatObject", "Draft", "Filter", "Metadata", "NewMessage", "Progress", "Scalar", "UNSET", "Unset",
+    "ChatMessage", "ChatObject", "Draft", "Filter", "Metadata", "NewMessage", "Progress", "PromptPassage",
+    "Scalar", "UNSET", "Unset",
     # values that methods return
     "Ancestor", "ApiKey", "AppendReceipt", "ChangeEvent", "ChangePage", "CopyInfo", "CopyNode", "CopyPlace",
     "Decision", "Deleted", "Deletion",
     "Dependent", "Finding", "Grant", "Hit", "Inbox", "InboxItem", "Invalidation", "Lineage", "Link", "LogEntry",
     "LogReport", "LoginCode", "Memory", "MemoryReference", "Message", "MessagePage", "MessageReceipt", "Metrics",
-    "NewKey", "Notice", "Page", "RateLimit", "RecallResult", "Receipt", "Revision", "SchemaMigration", "Session",
-    "SettleReport",
+    "NewKey", "Notice", "Page", "PromptUse", "RateLimit", "RecallResult", "Receipt", "Revision", "SchemaMigration",
+    "Session", "SettleReport",
     "ShareReceipt", "ShareRequest", "SharingRule", "SignInCode", "Space", "Status", "SupersedeReason",
     "SupersedeReport", "SyncReport", "TransferReport", "TriageReport", "WorkReport",
     # types of fixed words
@@ -220,8 +223,8 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "commonbook.model.session": (
         "AppendReceipt", "ChatMessage", "ChatObject",
-        "Message", "MessagePage", "MessageReceipt", "NewMessage", "Session", "SettleReport",
-        "SwitchReason", "WorkReport",
+        "Message", "MessagePage", "MessageReceipt", "NewMessage", "PromptPassage", "PromptUse", "Session",
+        "SettleReport", "SwitchReason", "WorkReport",
     ),
     "commonbook.model.sharing": (
         "Ancestor", "CopyNode", "LimitedAction", "Lineage", "RateLimit", "RequestState", "ShareReceipt",

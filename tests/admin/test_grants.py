@@ -11,6 +11,7 @@ import pytest
 from commonbook.book.book import Book
 from commonbook.errors import BadInput, CommonbookError, NotAllowed, NotFound
 from commonbook.model.memory import Filter
+from commonbook.model.session import PromptPassage
 
 ALICE, BOB = "user:alice", "agent:bob"
 SECRET = "the heron stands on the green weir"
@@ -314,6 +315,9 @@ def calls(
         "adopt": ((memory,), {}),
         "lineage": ((memory,), {}),
         "copies": ((memory,), {}),
+        "record_uses": ((session, [PromptPassage(memory, "0" * 64)]), {}),
+        "uses": ((memory,), {}),
+        "session_uses": ((session,), {}),
         "reflect": (("so it is", [memory]), {"space": "personal"}),
         "supersede": ((memory, memory), {}),
         "reinstate": ((memory,), {}),

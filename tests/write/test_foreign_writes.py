@@ -14,6 +14,7 @@ import commonbook
 from commonbook.book.book import Book
 from commonbook.errors import CommonbookError, NotAllowed
 from commonbook.model.memory import Draft, Filter, Kind
+from commonbook.model.session import PromptPassage
 from commonbook.model.spaces import Actor
 from commonbook.write.context import WriteContext
 from commonbook.write.foreign_writes import ForeignWrite
@@ -115,6 +116,9 @@ CALLS: dict[str, Callable[[Book, str], Any]] = {
     "messages": lambda bob, id_: bob.messages("talk", space="hr"),
     "move": lambda bob, id_: bob.move(id_, "hr"),
     "pull": lambda bob, id_: bob.pull(id_, "hr"),
+    "record_uses": lambda bob, id_: bob.record_uses("talk", [PromptPassage(id_, "0" * 64)], space="hr"),
+    "session_uses": lambda bob, id_: bob.session_uses("talk", space="hr"),
+    "uses": lambda bob, id_: bob.uses(id_),
     "recall": lambda bob, id_: bob.recall("salary oil boat", spaces=["hr"]),
     "reflect": lambda bob, id_: bob.reflect("so it is", [id_], space="hr"),
     "refresh": lambda bob, id_: bob.refresh(id_),

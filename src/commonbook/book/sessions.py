@@ -16,6 +16,8 @@ from commonbook.model.session import (
     Message,
     MessagePage,
     NewMessage,
+    PromptPassage,
+    PromptUse,
     Session,
     SettleReport,
     WorkReport,
@@ -26,7 +28,7 @@ from commonbook.runtime.lazy_modules import LazyModule
 if TYPE_CHECKING:
     from commonbook.maintenance import worker
     from commonbook.model.session import SwitchReason
-    from commonbook.sessions import find_or_create, read
+    from commonbook.sessions import find_or_create, prompt_uses, read
     from commonbook.sessions import rewind as sessions_rewind
     from commonbook.sessions import settle as settling
     from commonbook.sessions import switch as sessions_switch
@@ -35,6 +37,7 @@ else:
     # A verb loads the module that it needs, so that a command loads no more than its own subject.
     chat_messages = LazyModule("commonbook.text.chat_messages")
     find_or_create = LazyModule("commonbook.sessions.find_or_create")
+    prompt_uses = LazyModule("commonbook.sessions.prompt_uses")
     read = LazyModule("commonbook.sessions.read")
     sessions_rewind = LazyModule("commonbook.sessions.rewind")
     sessions_switch = LazyModule("commonbook.sessions.switch")
@@ -135,6 +138,41 @@ class SessionVerbs(BookBase):
         """
         key = self._locate(session, space)
         return sessions_switch.close(self._engines, self._actor, key, similarity=self._similarity)
+
+    def record_uses(
+        self,
+        session: str,
+        passages: Iterable[PromptPassage],
+        *,
+        message: int | str = 0,
+        space: str | None = None,
+    ) -> int:
+        """Record that passages of memories or messages were put into a turn of a session; return how many are new.
+
+        `message` is the number or the client id of the message that they went with, and 0 at the start of the session.
+        Without `space`, the session is found as for `rewind`. `uses` and `session_uses` show what was recorded.
+        """
+        key = self._locate(session, space)
+        return prompt_uses.record(self._engines, self._actor, key, tuple(passages), message)
+
+    @retry_read
+    def uses(self, memory_id: str, *, limit: int = 100) -> tuple[PromptUse, ...]:
+        """Return the turns of readable sessions that a memory was put into, the newest first.
+
+        It can be deleted by now. For an episode, these are also the turns that its messages were put into; the id of a
+        message is taken too.
+        """
+        return prompt_uses.of_memory(self._engines, self._actor, memory_id, limit=limit)
+
+    @retry_read
+    def session_uses(
+        self, session: str, *, space: str | None = None, first: int = 0, last: int | None = None
+    ) -> tuple[PromptUse, ...]:
+        """Return what was put into the turns of a session, in order; only passages of what the actor may read.
+
+        `first` and `last` are numbers of messages. Without `space`, the session is found as for `messages`.
+        """
+        return prompt_uses.of_session(self._engines, self._actor, session, space=space, first=first, last=last)
 
     def _locate(self, session: str, space: str | None) -> tuple[str, str]:
         return read.locate_writable(self._engines, self._actor, session, space=space, default=self.default_space)

@@ -8,7 +8,13 @@ from typing import Final
 from commonbook.client.lazy_outbox import LazyOutbox
 from commonbook.errors import Unreachable
 
-_SESSION_ARGUMENTS: Final = {"switch": "old", "rewind": "session", "settle": "session", "close_session": "session"}
+_SESSION_ARGUMENTS: Final = {
+    "switch": "old",
+    "rewind": "session",
+    "settle": "session",
+    "close_session": "session",
+    "record_uses": "session",
+}
 """The verbs that must find all messages of a session on the server, with the argument that names the session."""
 
 

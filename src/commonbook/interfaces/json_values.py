@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         Message,
         MessagePage,
         MessageReceipt,
+        PromptUse,
         Session,
         SettleReport,
         WorkReport,
@@ -299,6 +300,11 @@ def message_page_json(page: MessagePage) -> dict[str, Any]:
         "messages": [message_json(message) for message in page.items],
         "next": page.next,
     }
+
+
+def uses_json(used: Iterable[PromptUse]) -> dict[str, Any]:
+    """Return what was put into turns of sessions."""
+    return {"uses": [{**use._asdict(), "at": format_time(use.at)} for use in used]}
 
 
 def settle_report_json(report: SettleReport) -> dict[str, Any]:

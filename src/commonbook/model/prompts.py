@@ -64,8 +64,13 @@ def fence(passages: Sequence[str], tag: str) -> str:
     """Return passages as a block for a prompt, which they cannot close themselves; "" if there are none."""
     if not passages:
         return ""
-    inside = "\n\n".join(re.sub(TAG, _SAFE_TAG, passage, flags=re.IGNORECASE) for passage in passages)
+    inside = "\n\n".join(map(without_tags, passages))
     return f"<{TAG} {tag}>\n{NOTE}\n\n{inside}\n</{TAG} {tag}>"
+
+
+def without_tags(passage: str) -> str:
+    """Return a passage as it stands in a block: the name of the tag has a space in it."""
+    return re.sub(TAG, _SAFE_TAG, passage, flags=re.IGNORECASE)
 
 
 def tokens(text: str) -> int:

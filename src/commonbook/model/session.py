@@ -124,3 +124,31 @@ class WorkReport(NamedTuple):
 
     settled: SettleReport
     error: str = ""
+
+
+class PromptPassage(NamedTuple):
+    """A passage that was put into a prompt: the memory or message that it is from, and the SHA-256 of its bytes.
+
+    `revision` is that of the memory at the time; None for a message that is in no episode yet.
+    """
+
+    id: str
+    hash: str
+    revision: int | None = None
+
+
+class PromptUse(NamedTuple):
+    """A passage that reached a turn of a session: `seq` is the number of the message that it went with.
+
+    At the start of a session, that is 0; after a compaction, the number of the last message before it. `by` is the
+    principal that put it there.
+    """
+
+    session: str
+    space: str
+    seq: int
+    id: str
+    hash: str
+    revision: int | None
+    at: datetime
+    by: str

@@ -34,7 +34,8 @@ def find_readable(tx: Reading, actor: Actor, session_id: str, space: str | None)
     return _only(sessions.find_by_name(tx, allowed, validation.validate_session_id(session_id)))
 
 
-def _require_readable(tx: Reading, actor: Actor, session_id: str, space: str | None) -> Session:
+def require_readable(tx: Reading, actor: Actor, session_id: str, space: str | None) -> Session:
+    """Return the session that `find_readable` finds; NotFound if there is none."""
     session = find_readable(tx, actor, session_id, space)
     if session is None:
         raise no_session(session_id)
@@ -77,7 +78,7 @@ def list_messages(
     """Return the messages of a session after a sequence number, in order."""
     validation.require_page_limit(limit)
     with engines.db.reading() as tx:
-        session = _require_readable(tx, actor, session_id, space)
+        session = require_readable(tx, actor, session_id, space)
         messages = sessions.messages(tx, session, after=min(max(0, after), session.last), limit=limit + 1)
         items = without_hidden_episodes(tx, scope.select(tx, actor), messages[:limit])
     following = messages[limit - 1].seq if len(messages) > limit else None

@@ -74,6 +74,7 @@ TABLES: Final = (
         "space session seq",
         "id role author text time client_id sent masked episode taken_back",
     ),
+    _table("prompt_use", "space session seq item hash", "revision at principal"),
     _table("job", "id", "space kind subject state due attempts lease leased_until error created"),
     _table("change_count", "space", "last"),
     _table("change", "space subject", "number"),

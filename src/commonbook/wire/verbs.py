@@ -77,6 +77,9 @@ _TABLE: Final = (
     Verb("rewind", "POST", "/v1/rewind", "sessions", changes=True),
     Verb("settle", "POST", "/v1/settle", "sessions", changes=True),
     Verb("close_session", "POST", "/v1/close_session", "sessions", changes=True),
+    Verb("record_uses", "POST", "/v1/record_uses", "sessions", changes=True),
+    Verb("uses", "GET", f"{_MEMORY}/uses", "sessions"),
+    Verb("session_uses", "GET", "/v1/session_uses", "sessions"),
     # Sharing.
     Verb("share", "POST", f"{_MEMORY}/share", "sharing", changes=True),
     Verb("pull", "POST", f"{_MEMORY}/pull", "sharing", changes=True),

@@ -182,6 +182,10 @@ def _captured(book: Book) -> None:
     book.messages("talk")
     book.sessions()
     book.recall("bell night", spaces="green")
+    memory = book.remember("Bells are of bronze.", space="green").id
+    book.record_uses("talk", [commonbook.PromptPassage(memory, "0" * 64)], message=2)
+    book.uses(memory)
+    book.session_uses("talk")
     book.rewind("talk", 2)
     book.settle("talk")
     book.append("talk", ["It rang last night."], space="green")

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 import commonbook
 from commonbook.book.book import Book
 from commonbook.engines.process.fair_lock import FairLock
+from commonbook.errors import Busy
 from commonbook.interfaces.agents.hooks import context
 from commonbook.interfaces.agents.hooks.events import parse_event
 from commonbook.interfaces.cli.arguments import parser
@@ -67,6 +69,11 @@ def hook_process(event: Any, *arguments: str, client: str = "claude-code", env: 
     done = subprocess.run(command, input=data, capture_output=True, timeout=60, env=environment(env), check=False)
     assert done.returncode == 0
     return _context(done.stdout.decode())
+
+
+def command_line(*arguments: str) -> str:
+    command = [sys.executable, "-m", "commonbook", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env=environment(), check=True).stdout
 
 
 def _context(output: str) -> str:
@@ -169,6 +176,49 @@ def test_what_was_said_before_a_compaction_is_recalled_after_it(garden, home):
     hook(event("PreCompact", trigger="auto"))
     hook(event("SessionStart", source="compact"))
     assert "ends with seventeen" in hook(prompt(question, "3"))
+
+
+def test_the_book_keeps_which_memory_was_put_into_which_turn(garden, home):
+    with commonbook.open(home) as book:
+        memory = book.remember("Tulips need sandy soil", space="projects/garden").id
+    started = hook(event("SessionStart", source="startup"))
+    hook(prompt("The gardener's phone number ends with seventeen", "1"))
+    secret = "sk-ant-api03-" + "a1B2c3D4" * 11
+    prompted = hook(prompt(f"Which soil do tulips need? My key is {secret}", "1", session="other"))
+    hook(event("PreCompact", trigger="auto"))
+    hook(event("SessionStart", source="compact"))
+    with commonbook.open(home) as book:
+        found = {(use.session, use.seq): use for use in book.uses(memory)}
+        assert found.keys() == {(SESSION, 0), ("other", 1), (SESSION, 1)}
+        assert {use.by for use in found.values()} == {"agent:claude-code"}
+        assert {use.revision for use in found.values()} == {1}
+        for use, text in ((found[SESSION, 0], started), (found["other", 1], prompted)):
+            passages = text.partition(prompts.NOTE)[2].strip().rpartition("\n</")[0].split("\n\n")
+            assert use.hash in {sha256(passage.encode()).hexdigest() for passage in passages}
+        first = book.messages(SESSION).items[0]
+        hook(prompt("With what does the phone number of the gardener end?", "2"))
+        assert (SESSION, 2) in [(use.session, use.seq) for use in book.uses(first.id)]
+    shown = command_line("show", "--used", memory)
+    assert shown.count(SESSION) == 2
+    assert "agent:claude-code" in shown
+    assert memory in command_line("session", "show", "other")
+
+
+def test_what_was_put_into_a_turn_is_kept_until_the_book_can_take_it(garden, home, monkeypatch):
+    with commonbook.open(home) as book:
+        memory = book.remember("Tulips need sandy soil", space="projects/garden").id
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise Busy("another process writes", fix="try again")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Book, "record_uses", refuse)
+        assert "sandy" in hook(prompt("Which soil do tulips need here?"))
+    with commonbook.open(home) as book:
+        assert book.uses(memory) == ()
+        hook(answer("Sandy soil."))
+        assert [(use.session, use.seq) for use in book.uses(memory)] == [(SESSION, 1)]
+    assert list((home / ".commonbook" / "hooks" / "uses" / "claude-code").iterdir()) == []
 
 
 def test_recalled_text_that_comes_back_is_not_stored(garden, home):

@@ -63,7 +63,7 @@ def test_every_field_of_a_message_and_of_its_session_can_be_given(cli):
         "2026-11-01T10:00Z", "--client-id", "c1", "--parent", "s1", "--tag", "a,b", "--space", "team/x",
     )  # fmt: skip
     shown = cli("session", "show", "s2", "--json").json
-    assert shown.keys() == {"session", "messages", "next"}
+    assert shown.keys() == {"session", "messages", "next", "uses"}
     assert shown["session"].keys() == SESSION
     assert (shown["session"]["space"], shown["session"]["parent"], shown["session"]["tags"]) == (
         "team/x", "s1", ["a", "b"],

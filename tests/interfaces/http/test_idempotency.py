@@ -99,6 +99,7 @@ ARGUMENTS: dict[str, Callable[[Book], dict[str, Any]]] = {
     "append": lambda _: {"session": "new-talk", "messages": ["one", "two"], "space": "s"},
     "switch": lambda book: {"old": session(book)["session"], "new": "next", "space": "s"},
     "rewind": lambda book: {**session(book), "after": 2},
+    "record_uses": lambda book: {**session(book), "passages": [{"id": memory(book), "hash": "0" * 64}], "message": 2},
     "settle": session,
     "close_session": session,
     "share": lambda book: {"memory_id": memory(book), "to": "team"},

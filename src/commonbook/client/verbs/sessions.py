@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from commonbook.client.verbs.base import VerbCaller
-from commonbook.model.session import Message, MessagePage, Session, SettleReport, SwitchReason
+from commonbook.model.session import Message, MessagePage, PromptPassage, PromptUse, Session, SettleReport, SwitchReason
 
 
 class SessionVerbs(VerbCaller):
@@ -71,4 +71,38 @@ class SessionVerbs(VerbCaller):
         Without `space`, the session is found as for `rewind`.
         """
         result: SettleReport = self._call("close_session", {"session": session, "space": space})
+        return result
+
+    def record_uses(
+        self, session: str, passages: Iterable[PromptPassage], *, message: int | str = 0, space: str | None = None
+    ) -> int:
+        """Record that passages of memories or messages were put into a turn of a session; return how many are new.
+
+        `message` is the number or the client id of the message that they went with, and 0 at the start of the session.
+        Without `space`, the session is found as for `rewind`. `uses` and `session_uses` show what was recorded.
+        """
+        result: int = self._call(
+            "record_uses", {"session": session, "passages": passages, "message": message, "space": space}
+        )
+        return result
+
+    def uses(self, memory_id: str, *, limit: int = 100) -> tuple[PromptUse, ...]:
+        """Return the turns of readable sessions that a memory was put into, the newest first.
+
+        It can be deleted by now. For an episode, these are also the turns that its messages were put into; the id of a
+        message is taken too.
+        """
+        result: tuple[PromptUse, ...] = self._call("uses", {"memory_id": memory_id, "limit": limit})
+        return result
+
+    def session_uses(
+        self, session: str, *, space: str | None = None, first: int = 0, last: int | None = None
+    ) -> tuple[PromptUse, ...]:
+        """Return what was put into the turns of a session, in order; only passages of what the actor may read.
+
+        `first` and `last` are numbers of messages. Without `space`, the session is found as for `messages`.
+        """
+        result: tuple[PromptUse, ...] = self._call(
+            "session_uses", {"session": session, "space": space, "first": first, "last": last}
+        )
         return result

@@ -297,6 +297,12 @@ ALTER TABLE api_key ADD COLUMN login_nonce TEXT;
 CREATE TABLE browser_session (
   hash TEXT NOT NULL PRIMARY KEY, kind TEXT NOT NULL, key_id TEXT NOT NULL, expires TEXT NOT NULL);
 CREATE INDEX browser_session_by_expiry ON browser_session (expires);
+
+-- prompt uses: the passages of memories and messages that were put into turns of sessions
+CREATE TABLE prompt_use (
+  space TEXT NOT NULL, session TEXT NOT NULL, seq BIGINT NOT NULL, item TEXT NOT NULL, hash TEXT NOT NULL,
+  revision BIGINT, at TEXT NOT NULL, principal TEXT NOT NULL, PRIMARY KEY (space, session, seq, item, hash));
+CREATE INDEX prompt_use_by_item ON prompt_use (space, item);
 """
 
 MIGRATIONS: Final = tuple(

@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from commonbook.interfaces.cli.parser import Parser
 
 
 def install_arguments(to: argparse.ArgumentParser) -> None:
@@ -49,6 +54,12 @@ def _scope(to: argparse.ArgumentParser) -> None:
 def _confirmation(to: argparse.ArgumentParser) -> None:
     to.add_argument("--dry-run", action="store_true", help="only show what would be changed")
     to.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+
+
+def show_arguments(to: Parser, add_id: Callable[[Parser], None]) -> None:
+    """Add the arguments of `show`."""
+    add_id(to)
+    to.add_argument("--used", action="store_true", help="show which sessions and turns it was put into by hooks")
 
 
 def hook_arguments(to: argparse.ArgumentParser) -> None:

@@ -407,7 +407,7 @@ _COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
         "find memories and messages that answer a query, best first; without a query, the newest",
         _recall,
     ),
-    "show": ("show one memory", _id),
+    "show": ("show one memory", lambda to: agent_arguments.show_arguments(to, _id)),
     "edit": ("change a memory; on a terminal without other arguments, in your editor", _edit),
     "move": ("move a memory into another space", _move),
     "delete": ("delete memories, by id or by a filter; on a terminal it asks first", _delete),

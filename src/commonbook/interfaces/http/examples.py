@@ -37,6 +37,15 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
     "rewind": {"session": "support-17", "after": 4},
     "settle": {"session": "support-17"},
     "close_session": {"session": "support-17"},
+    "record_uses": {
+        "session": "support-17",
+        "passages": [
+            {"id": _ID, "hash": "5f70bf18a086007016e948b04aed3b82103a36bea41755b6cddfaf10ace3c6ef", "revision": 2}
+        ],
+        "message": "m-1",
+    },
+    "uses": {"memory_id": _ID},
+    "session_uses": {"session": "support-17", "first": 1, "last": 20},
     "share": {"memory_id": _ID, "to": "team/frontend", "refresh": "live"},
     "pull": {"memory_id": _ID, "to": "personal"},
     "share_many": {"ids": [_ID, _OTHER_ID], "to": "team/frontend"},

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from hashlib import sha256
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from commonbook.model import prompts
+from commonbook.model.session import PromptPassage
 
 if TYPE_CHECKING:
     from commonbook.book.book import Book
@@ -37,10 +39,10 @@ _MIN_IDEOGRAPHS: Final = 3
 
 
 class Context(NamedTuple):
-    """A text for a prompt, and the ids of the memories and messages in it."""
+    """A text for a prompt, and the passages of memories and messages in it."""
 
     text: str = ""
-    ids: tuple[str, ...] = ()
+    passages: tuple[PromptPassage, ...] = ()
 
 
 def is_trivial(prompt: str) -> bool:
@@ -73,17 +75,17 @@ def _is_in_conversation(hit: Hit, session: str, state: SessionState) -> bool:
 
 
 def _fenced(hits: Iterable[Hit], tag: str) -> Context:
-    passages: list[str] = []
-    ids: list[str] = []
+    texts: list[str] = []
+    passages: list[PromptPassage] = []
     room = MAX_TOKENS * _CHARS_A_TOKEN - len(prompts.fence(["x"], tag))
     for hit in hits:
-        passage = f"[{_origin(hit)}]\n{hit.passage.strip()[:_MAX_PASSAGE_CHARS]}"
-        if len(passage) + 2 > room:
+        text = prompts.without_tags(f"[{_origin(hit)}]\n{hit.passage.strip()[:_MAX_PASSAGE_CHARS]}")
+        if len(text) + 2 > room:
             break
-        room -= len(passage) + 2
-        passages.append(passage)
-        ids.append(hit.id)
-    return Context(prompts.fence(passages, tag), tuple(ids))
+        room -= len(text) + 2
+        texts.append(text)
+        passages.append(PromptPassage(hit.id, sha256(text.encode("utf-8", "replace")).hexdigest(), hit.revision))
+    return Context(prompts.fence(texts, tag), tuple(passages))
 
 
 def _origin(hit: Hit) -> str:

@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from commonbook.interfaces.agents.hooks.events import Event
 from commonbook.model.ids import new_id
+from commonbook.model.session import PromptPassage
 
 FOLDER: Final = "hooks"
 _KEPT_SECONDS: Final = 30 * 86400
@@ -31,6 +32,18 @@ class Spooled(NamedTuple):
     event: Event
     cwd: str
     time: str
+
+
+class KeptUse(NamedTuple):
+    """The passages that were put into a turn of a session, until the book has recorded them.
+
+    `message` is the client id of the prompt, or the number of the message after which a conversation began anew.
+    """
+
+    session: str
+    cwd: str
+    message: int | str
+    passages: tuple[PromptPassage, ...]
 
 
 class SessionState(NamedTuple):
@@ -50,6 +63,7 @@ class HookFolder:
     def __init__(self, base: str, client: str) -> None:
         """Make nothing yet."""
         self._spool = os.path.join(base, FOLDER, "spool", client)
+        self._uses = os.path.join(base, FOLDER, "uses", client)
         self._sessions = os.path.join(base, FOLDER, "sessions", client)
         self._report = os.path.join(base, FOLDER, f"{client}.json")
 
@@ -82,6 +96,22 @@ class HookFolder:
         with suppress(FileNotFoundError):
             os.replace(path, f"{path}.refused")
 
+    def keep_use(self, use: KeptUse) -> None:
+        """Store what was put into a turn; it is durable when this returns."""
+        fields = {**use._asdict(), "passages": [passage._asdict() for passage in use.passages]}
+        _write(os.path.join(self._uses, f"{new_id()}.json"), fields, sync=True)
+
+    def kept_uses(self) -> Iterator[tuple[str, KeptUse]]:
+        """Yield what was put into turns and is not recorded yet, in order, each with its path."""
+        for name in sorted(_names(self._uses)):
+            path = os.path.join(self._uses, name)
+            fields = _read(path) if name.endswith(".json") else {}
+            try:
+                passages = tuple(PromptPassage(**passage) for passage in fields.pop("passages"))
+                yield path, KeptUse(**fields, passages=passages)
+            except (KeyError, TypeError):
+                continue
+
     def state(self, session: str) -> SessionState:
         """Return the state of a session."""
         fields = _read(self._state_path(session))
@@ -96,12 +126,13 @@ class HookFolder:
         _write(self._state_path(session), fields, sync=False)
 
     def remove_old_states(self) -> None:
-        """Remove the states of sessions that ended long ago."""
-        for name in _names(self._sessions):
-            path = os.path.join(self._sessions, name)
-            with suppress(FileNotFoundError):
-                if time.time() - os.stat(path).st_mtime > _KEPT_SECONDS:
-                    os.unlink(path)
+        """Remove the states of sessions that ended long ago, and uses that no session of the book has taken."""
+        for folder in (self._sessions, self._uses):
+            for name in _names(folder):
+                path = os.path.join(folder, name)
+                with suppress(FileNotFoundError):
+                    if time.time() - os.stat(path).st_mtime > _KEPT_SECONDS:
+                        os.unlink(path)
 
     def report(self, **fields: object) -> None:
         """Add to the counts of the report, and keep what happened last."""

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from commonbook.errors import BadInput, CommonbookError, KeyConflict, NotAllowed
+from commonbook.errors import BadInput, CommonbookError, KeyConflict, NotAllowed, NotFound
 from commonbook.interfaces.agents.hooks import context
 from commonbook.interfaces.agents.hooks.context import Context
-from commonbook.interfaces.agents.hooks.folder import Spooled
+from commonbook.interfaces.agents.hooks.folder import KeptUse, Spooled
 from commonbook.model.ids import format_time
 from commonbook.model.session import NewMessage
 
@@ -30,6 +30,8 @@ class Handler:
         self._client, self._folder, self._book_of = client, folder, book_of
         self._cwd, self._person = cwd, person
         self._stored = 0
+        self._spooled: Event | None = None
+        """The event with its message as it is stored, if it has one."""
 
     def spool(self, event: Event) -> None:
         """Store the message of an event durably, without its secrets and without what was injected."""
@@ -46,23 +48,41 @@ class Handler:
         text = mask(unfence_any(event.text)).text.strip()
         if text:
             now = format_time(datetime.now(UTC))
-            self._folder.spool(Spooled(event._replace(text=text), self._cwd, now))
+            self._spooled = event._replace(text=text)
+            self._folder.spool(Spooled(self._spooled, self._cwd, now))
 
     def handle(self, event: Event) -> str:
         """Deliver what is spooled, do what the event asks for, and return the context for the prompt."""
         self._deliver()
         found = self._act(event)
-        if found.ids:
+        if found.passages:
             state = self._folder.state(event.session)
-            self._folder.keep_state(event.session, state._replace(injected=(*state.injected, *found.ids)))
+            ids = [passage.id for passage in found.passages]
+            message = self._spooled.client_id if self._spooled else state.compacted
+            self._folder.keep_use(KeptUse(event.session, self._cwd, message, found.passages))
+            self._folder.keep_state(event.session, state._replace(injected=(*state.injected, *ids)))
         self._folder.report(
             events=1,
             stored=self._stored,
-            injected=len(found.ids),
+            injected=len(found.passages),
             last=event.name,
             at=format_time(datetime.now(UTC)),
         )
         return found.text
+
+    def record_uses(self) -> None:
+        """Record in the book what was put into turns; that of a session which the book does not have yet waits."""
+        for path, use in self._folder.kept_uses():
+            space = self._folder.state(use.session).space
+            book = self._book_of(cwd=use.cwd, space=space, changes=True)
+            try:
+                book.record_uses(use.session, use.passages, message=use.message, space=space)
+            except NotFound:
+                continue
+            except (BadInput, NotAllowed):
+                self._folder.set_aside(path)
+                raise
+            self._folder.delivered(path)
 
     def fail(self, event: Event | None, error: Exception) -> None:
         """Report an event that could not be handled."""
@@ -101,7 +121,8 @@ class Handler:
             return self._begin(event)
         if event.kind == "prompt":
             book = self._book_of(cwd=self._cwd, space=state.space, changes=False)
-            return context.at_prompt(book, event.text, session=event.session, state=state)
+            text = self._spooled.text if self._spooled else ""
+            return context.at_prompt(book, text, session=event.session, state=state)
         if event.kind == "compact" and state.space is not None:
             book = self._book_of(cwd=self._cwd, space=state.space, changes=True)
             last = book.messages(event.session, space=state.space, limit=1).session.last

@@ -64,6 +64,8 @@ def answer_event(call: Call, data: bytes) -> str:
     def handle() -> None:
         try:
             found.append(handler.handle(event))
+            # After the context, which a busy book must not keep from the prompt.
+            handler.record_uses()
         except Exception as error:  # noqa: BLE001 - it is reported, and the agent goes on
             handler.fail(event, error)
         finally:

@@ -26,6 +26,9 @@ _MAX_TITLES: Final = 20
 """So many titles are named before a confirmation."""
 
 
+_MAX_USES: Final = 500
+
+
 # --- writing
 
 
@@ -220,12 +223,21 @@ def _unlink(call: Call) -> int:
 def _show(call: Call) -> int:
     from commonbook.interfaces.cli.output import reasoning
 
+    if call.args.used:
+        return _show_uses(call)
     memory = call.book.get(call.resolve_id(call.args.id))
     links = call.book.links(memory.id)
     return call.print_answer(
         json_values.memory_with_links_json(memory, links),
         lambda out: memories.show_memory(out, memory, links, reasoning.titles_in(call.book, memory, links)),
     )
+
+
+def _show_uses(call: Call) -> int:
+    from commonbook.interfaces.cli.output import sessions
+
+    used = call.book.uses(call.resolve_id(call.args.id), limit=_MAX_USES)
+    return call.print_answer(json_values.uses_json(used), lambda out: sessions.show_uses(out, used))
 
 
 def _links(call: Call) -> int:

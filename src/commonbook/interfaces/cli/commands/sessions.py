@@ -83,7 +83,15 @@ def _show(call: Call) -> int:
         return _show_lines(call)
     limit = _PAGE if args.limit is None else args.limit
     page = call.book.messages(args.session, space=args.space, after=args.after, limit=limit)
-    return call.print_answer(json_values.message_page_json(page), lambda out: sessions.show_messages(out, page))
+    numbers = [message.seq for message in page.items]
+    # What was put in at the start of the session stands before its first message.
+    first = min(numbers, default=0) if args.after else 0
+    last = max(numbers, default=0)
+    used = call.book.session_uses(args.session, space=page.session.space.name, first=first, last=last)
+    return call.print_answer(
+        {**json_values.message_page_json(page), **json_values.uses_json(used)},
+        lambda out: sessions.show_messages(out, page, used),
+    )
 
 
 def _show_lines(call: Call) -> int:

@@ -5,13 +5,21 @@ Only headings begin at the left edge, so that no text of a message can look like
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from commonbook.interfaces.cli.output.plain import Output, one_line
 
 if TYPE_CHECKING:
-    from commonbook.model.session import AppendReceipt, Message, MessagePage, Session, SettleReport, WorkReport
+    from commonbook.model.session import (
+        AppendReceipt,
+        Message,
+        MessagePage,
+        PromptUse,
+        Session,
+        SettleReport,
+        WorkReport,
+    )
 
 _INDENT: Final = 2
 _ROLE_STYLES: Final = {"user": "bold cyan", "assistant": "bold green"}
@@ -70,9 +78,10 @@ def show_rewind(out: Output, session: str, messages: Sequence[Message]) -> None:
     out.report(sentence, [(session, str(message.seq), message.id) for message in messages])
 
 
-def show_messages(out: Output, page: MessagePage) -> None:
-    """Show a session and a page of its messages, grouped by the episodes that hold them."""
+def show_messages(out: Output, page: MessagePage, used: Sequence[PromptUse] = ()) -> None:
+    """Show a session and a page of its messages, grouped by the episodes that hold them, each with what it used."""
     out.styled(_about(out, page.session))
+    _passages(out, (use for use in used if use.seq == 0))
     episode: str | None = ""
     for message in page.items:
         if message.rewound_at is None and message.episode != episode:
@@ -81,6 +90,7 @@ def show_messages(out: Output, page: MessagePage) -> None:
             out.line(f"- episode {out.name(episode)}" if episode else "- not in an episode yet", "dim")
         out.line("")
         _message(out, message)
+        _passages(out, (use for use in used if use.seq == message.seq))
     if page.next is not None:
         out.note(f"there are more: --after {page.next}")
 
@@ -99,6 +109,34 @@ def _message(out: Output, message: Message) -> None:
     rewound = message.rewound_at is not None
     out.styled(_heading(out, message))
     out.styled([(message.text.strip("\r\n"), "dim" if rewound else "")], indent=_INDENT)
+
+
+def _passages(out: Output, used: Iterable[PromptUse]) -> None:
+    names = [out.name(use.id) for use in used]
+    if names:
+        out.line(f"- memory put into the prompt: {', '.join(dict.fromkeys(names))}", "dim")
+
+
+def show_uses(out: Output, used: Sequence[PromptUse]) -> None:
+    """Show the turns of sessions that a memory was put into."""
+    if not used:
+        out.note("it was put into no prompt")
+        return
+    headers = ("session", "space", "message", "revision", "time", "by")
+    out.table(
+        headers,
+        [
+            (
+                use.session,
+                use.space,
+                str(use.seq) if use.seq else "start",
+                "" if use.revision is None else str(use.revision),
+                out.moment(use.at),
+                use.by,
+            )
+            for use in used
+        ],
+    )
 
 
 def _heading(out: Output, message: Message) -> Iterator[_Phrase]:

@@ -1,0 +1,113 @@
+"""Records which memories and messages were put into which turns of a session, and tells it to those who may read both.
+
+So one can ask which turns a wrong memory has reached. A reader is told of a turn if it may read the session, and of a
+passage if it may read the memory or message that the passage is from, also after that was deleted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from commonbook.access import permissions, scope
+from commonbook.errors import BadInput, NotFound, TooLarge
+from commonbook.model.session import PromptPassage, PromptUse, Session
+from commonbook.model.spaces import Actor, SpaceScope
+from commonbook.ports.database import Reading
+from commonbook.ports.engines import Engines
+from commonbook.sessions.find_or_create import require_writable
+from commonbook.sessions.read import require_readable
+from commonbook.tables import memories, sessions
+from commonbook.tables.sessions import SessionKey
+from commonbook.tables.usage import prompt_uses
+from commonbook.text import validation
+from commonbook.write.context import WriteContext
+from commonbook.write.transaction import write
+
+MAX_PASSAGES: Final = 200
+_HASH: Final = re.compile(r"[0-9a-f]{64}")
+
+
+def record(
+    engines: Engines, actor: Actor, key: SessionKey, passages: Sequence[PromptPassage], message: int | str
+) -> int:
+    """Store that these passages went with a message, given by its number or its client id; return how many are new."""
+    checked = _validate(passages)
+
+    def operation(ctx: WriteContext) -> int:
+        session = require_writable(ctx, key)
+        seq = _seq(ctx, session, message)
+        added = prompt_uses.add(ctx.tx, session, seq, checked, by=actor.principal)
+        if added:
+            # Readers of the log may not be allowed to read the memories, so that it names none of them.
+            ids = ctx.engines.keys.keyed_hash(*(passage.id for passage in checked))
+            ctx.log(session.space, "session.use", (), session=session.id, seq=seq, passages=added, ids=ids)
+        return added
+
+    return write(engines, actor, operation)
+
+
+def _validate(passages: Sequence[PromptPassage]) -> tuple[PromptPassage, ...]:
+    if len(passages) > MAX_PASSAGES:
+        raise TooLarge(f"{len(passages):,} passages are too many at once", fix=f"send at most {MAX_PASSAGES}")
+    checked = []
+    for index, passage in enumerate(passages):
+        with validation.error_item(index):
+            if not _HASH.fullmatch(passage.hash):
+                raise BadInput("a passage needs an id and a hash", fix="give the SHA-256 of its text, in 64 hex digits")
+            if passage.revision is not None and not 0 <= passage.revision < 1 << 31:
+                raise BadInput(f"{passage.revision} is no revision", fix="give that of the memory, or none")
+            checked.append(passage._replace(id=validation.validate_memory_id(passage.id)))
+    return tuple(checked)
+
+
+def _seq(ctx: WriteContext, session: Session, message: int | str) -> int:
+    if isinstance(message, str):
+        sent = validation.validate_key(message)
+        found, _ = (
+            sessions.LockedSession(ctx.tx, (session.space.id, session.id), [sent]).repeated().get(sent, (None, None))
+        )
+        if found is None:
+            raise NotFound(
+                f"the session {session.id} has no message with that client id", fix="append the message first"
+            )
+        return found.seq
+    if not 0 <= message <= session.last:
+        raise BadInput(
+            f"the session {session.id} has no message {message}", fix=f"give a number from 0 to {session.last}"
+        )
+    return message
+
+
+def of_memory(engines: Engines, actor: Actor, memory_id: str, *, limit: int) -> tuple[PromptUse, ...]:
+    """Return the turns that a memory or a message has reached, the newest first; for an episode, also its messages."""
+    memory_id = validation.validate_memory_id(memory_id)
+    validation.require_page_limit(limit, has_next=False)
+    with engines.db.reading() as tx:
+        allowed = scope.select(tx, actor)
+        items = [memory_id]
+        memory = memories.find(tx, allowed, memory_id)
+        if memory is not None:
+            items += sessions.messages_of_episodes(tx, {memory_id: memory.space.id}).get(memory_id, {})
+        elif not sessions.get_many(tx, allowed, [memory_id]):
+            raise permissions.no_memory(memory_id)
+        return tuple(prompt_uses.of_items(tx, allowed, items, limit=limit))
+
+
+def of_session(
+    engines: Engines, actor: Actor, session_id: str, *, space: str | None, first: int, last: int | None
+) -> tuple[PromptUse, ...]:
+    """Return what went with the messages between two numbers of a session, in order."""
+    with engines.db.reading() as tx:
+        session = require_readable(tx, actor, session_id, space)
+        end = session.last if last is None else min(last, session.last)
+        used = prompt_uses.of_session(tx, session, first=min(max(0, first), session.last), last=max(0, end))
+        readable = _readable_items(tx, scope.select(tx, actor), sorted({use.id for use in used}))
+        return tuple(use for use in used if use.id in readable)
+
+
+def _readable_items(tx: Reading, allowed: SpaceScope, items: Sequence[str]) -> set[str]:
+    places = memories.spaces_of(tx, items)
+    readable = {item for item, space in places.items() if space in allowed}
+    return readable | set(sessions.get_many(tx, allowed, [item for item in items if item not in places]))

@@ -1,0 +1,1 @@
+"""Tables about what the book was used for."""
