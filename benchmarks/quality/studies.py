@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 import re
+import statistics
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from benchmarks.quality import measures
-from benchmarks.quality.datasets import DataSet, Question, Talk, unrelated
+from benchmarks.quality.datasets import DataSet, Question, Talk, Turn, unrelated
 from benchmarks.quality.homes import FullText
 from benchmarks.quality.report import Table
 from commonbook import Book, Draft
@@ -245,25 +248,47 @@ def pieces(talks: Sequence[Talk], size: int) -> list[str]:
 
 
 def verbatim(book: Book, texts: Sequence[str], questions: int) -> Table:
-    """Return how often seven words copied from a memory find it, beside a phrase that FTS5 never misses."""
+    """Return how often seven words copied from a memory find it, as they stand and in quotes, beside FTS5."""
     drafts = [Draft(text, space="verbatim", kind="note") for text in texts]
     for start in range(0, len(drafts), 1000):
         book.remember_many(drafts[start : start + 1000])
     book.reindex()
+    fragments = _fragments(texts, questions)
+    reference = FullText([Talk("", "", datetime.now(UTC), [Turn(text, "", "", text) for text in texts])])
+
+    def recalled(query: str) -> list[str]:
+        return [hit.text for hit in book.recall(query, spaces="verbatim", k=10).hits]
+
+    searches: dict[str, Callable[[str], list[str]]] = {
+        "as they stand": recalled,
+        "in quotes": lambda fragment: recalled(f'"{fragment.replace(chr(34), " ")}"'),
+        "FTS5": lambda fragment: reference.ids(fragment, 10),
+    }
+    rows = [(name, len(texts), len(fragments), *_literally(fragments, search)) for name, search in searches.items()]
+    return Table("fragments of seven words", ("search", "memories", "n", "first", "R@10", "median ms"), rows)
+
+
+def _fragments(texts: Sequence[str], questions: int) -> list[str]:
+    """Return seven words in a row of some of the texts; stretches without any letter or digit are left out."""
     rng = random.Random(13)
-    found = {1: 0, 10: 0}
+    fragments = []
     for text in rng.sample(list(texts), min(questions, len(texts))):
         words = text.split()
         start = rng.randrange(len(words) - _FRAGMENT_WORDS + 1)
-        fragment = " ".join(words[start : start + _FRAGMENT_WORDS])
-        hits = book.recall(fragment, spaces="verbatim", k=10).hits
-        wanted = _letters(fragment)
-        ranks = [rank for rank, hit in enumerate(hits, 1) if wanted in _letters(hit.text)]
-        for k in found:
-            found[k] += any(rank <= k for rank in ranks)
-    count = min(questions, len(texts))
-    rows = [(len(texts), count, *(found[k] / max(count, 1) for k in found))]
-    return Table("fragments of seven words", ("memories", "n", "first", "R@10"), rows)
+        fragments.append(" ".join(words[start : start + _FRAGMENT_WORDS]))
+    return [fragment for fragment in fragments if _letters(fragment)]
+
+
+def _literally(fragments: Sequence[str], search: Callable[[str], list[str]]) -> list[float]:
+    """Return how often a text with the fragment comes first, or among the first ten, and the median time."""
+    ranks, times = list[int](), list[float]()
+    for fragment in fragments:
+        begun = time.perf_counter()
+        texts = search(fragment)
+        times.append((time.perf_counter() - begun) * 1000)
+        ranks.append(next((rank for rank, text in enumerate(texts, 1) if _letters(fragment) in _letters(text)), 99))
+    found = [measures.mean([float(rank <= k) for rank in ranks]) for k in (1, 10)]
+    return [*found, statistics.median(times)]
 
 
 def _letters(text: str) -> str:

@@ -26,7 +26,7 @@ from commonbook.errors import BadInput, BadSpaceName, BadText, BadTime, Commonbo
 from commonbook.markdown.transcript import TranscriptMessage, render
 from commonbook.model.memory import Draft, Kind
 from commonbook.model.recall import Hit, RecallResult
-from commonbook.recall import candidate_order, indexed_passages
+from commonbook.recall import candidate_order, indexed_passages, scoring
 from commonbook.text import dates_in_text
 from tests.conftest import OpenBook
 from tests.support.paraphrases import ASKED, OTHERS
@@ -750,7 +750,7 @@ def test_an_explanation_adds_up_and_names_words_and_steps(book: Book, settle):
     found = book.recall("Who pays Alice?", explain=True, min_confidence=0)
     for hit in found.hits:
         assert hit.score == pytest.approx(sum(hit.parts.values()), abs=1e-9)
-        assert set(hit.parts) == {"lexical", "meaning", "speaker", "question", "length", "time", "date", "name"}
+        assert tuple(hit.parts) == scoring.PARTS
     assert set(found.hits[0].matched) == {"alice", "pays", "paying"}
     assert {"search", "rank"} <= set(found.steps)
     assert sum(found.steps.values()) <= found.took_ms + 1

@@ -136,7 +136,7 @@ def test_the_score_is_the_sum_of_its_parts_and_each_is_what_it_should_be():
     # One `bill` of two words: share 1 / (.25 + .75 * 2 / 28), saturated at .8, two thirds of all rarity.
     once = 1 / (0.25 + 0.75 * 2 / 28)
     assert parts["lexical"] == pytest.approx(once / (once + 0.8) * 2 / 3, abs=1e-6)
-    expected = (0.25, 0.13, -0.04, 0.0268, 0.10, 0.375, 0.0)
+    expected = (0.25, 0.13, -0.04, 0.0268, 0.10, 0.375, 0.0, 0.0)
     assert tuple(parts.values())[1:] == pytest.approx(expected, abs=1e-3)
 
 

@@ -74,12 +74,17 @@ IS_COPY: Final = 16
 """Flag: the passage is of a copy that follows its source."""
 
 
+MAX_PHRASE_CANDIDATES: Final = 200
+"""At most so many passages with all words of a phrase are candidates because of that."""
+
+
 class IndexQuery(NamedTuple):
     """A query to an index. A passage must pass every given filter before it can be a candidate.
 
     Passages of `excluded_kinds` are left out. `max_candidates` limits the candidates by words, and those by vectors.
     With `newest`, nothing is compared: the candidates are the latest passages. A passage whose last successor has ended
-    by `now` counts as not superseded.
+    by `now` counts as not superseded. Every passage must have all `required_terms`. Those that have all `phrase_terms`
+    are candidates too, the newest first, at most MAX_PHRASE_CANDIDATES.
     """
 
     terms: tuple[str, ...]
@@ -98,6 +103,8 @@ class IndexQuery(NamedTuple):
     max_candidates: int = 50
     reach: int = 4
     newest: bool = False
+    required_terms: tuple[str, ...] = ()
+    phrase_terms: tuple[str, ...] = ()
 
 
 class CandidatePool(NamedTuple):

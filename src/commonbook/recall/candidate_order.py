@@ -30,6 +30,7 @@ def order_candidates(
     index_query: IndexQuery,
     result: IndexResult,
     expansions: list[scoring.ExpandedTerm],
+    phrase_matches: npt.NDArray[np.float64] | None = None,
 ) -> tuple[Sequence[int], scoring.Scores]:
     """Return the eligible rows of the candidate pool, best first, and the scores of all rows.
 
@@ -50,7 +51,9 @@ def order_candidates(
     )
     named = dates_in_text.named_dates(query.request.query[:MAX_QUERY_CHARS])
     date_matches = match_days(engines, named, result.pool.times) if named else None
-    rows, scores = scoring.rank(features, result.pool, expansions=expansions, date_matches=date_matches)
+    rows, scores = scoring.rank(
+        features, result.pool, expansions=expansions, date_matches=date_matches, phrase_matches=phrase_matches
+    )
     return rows.tolist(), scores._replace(rarity=_rarity(features.idf, result))
 
 

@@ -116,16 +116,22 @@ class HitBuilder:
             return [row for row in best if self._confidence[row] >= least]
         relevance = confidence.relevance(self._scores.rarity, [self._features(row) for row in ranked])
         if relevance < confidence.MIN_RELEVANCE or self._score(ranked[0]) < scoring.MIN_BEST_SCORE:
-            # A question of one word is a search for that word, however long the text around it is.
-            rarity = self._scores.rarity
-            is_word_search = rarity.terms == 1 and rarity.known > 0
-            return [row for row in best if is_word_search and self._scores.parts["lexical"][row] > 0]
+            return [row for row in best if self._has_words(row)]
         return [row for row in best if self._score(row) >= scoring.MIN_SCORE]
+
+    def _has_words(self, row: int) -> bool:
+        """Tell whether a row has a phrase of the query, or the only word of a query of one word.
+
+        Such a query is a search for those words, however long the text around them is.
+        """
+        rarity, parts = self._scores.rarity, self._scores.parts
+        is_word_search = rarity.terms == 1 and rarity.known > 0
+        return bool(parts["phrase"][row] > 0 or (is_word_search and parts["lexical"][row] > 0))
 
     def _features(self, row: int) -> confidence.HitFeatures:
         scores, penalty = self._scores, self._penalty(row)
         return confidence.HitFeatures(
-            lexical=float(scores.parts["lexical"][row]),
+            lexical=scores.word_share(row),
             cosine=scores.cosine(row),
             speaker=float(scores.parts["speaker"][row]),
             evidence=scores.evidence(row) + penalty,
@@ -339,9 +345,8 @@ class HitBuilder:
 
     def _text(self, memory: Memory, row: int) -> str:
         start, end = int(self._pool.starts[row]), int(self._pool.ends[row])
-        if memory.kind == "episode" and self._pool.flags[row] & IS_MESSAGE:
-            return transcript.message_at(memory.text, start, end)
-        return memory.text[start:end]
+        is_message = bool(self._pool.flags[row] & IS_MESSAGE)
+        return indexed_passages.text_between(memory, start, end, is_message=is_message)
 
     def _full_text(self, memory: Memory, row: int) -> str:
         """Return all of a memory's text; of a long one, the passage and those around it, as they stand.

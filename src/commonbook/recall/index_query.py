@@ -15,6 +15,21 @@ from commonbook.text import terms as text_terms
 _MIN_CANDIDATES: Final = 50
 
 
+_FEW_TERMS: Final = 3
+_LONG_PHRASE: Final = 4
+
+
+def _phrase_terms(query: ParsedQuery) -> tuple[str, ...]:
+    """Return the terms of the query as a phrase, if its stop words are needed to find it.
+
+    With more other words, the passages that have all of them are the first candidates anyway.
+    """
+    phrase = query.phrase
+    if phrase is None or phrase.size < _LONG_PHRASE or len(query.terms) > _FEW_TERMS:
+        return ()
+    return phrase.terms
+
+
 class IndexQueryBuilder:
     """Builds queries to an index; its state consists of the cache of near terms."""
 
@@ -28,12 +43,17 @@ class IndexQueryBuilder:
         """Return the query to the index, with expansion terms, and the pairs of query and expansion terms."""
         terms = query.terms
         expansion_terms, expansions = self._expansion.expand(query.words, terms)
+        phrase_terms = _phrase_terms(query)
         include = query.request.include
         kinds = query.request.kinds
         index_query = IndexQuery(
             terms=terms,
             # The last one is found only in memories with the query as their name.
-            expansion_terms=(*expansion_terms, text_terms.name_term(query.request.query[:MAX_QUERY_CHARS])),
+            expansion_terms=(
+                *expansion_terms,
+                *(term for term in phrase_terms if term not in terms),
+                text_terms.name_term(query.request.query[:MAX_QUERY_CHARS]),
+            ),
             vector=vector,
             spaces=frozenset(allowed),
             kinds=frozenset(kinds),
@@ -48,5 +68,7 @@ class IndexQueryBuilder:
             max_candidates=max(_MIN_CANDIDATES, query.request.k),
             reach=scoring.REACH,
             newest=query.is_empty,
+            required_terms=max(query.quoted, key=lambda phrase: len(phrase.terms)).terms if query.quoted else (),
+            phrase_terms=phrase_terms,
         )
         return index_query, expansions

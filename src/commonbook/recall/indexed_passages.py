@@ -65,6 +65,13 @@ def passages_of(memory: Memory, seq_by_message: Mapping[str, int | None] | None 
     return parts or [Passage(f"{memory.id}#0", memory.id, 0, 0, 0, "")]
 
 
+def text_between(memory: Memory, start: int, end: int, *, is_message: bool) -> str:
+    """Return the text of a passage by its place in the text of its memory."""
+    if memory.kind == "episode" and is_message:
+        return transcript.message_at(memory.text, start, end)
+    return memory.text[start:end]
+
+
 def session_thread(space: str, session: str) -> str:
     """Return the thread of a session's messages: the same name in two spaces is two sessions."""
     return f"{space} {session}"

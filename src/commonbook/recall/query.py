@@ -10,7 +10,7 @@ from commonbook.errors import BadInput
 from commonbook.model.recall import Include, RecallRequest
 from commonbook.ports.engines import Engines
 from commonbook.recall import labels
-from commonbook.text import terms, user_times, validation
+from commonbook.text import phrases, terms, user_times, validation
 
 MAX_HITS: Final = 200
 INCLUDE: Final[tuple[Include, ...]] = get_args(Include)
@@ -18,6 +18,10 @@ INCLUDE: Final[tuple[Include, ...]] = get_args(Include)
 
 MAX_QUERY_CHARS: Final = 20_000
 _MAX_TERMS: Final = 64
+_MAX_PHRASE_CHARS: Final = 400
+_MIN_PHRASE_WORDS: Final = 2
+_MIN_SMALL_WORDS: Final = 5
+"""Fewer words that are all stop words are no phrase: everybody says "how are you"."""
 
 
 def parse(engines: Engines, request: RecallRequest) -> ParsedQuery:
@@ -35,6 +39,9 @@ def parse(engines: Engines, request: RecallRequest) -> ParsedQuery:
     if request.min_confidence is not None and not 0 <= request.min_confidence <= 1:
         raise BadInput(f"min_confidence {request.min_confidence} is out of range", fix="give a number from 0 to 1")
     now = engines.clock.now()
+    text = request.query[:MAX_QUERY_CHARS]
+    quoted = phrases.quoted(text)
+    words = _limit_words(_words_of(text, quoted))
     if request.session is not None:
         validation.validate_session_id(request.session)
     if request.author is not None:
@@ -48,11 +55,13 @@ def parse(engines: Engines, request: RecallRequest) -> ParsedQuery:
         request = request._replace(min_confidence=0.0)
     return ParsedQuery(
         request=request,
-        words=_limit_words(terms.query_words(request.query[:MAX_QUERY_CHARS])),
+        words=words,
         since=_time(engines, "since", request.since, now),
         until=_time(engines, "until", request.until, now),
         as_of=_time(engines, "as_of", request.as_of, now),
         now=now,
+        quoted=quoted,
+        phrase=None if quoted else _whole_phrase(text, words),
     )
 
 
@@ -75,6 +84,20 @@ def _time(engines: Engines, name: str, value: datetime | str | None, now: dateti
     return user_times.parse_user_time(value, zone=engines.zone, edge=user_times.field_edge(name), now=now)
 
 
+def _words_of(text: str, quoted: Sequence[phrases.Phrase]) -> list[tuple[str, str]]:
+    """Return the words of a query without stop words; of a quoted phrase that has no others, its stop words too."""
+    words = terms.query_words(text)
+    known = {term for _, term in words}
+    return [*(pair for one in quoted if known.isdisjoint(one.terms) for pair in terms.literal_terms(one.text)), *words]
+
+
+def _whole_phrase(text: str, words: Sequence[tuple[str, str]]) -> phrases.Phrase | None:
+    """Return a query as a phrase; None if it is too short or too long to be one that somebody has copied."""
+    phrase = phrases.phrase(text[:_MAX_PHRASE_CHARS])
+    least = _MIN_PHRASE_WORDS if words else _MIN_SMALL_WORDS
+    return phrase if least <= phrase.size and len(text) <= _MAX_PHRASE_CHARS else None
+
+
 def _limit_words(words: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """Return the distinct words of a query; of a long one those at both ends, where people say what it is about."""
     distinct = list({term: (word, term) for word, term in words}.values())
@@ -91,6 +114,10 @@ class ParsedQuery(NamedTuple):
     until: datetime | None
     as_of: datetime | None
     now: datetime
+    quoted: tuple[phrases.Phrase, ...] = ()
+    """The phrases that must occur."""
+    phrase: phrases.Phrase | None = None
+    """The whole query as a phrase, which counts if it occurs."""
 
     @property
     def terms(self) -> tuple[str, ...]:

@@ -60,6 +60,7 @@ _FULL_LENGTH: Final = 60
 _TIME_WEIGHT: Final = 0.10
 _DATE_WEIGHT: Final = 0.25
 _NAME_WEIGHT: Final = 0.30
+_PHRASE_WEIGHT: Final = 0.50
 
 MIN_BEST_SCORE: Final = 0.11
 """If the best hit has a lower score, nothing answers: nothing is returned unless the request sets a confidence."""
@@ -73,7 +74,7 @@ _FULL_EVIDENCE: Final = 0.15
 _FIRST_PERSON: Final = frozenset({"i", "my", "me", "mine", "we", "our", "us"})
 _ROLES: Final = frozenset({"user", "agent", "assistant", "system", "tool", "human", "ai", "local", "filesystem"})
 
-PARTS: Final = ("lexical", "meaning", "speaker", "question", "length", "time", "date", "name")
+PARTS: Final = ("lexical", "meaning", "speaker", "question", "length", "time", "date", "name", "phrase")
 """The features whose sum is the score."""
 
 
@@ -98,6 +99,10 @@ class Scores(NamedTuple):
     def cosine(self, row: int) -> float:
         """Return the cosine between the query's vector and that of a passage with its neighbours."""
         return float(self.parts["meaning"][row]) / _SEMANTIC_WEIGHT
+
+    def word_share(self, row: int) -> float:
+        """Return the share of the query that a passage has by its words, or as a phrase."""
+        return max(float(self.parts["lexical"][row]), float(self.parts["phrase"][row]) / _PHRASE_WEIGHT)
 
     def evidence(self, row: int) -> float:
         """Return the part of a score that a query's words, meaning and dates give."""
@@ -141,11 +146,12 @@ def rank(
     *,
     expansions: Iterable[ExpandedTerm] = (),
     date_matches: Numbers | None = None,
+    phrase_matches: Numbers | None = None,
 ) -> tuple[npt.NDArray[np.intp], Scores]:
     """Score a pool; return its eligible rows, best first, and the scores. Of equal scores the newest comes first.
 
     `expansions` lists for each query term the nearest first. `date_matches` says how well each passage's day matches
-    the dates that the query names.
+    the dates that the query names, `phrase_matches` how much of its phrase each passage has.
     """
     slots = _slots(pool)
     parts = np.zeros((len(PARTS), len(pool.positions)))
@@ -157,6 +163,7 @@ def rank(
     parts[5] = _TIME_WEIGHT * query.asks_when * _has_flag(pool, TELLS_TIME)
     parts[6] = _DATE_WEIGHT * (date_matches if date_matches is not None else 0.0)
     parts[7] = _NAME_WEIGHT * _is_named(query, pool)
+    parts[8] = _PHRASE_WEIGHT * (phrase_matches if phrase_matches is not None else 0.0)
     # Supporting features count only in proportion to the evidence: the right speaker alone answers nothing.
     parts[2:6] *= np.clip((parts[0] + parts[1] + parts[6]) / _FULL_EVIDENCE, 0, 1)
     # Six digits: the last ones of a float depend on the order of the additions.

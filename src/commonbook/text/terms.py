@@ -106,6 +106,24 @@ def query_words(text: str) -> list[tuple[str, str]]:
     ]
 
 
+def literal_terms(text: str) -> list[tuple[str, str]]:
+    """Return (word, term) for all words of a text, stop words too; every text with these words has these terms."""
+    spaced, runs = _split(text, DEFAULT)
+    bigrams = [bigram for run in runs for bigram in _bigrams(run)]
+    return [*zip(spaced, _stems(spaced, DEFAULT), strict=True), *zip(bigrams, bigrams, strict=True)]
+
+
+def plain_words(text: str) -> list[str]:
+    """Return the words of a text in order, lower-cased and without accents; characters in scripts without spaces."""
+    text = unicodedata.normalize("NFKC", text).replace("İ", "i").lower()
+    if not text.isascii():
+        text = _without_accents(text)
+    words: list[str] = []
+    for match in _WORD.finditer(text):
+        words += match[0] if match["run"] else [match[0]]
+    return words
+
+
 def name_term(name: str) -> str:
     """Return the one term of a whole name, such as a title: that of a query is the same if the query is the name."""
     return f"{_NAME}{' '.join(terms(name))}"
@@ -169,6 +187,9 @@ def _bigrams(run: str) -> list[str]:
 
 
 def _stems(words: Sequence[str], language: str) -> list[str]:
+    if language == DEFAULT:
+        # English has no accents: with and without them, a word must have the same stem.
+        words = [word if word.isascii() else _without_latin_accents(word) for word in words]
     stems = _stemmer(language).stemWords(words)
     return [stem if stem.isascii() else _stem_in_script(word, stem) for word, stem in zip(words, stems, strict=True)]
 
@@ -180,8 +201,17 @@ def _stem_in_script(word: str, stem: str) -> str:
             stem = _stemmer(language).stemWord(word)
             break
     # Other keyboards have no Turkish dotless i, and people in a hurry leave out accents.
-    plain = _ACCENTS.sub("", unicodedata.normalize("NFD", stem.replace("ı", "i")))
-    return unicodedata.normalize("NFC", plain)
+    return _without_accents(stem)
+
+
+def _without_accents(word: str) -> str:
+    return unicodedata.normalize("NFC", _ACCENTS.sub("", unicodedata.normalize("NFD", word.replace("ı", "i"))))
+
+
+def _without_latin_accents(word: str) -> str:
+    """Return a word without its accents if only ASCII letters are left; the stemmers of other scripts need theirs."""
+    plain = _without_accents(word)
+    return plain if plain.isascii() else word
 
 
 def _stemmer(language: str) -> Stemmer.Stemmer:

@@ -56,6 +56,11 @@ def test_what_is_recalled_is_handed_over_as_data_and_counted(provider, herons):
     assert (status.provider_label, status.count) == ("Commonbook", recalled.count("user:local"))
 
 
+def test_words_that_a_message_quotes_need_not_occur(provider, herons):
+    Hermes(provider)
+    assert "reeds by the mill pond" in provider.prefetch('where does the "grey" heron nest', session_id="s1")
+
+
 def test_a_turn_that_nothing_answers_gets_nothing_and_no_older_count(provider, herons):
     Hermes(provider)
     assert provider.prefetch("where does the heron nest")

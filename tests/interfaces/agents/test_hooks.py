@@ -154,6 +154,12 @@ def test_a_start_brings_the_newest_memories_with_the_same_bytes_each_time(garden
     assert hook(event("SessionStart", source="resume")) == ""
 
 
+def test_words_that_a_prompt_quotes_need_not_occur(garden, home):
+    with commonbook.open(home) as book:
+        book.remember("Tulips need sandy soil", space="projects/garden")
+    assert "sandy" in hook(prompt('Which soil do "red" tulips need here?'))
+
+
 def test_a_prompt_that_nothing_answers_gets_nothing(garden, home):
     with commonbook.open(home) as book:
         book.remember("Tulips need sandy soil", space="projects/garden")

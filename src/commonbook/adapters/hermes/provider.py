@@ -21,6 +21,7 @@ from commonbook.adapters.hermes.recorder import Recorder
 from commonbook.errors import BadInput, CommonbookError, HomeError
 from commonbook.model.session import SwitchReason
 from commonbook.settings import settings
+from commonbook.text.quotes import without_quotes
 
 if TYPE_CHECKING:
     from commonbook.model.recall import Hit
@@ -244,7 +245,7 @@ class CommonbookMemoryProvider:
         session = session_id or self._session
         if self._recall_enabled(query) and self._active:
             self._prefetch_generations[session] = self._generations[session]
-            self._active.keeper.prefetch(session, query, self._recall_options())
+            self._active.keeper.prefetch(session, without_quotes(query), self._recall_options())
 
     def prefetch(self, query: str, *, session_id: str = "") -> str:
         """Return recalled passages for a query, fenced as data; an empty text if it takes too long."""
@@ -256,7 +257,9 @@ class CommonbookMemoryProvider:
         reuse = self._prefetch_generations.pop(session, None) == generation
         wait = active.config.recall_seconds
         try:
-            result = active.keeper.prefetched(session, query, self._recall_options(), wait=wait, reuse=reuse)
+            # The query is a message: what it quotes need not occur.
+            text = without_quotes(query)
+            result = active.keeper.prefetched(session, text, self._recall_options(), wait=wait, reuse=reuse)
         except CommonbookError as error:
             logger.warning("Commonbook: recall failed (%s)", error.message)
             return ""

@@ -31,7 +31,15 @@ from commonbook.engines.index.vector_distance import (
     rows_with_vectors,
 )
 from commonbook.model.memory import KINDS
-from commonbook.ports.index import FOREVER, IS_COPY, IS_MESSAGE, CandidatePool, IndexQuery, IndexResult
+from commonbook.ports.index import (
+    FOREVER,
+    IS_COPY,
+    IS_MESSAGE,
+    MAX_PHRASE_CANDIDATES,
+    CandidatePool,
+    IndexQuery,
+    IndexResult,
+)
 
 _ESSENTIAL_ROWS_FACTOR: Final = 2
 """Essential terms have this many times the rows needed, before other terms are left out: a row may have several."""
@@ -129,7 +137,8 @@ def _choose(
         return _candidates_by_time(views, query)
     by_terms = _candidates_by_terms(views, postings, counts.weights, query)
     by_vector = _candidates_by_vector(views, query, exactly=exactly)
-    return [np.concatenate(both).astype(np.intp) for both in zip(by_terms, by_vector, strict=True)]
+    by_phrase = _candidates_by_phrase(views, query) if query.phrase_terms else [_NO_ROWS for _ in views]
+    return [np.concatenate(kinds).astype(np.intp) for kinds in zip(by_terms, by_vector, by_phrase, strict=True)]
 
 
 def _view_segment(part: Part, query: IndexQuery) -> _SegmentView:
@@ -152,10 +161,10 @@ def _filter_masks(segment: Segment, query: IndexQuery) -> list[Bools]:
         allowed = [(not query.kinds or kind in query.kinds) and kind not in query.excluded_kinds for kind in KINDS]
         if not all(allowed[kind] for kind in segment.bundle.about["kinds"]):
             conditions.append(np.array(allowed, np.bool_)[segment.column("kind")])
-    for tag in query.tags:
-        tagged = np.zeros(segment.rows, np.bool_)
-        tagged[segment.with_terms([tag_term(tag)])[0]] = True
-        conditions.append(tagged)
+    if required := (*map(tag_term, query.tags), *query.required_terms):
+        having_all = np.zeros(segment.rows, np.bool_)
+        having_all[_rows_with_all(segment, required)] = True
+        conditions.append(having_all)
     if query.since > -FOREVER:
         conditions.append(segment.column("time") >= query.since)
     if query.until < FOREVER:
@@ -233,6 +242,29 @@ def _score_rows(
         sums[rows if at in essential else rows[marked[rows]]] += weight
     scored = np.flatnonzero(marked & view.wanted)
     return scored, sums[scored]
+
+
+def _candidates_by_phrase(views: Sequence[_SegmentView], query: IndexQuery) -> list[Rows]:
+    """Return the newest rows that have all words of the phrase."""
+    found = []
+    for view in views:
+        rows = _rows_with_all(view.segment, query.phrase_terms)
+        found.append((view.segment, rows[view.wanted[rows]]))
+
+    def select(limit: int) -> list[ScoredRows]:
+        return [best_of_segment(segment, rows, np.zeros(len(rows)), limit) or NO_SCORED_ROWS for segment, rows in found]
+
+    return merge_best([view.segment for view in views], select, MAX_PHRASE_CANDIDATES)
+
+
+def _rows_with_all(segment: Segment, terms: Sequence[str]) -> Rows:
+    """Return the rows that have all of these terms: those of the rarest are looked up among those of the others."""
+    rows, *others = sorted(segment.with_terms(terms), key=len)
+    for other in others:
+        if not len(rows):
+            break
+        rows = rows[other[np.minimum(np.searchsorted(other, rows), len(other) - 1)] == rows]
+    return rows
 
 
 def _candidates_by_vector(views: Sequence[_SegmentView], query: IndexQuery, *, exactly: bool) -> list[Rows]:

@@ -18,16 +18,12 @@ def filter_condition(query: IndexQuery, params: dict[str, Any]) -> tuple[str, bo
         for index, kind in enumerate(KINDS)
         if (not query.kinds or kind in query.kinds) and kind not in query.excluded_kinds
     ]
-    conditions, selective = [], bool(query.kinds or query.tags)
+    conditions, selective = [], bool(query.kinds or query.tags or query.required_terms)
     if len(allowed) < len(KINDS):
         conditions.append("p.kind = ANY(%(kinds)s::smallint[])")
         params["kinds"] = array_literal(allowed)
-    for index, tag in enumerate(query.tags):
-        conditions.append(
-            "EXISTS (SELECT FROM recall_posting t WHERE t.space = p.space AND t.id = p.id"
-            f" AND t.term = %(tag{index})s::bigint)"
-        )
-        params[f"tag{index}"] = signed_hash(tag_term(tag))
+    required = (*map(tag_term, query.tags), *query.required_terms)
+    conditions += [has_term(term, f"required{index}", params) for index, term in enumerate(required)]
     bounds = (
         ("time", ">=", "since", query.since, query.since > -FOREVER),
         ("time", "<=", "until", query.until, query.until < FOREVER),
@@ -46,6 +42,14 @@ def filter_condition(query: IndexQuery, params: dict[str, Any]) -> tuple[str, bo
         params["superseded"] = FOREVER - 1 if query.as_of is None else query.as_of
         params["now"] = query.now
     return " AND ".join(conditions) or "true", selective
+
+
+def has_term(term: str, name: str, params: dict[str, Any]) -> str:
+    """Return the condition that a passage has a term, which becomes the parameter of this name."""
+    params[name] = signed_hash(term)
+    return (
+        f"EXISTS (SELECT FROM recall_posting t WHERE t.space = p.space AND t.id = p.id AND t.term = %({name})s::bigint)"
+    )
 
 
 def array_literal(items: Iterable[object]) -> str:

@@ -19,7 +19,7 @@ from commonbook.engines.index.best_rows import MAX_PARTS_PER_MEMORY, extra_depth
 from commonbook.engines.index.search import Part, TermCounts, candidates, count, search
 from commonbook.engines.index.segments import Floats, Segment, copy_columns, tag_term, with_zero_vectors
 from commonbook.engines.postgres import hnsw
-from commonbook.engines.postgres.filters import array_literal, filter_condition
+from commonbook.engines.postgres.filters import array_literal, filter_condition, has_term
 from commonbook.engines.postgres.passage_cache import (
     MAX_SPACES,
     NO_PASSAGES,
@@ -37,7 +37,7 @@ from commonbook.engines.postgres.passage_rows import (
 )
 from commonbook.engines.postgres.pipeline import Binary, Pipeline, PipelineResult, Row
 from commonbook.errors import Busy
-from commonbook.ports.index import IS_MESSAGE, IndexQuery, IndexResult, IndexState
+from commonbook.ports.index import IS_MESSAGE, MAX_PHRASE_CANDIDATES, IndexQuery, IndexResult, IndexState
 
 _EXTRA_CANDIDATES: Final = 10
 """So many more candidates than wanted are taken at first: some are filtered out, parts of one memory, or copies."""
@@ -105,6 +105,14 @@ _NEWEST: Final = f"""
     ) p
     ORDER BY time DESC, position DESC, id LIMIT %(depth)s
 """
+# The newest passages that have all words of a phrase; of one memory, only a few parts are kept afterwards.
+_WITH_PHRASE: Final = f"""
+    SELECT space, uuid_send(id) FROM (
+      SELECT p.space, p.id FROM recall_passage p
+      WHERE p.space = ANY(%(spaces)s::bigint[]) AND {{wanted}}{{others}} AND {{phrase}}
+      ORDER BY p.id LIMIT {MAX_PHRASE_CANDIDATES * MAX_PARTS_PER_MEMORY}
+    ) found
+"""
 # Rows are looked up by key, however many the planner expects: hence the OFFSETs, which keep it from joining.
 _NEIGHBOURS: Final = f"""
     WITH asked AS (
@@ -122,7 +130,7 @@ _NEIGHBOURS: Final = f"""
       SELECT which, thread, position, row_number() OVER (PARTITION BY which ORDER BY place) AS place
       FROM wanted WHERE is_message OR thread = first_thread AND (nth <= {MAX_PARTS_PER_MEMORY} OR %(newest)s)
     ), places AS (
-      SELECT thread, position FROM few WHERE place <= %(first)s
+      SELECT thread, position FROM few WHERE place <= CASE which WHEN 2 THEN {MAX_PHRASE_CANDIDATES} ELSE %(first)s END
       UNION SELECT * FROM unnest(%(threads)s::bigint[], %(positions)s::bigint[])
     ), spans AS (
       SELECT thread, position + %(far)s AS last, greatest(
@@ -164,6 +172,7 @@ class _FirstRound(NamedTuple):
     versions: dict[int, SpaceVersion]
     postings: list[Row]
     nearest: list[Row]
+    with_phrase: list[Row]
     replaced: Any
     whole: Segment | None
 
@@ -248,7 +257,7 @@ class Search:
         local = count(parts, self._query)
         having = tuple(map(sum, zip(matched.document_frequencies, local.document_frequencies, strict=True)))
         counts = TermCounts(passages - len(first.replaced) + local.total, having)
-        return counts, self._fetch_best(matched.weigh(counts.weights), first.nearest, counts, parts)
+        return counts, self._fetch_best(matched.weigh(counts.weights), first, counts, parts)
 
     def _drop_common_terms(self) -> dict[str, float]:
         """Leave out common terms where the look-ups would be too many; return the estimated share that has each."""
@@ -277,6 +286,7 @@ class Search:
         postings = self._send(self._postings_statement()) if spaces and self._query.terms else None
         depth = self._query.max_candidates + _EXTRA_CANDIDATES
         nearest = self._query_nearest(depth, filtered=self._selective) if spaces and by_distance else None
+        with_phrase = self._query_phrase() if spaces and self._query.phrase_terms else None
         replaced = self._send(_REPLACED) if spaces and self._exclusion else None
         whole_result = self._send(_WHOLE_SPACE, space=whole) if whole is not None else None
         columns = state_result.row()
@@ -294,6 +304,7 @@ class Search:
             {space: SpaceVersion(size, version) for space, size, version in zip(numbers, sizes, versions, strict=True)},
             postings=postings.rows() if postings else [],
             nearest=nearest.rows() if nearest else [],
+            with_phrase=with_phrase.rows() if with_phrase else [],
             replaced=decode_ids(next((ids for (ids,) in replaced.rows()), None) if replaced else None),
             whole=None if whole_result is None else self._unpack_space(whole_result.rows(), state),
         )
@@ -302,6 +313,12 @@ class Search:
     def _postings_statement(self) -> str:
         # Filters that exclude few passages are applied to the best candidates, others before.
         return _FILTERED_POSTINGS.format(wanted=self._filters, others=self._exclusion) if self._selective else _POSTINGS
+
+    def _query_phrase(self) -> PipelineResult:
+        params: dict[str, Any] = {}
+        terms = [has_term(term, f"phrase{index}", params) for index, term in enumerate(self._query.phrase_terms)]
+        statement = _WITH_PHRASE.format(wanted=self._filters, others=self._exclusion, phrase=" AND ".join(terms))
+        return self._send(statement, **params)
 
     def _query_nearest(self, depth: int, *, filtered: bool) -> PipelineResult | hnsw.NearestSearch:
         if self._query.newest:
@@ -312,7 +329,7 @@ class Search:
             params, hnsw.vector_column(self._dimensions), self._dimensions, filters, self._exclusion, depth
         )
         # Passages with a tag are found by its postings and are mostly few: no graph is as fast.
-        by_graph = depth <= hnsw.MAX_NEIGHBOURS and not self._query.tags
+        by_graph = depth <= hnsw.MAX_NEIGHBOURS and not (self._query.tags or self._query.required_terms)
         with_graph = self._graphs.with_graph(self._queried, self._dimensions) if by_graph else []
         if not with_graph:
             return self._compare_all(query, distance="")
@@ -329,14 +346,16 @@ class Search:
         override = {} if spaces is None else {"spaces": array_literal(spaces)}
         return self._pipeline.send(statement, {**query.params, **override}, binary=True)
 
-    def _fetch_best(self, matched: _Weighted, nearest: list[Row], counts: TermCounts, parts: Sequence[Part]) -> Segment:
-        """Return the best by terms and by vector with their neighbours, and those of the candidates of other parts."""
-        limit = self._query.max_candidates
+    def _fetch_best(
+        self, matched: _Weighted, possible: _FirstRound, counts: TermCounts, parts: Sequence[Part]
+    ) -> Segment:
+        """Return the best by terms and by vector, those with the phrase, and those of other parts, with neighbours."""
+        limit, nearest = self._query.max_candidates, possible.nearest
         first, depth = limit, limit + _EXTRA_CANDIDATES
         local = candidates(parts, self._query, counts)
         while True:
             best = matched.best(depth)
-            by_terms, by_vector, rows = self._fetch_neighbours(best, nearest, local, first)
+            by_terms, by_vector, rows = self._fetch_neighbours((best, nearest, possible.with_phrase), local, first)
             needs_more_terms = by_terms < first and len(best) < matched.size
             needs_more_nearest = by_vector < first and len(nearest) == depth
             if needs_more_terms or needs_more_nearest:
@@ -354,13 +373,13 @@ class Search:
             local = candidates(parts, self._query._replace(max_candidates=first), counts)
 
     def _fetch_neighbours(
-        self, best: list[Row], nearest: list[Row], local: Sequence[tuple[int, int]], first: int
+        self, kinds: Sequence[list[Row]], local: Sequence[tuple[int, int]], first: int
     ) -> tuple[int, int, list[Row]]:
-        passages = [*best, *nearest]
+        passages = [passage for kind in kinds for passage in kind]
         ids = b"".join([id_ for _, id_ in passages]).hex()
         rows = self._send(
             _NEIGHBOURS.format(wanted=self._filters, others=self._exclusion),
-            which=array_literal([0] * len(best) + [1] * len(nearest)),
+            which=array_literal(which for which, kind in enumerate(kinds) for _ in kind),
             of=array_literal([space for space, _ in passages]),
             ids=array_literal([ids[start : start + 32] for start in range(0, len(ids), 32)]),
             first=first,
@@ -371,7 +390,9 @@ class Search:
         return by_terms, by_vector, [tuple(columns) for _, _, *columns in rows]
 
     def _unpack_best(self, rows: list[Row]) -> Segment:
-        terms = (*self._query.terms, *self._query.expansion_terms, *map(tag_term, self._query.tags))
+        query = self._query
+        terms = (*query.terms, *query.expansion_terms, *query.phrase_terms, *query.required_terms)
+        terms += tuple(map(tag_term, query.tags))
         return unpack_rows(rows, spaces=self._spaces, terms=terms, dimensions=self._dimensions)
 
     def _unpack_space(self, rows: list[Row], state: IndexState) -> Segment:

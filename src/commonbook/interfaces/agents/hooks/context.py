@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from commonbook.model import prompts
 from commonbook.model.session import PromptPassage
+from commonbook.text.quotes import without_quotes
 
 if TYPE_CHECKING:
     from commonbook.book.book import Book
@@ -63,7 +64,8 @@ def at_prompt(book: Book, prompt: str, *, session: str, state: SessionState) -> 
     """Return what answers a prompt and is not in the conversation already."""
     if is_trivial(prompt):
         return Context()
-    found = book.recall(prompt[:4000], k=_CANDIDATES, budget_tokens=4 * MAX_TOKENS)
+    # A prompt is no query: what it quotes need not occur.
+    found = book.recall(without_quotes(prompt[:4000]), k=_CANDIDATES, budget_tokens=4 * MAX_TOKENS)
     new = [hit for hit in found.hits if not _is_in_conversation(hit, session, state)]
     return _fenced(new[:_PROMPT_COUNT], found.fence)
 
