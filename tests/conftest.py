@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
@@ -21,19 +22,24 @@ from commonbook.book.book import Book
 from commonbook.compose.migration import make_keys
 from commonbook.engines.process.clock import SystemClock
 from commonbook.settings.settings import Settings
+from tests.support.places import in_memory
 from tests.support.postgres_server import TEMPLATE, Server, rows_of
 
 pytest.register_assert_rewrite("tests.support.hermes", "tests.support.index_contract")
 
 pytest_plugins = ("tests.support.no_skips", "pytester")
 
-# On a busy machine one example may wait for seconds for the processor: that says nothing about the code.
 # Developers search with new examples each time; continuous integration always uses the same ones.
+ALWAYS_THE_SAME: Final = os.environ.get("COMMONBOOK_NO_SKIPS") == "1"
+if ALWAYS_THE_SAME:
+    os.environ.setdefault("COMMONBOOK_SEED", "1")
+
+# On a busy machine one example may wait for seconds for the processor: that says nothing about the code.
 hypothesis.settings.register_profile(
     "commonbook",
     deadline=None,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
-    derandomize=os.environ.get("COMMONBOOK_NO_SKIPS") == "1",
+    derandomize=ALWAYS_THE_SAME,
 )
 hypothesis.settings.load_profile("commonbook")
 
@@ -41,12 +47,32 @@ OpenBook = Callable[[], Book]
 Folder = Callable[[], Path]
 Stored = Callable[[], dict[str, bytes]]
 
+_FOLDERS: Final[deque[Path]] = deque()
+_MAX_FOLDERS: Final = 300
 ENGINES: Final = ("sqlite", "postgres")
 _MIGRATED: Final = "migrated"
 _SETTINGS: Final = (
     "HOME", "SPACE", "ZONE", "BUSY_SECONDS", "EMBEDDER", "EMBEDDER_URL", "EMBEDDER_KEY", "DATABASE", "KEYS",
     "CONNECTIONS", "RECALL_MB", "GRAPH_ABOVE", "OUTBOX", "KEY",
 )  # fmt: skip
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep the files of the tests in memory, if there is room: no test needs them after a power cut.
+
+    On a disk, a test run waits for syncs about as long as it computes. PYTEST_DEBUG_TEMPROOT=/tmp puts them there.
+    """
+    if ALWAYS_THE_SAME and config.getoption("randomly_seed", None) == "default":
+        config.option.randomly_seed = 1
+    place = in_memory()
+    if place is not None:
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(place))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the slow tests: one of them at the end would let the other workers wait for it."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -65,6 +91,17 @@ def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.delenv(f"COMMONBOOK_{name}", raising=False)
     # A command that takes more than a second shows its progress, and on a busy machine any command may.
     monkeypatch.setattr("commonbook.interfaces.cli.output.progress._LINE_INTERVAL_SECONDS", 3600.0)
+
+
+@pytest.fixture(autouse=True)
+def _little_room(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[None]:
+    """Remove the files of a test that passed, long after it: a thread or process of it may still end meanwhile."""
+    failed = request.session.testsfailed
+    yield
+    if request.session.testsfailed == failed:
+        _FOLDERS.append(tmp_path)
+    if len(_FOLDERS) > _MAX_FOLDERS:
+        shutil.rmtree(_FOLDERS.popleft(), ignore_errors=True)
 
 
 @pytest.fixture

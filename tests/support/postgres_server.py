@@ -43,6 +43,8 @@ import pg0
 import psutil
 import psycopg
 
+from tests.support.places import in_memory
+
 USER = "commonbook"
 TEMPLATE = "with_vector"
 
@@ -56,8 +58,6 @@ _FAST = {
     "log_min_messages": "'warning'",
     "max_wal_size": "'256MB'",
 }
-_ROOM = 4 << 30
-"""So many bytes must be free in memory before a server is put there."""
 
 
 class Server:
@@ -73,7 +73,7 @@ class Server:
     @contextmanager
     def started(cls, **settings: str) -> Iterator[Server]:
         """Run a server for as long as the block lasts."""
-        with _kept_folder(_memory() if {**_FAST, **settings}["fsync"] == "off" else None) as folder:
+        with _kept_folder(in_memory() if {**_FAST, **settings}["fsync"] == "off" else None) as folder:
             server = cls(folder / "server", **settings)
             server.initialise()
             server.start()
@@ -136,7 +136,7 @@ class Server:
                 with suppress(psutil.NoSuchProcess):
                     child.send_signal(stroke)
         postmaster.kill()
-        psutil.wait_procs([postmaster, *children], timeout=10)
+        psutil.wait_procs([postmaster, *children], timeout=60)
         (self.data / "postmaster.pid").unlink()
 
     @property
@@ -218,12 +218,6 @@ def rows_of(address: str) -> dict[str, bytes]:
             name: "\n".join(sorted(row for (row,) in connection.execute(f'SELECT t::text FROM "{name}" t'))).encode()
             for (name,) in tables
         }
-
-
-def _memory() -> Path | None:
-    """Where files are kept in memory, if there is room: what is never synced can be there, and is made much faster."""
-    place = Path("/dev/shm")
-    return place if place.is_dir() and shutil.disk_usage(place).free > _ROOM else None
 
 
 @contextmanager
