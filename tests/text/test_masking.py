@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import html
 import json
-import subprocess
-import sys
+import os
+import random
 import time
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 from commonbook.model import prompts
 from commonbook.text import recall_fence
 from commonbook.text.masking import mask
+from tests.support.best_of import takes_less_than
 
 LETTERS = "aB3dE5gH7jK9mN1pQ2sT4vW6yZ8bC0dF"
 """The keys of these tests are made of it, and are nobody's. Prefixes stand apart, so that no scanner is alarmed."""
@@ -361,28 +363,35 @@ SPOKEN = [
 ]  # fmt: skip
 
 
-def seconds_to_mask(piece: str, chars: int) -> float:
-    text = piece * (chars // len(piece))
-    began = time.process_time()
-    mask(text)
-    return time.process_time() - began
+CHARS = int(os.environ.get("COMMONBOOK_MASKED_CHARS", "80000"))
+"""The length of the hostile texts; a megabyte of each takes some minutes."""
+
+
+def takes_linear_time(work: Callable[[str], object], text: str) -> None:
+    """Require that a text takes about eight times as long as an eighth of it; 64 times as long would be quadratic."""
+
+    def cpu_seconds(text: str) -> float:
+        began = time.process_time()
+        work(text)
+        return time.process_time() - began
+
+    # The smaller of two: another process can only make it longer.
+    small = min(cpu_seconds(text[: len(text) // 8]) for _ in range(2))
+    takes_less_than(24 * max(small, 0.01), lambda: cpu_seconds(text))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("piece", SPOKEN)
 def test_eight_times_the_hostile_text_takes_about_eight_times_as_long(piece):
-    # The smallest of three: another process can only make it longer.
-    small = min(seconds_to_mask(piece, 20_000) for _ in range(3))
-    assert seconds_to_mask(piece, 160_000) < 24 * max(small, 0.01)
+    takes_linear_time(mask, piece * (CHARS // len(piece)))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_a_megabyte_of_all_hostile_texts_takes_as_long_as_its_eighths():
+def test_all_hostile_texts_together_take_linear_time():
     mixed = "".join(SPOKEN)
-    small = min(seconds_to_mask(mixed, 125_000) for _ in range(3))
-    assert seconds_to_mask(mixed, 1_000_000) < 24 * small
+    takes_linear_time(mask, mixed * (4 * CHARS // len(mixed)))
 
 
 PIECES = [
@@ -444,26 +453,27 @@ PIECES = [
     *("postgres://a:/", "password=a_1", "password=aB", "password=a.b", "\\n", "> ", "commonbook-recall "),
     *("<commonbook-recall ", "&amp;", fence(["x"]), fence(["x"])[:52], "\ud800"),
 ]
-TAKES_THEM = """
-import random, sys
-from commonbook.text.masking import mask; from commonbook.text.recall_fence import unfence_any as unfence
-pieces = eval(sys.argv[1])
-for piece in pieces:
-    many = piece * (1_000_000 // len(piece))
-    for text in (many, "password=" + many[:50_000], "-----BEGIN PRIVATE KEY-----" + many[:50_000]):
-        mask(text)
-        unfence(text)
-        unfence("> " * 50 + text)
-random.seed(7)
-mask("".join(random.choices(pieces, k=100_000)))
-"""
+WORKS: dict[str, Callable[[str], object]] = {
+    "mask": mask,
+    "unfence": recall_fence.unfence_any,
+    "unfence a quotation": lambda text: recall_fence.unfence_any("> " * 50 + text),
+}
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(660)
-def test_a_megabyte_of_anything_takes_linear_time():
-    # It takes some 20 seconds; with a pattern that backtracks it would take days.
-    subprocess.run([sys.executable, "-c", TAKES_THEM, ascii(PIECES)], check=True, timeout=600)
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("work", WORKS.values(), ids=WORKS)
+@pytest.mark.parametrize("before", ["", "password=", "-----BEGIN PRIVATE KEY-----"])
+def test_anything_takes_linear_time(before, work):
+    for piece in PIECES:
+        many = piece * (CHARS // len(piece))
+        takes_linear_time(work, before + many[: CHARS // 2] if before else many)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_a_mixture_of_everything_takes_linear_time():
+    takes_linear_time(mask, "".join(random.Random(7).choices(PIECES, k=CHARS // 4)))
 
 
 # --- recalled text
