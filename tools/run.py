@@ -1,4 +1,4 @@
-"""Serve a home with a few example memories: `python tools/run.py [HOME]`. Without HOME, a temporary one is used.
+"""Serve a home with a few example memories: `python tools/run.py [HOME [PORT]]`. Without HOME, a temporary one is used.
 
 A home that exists is served as it is. The temporary one is removed at the end.
 """
@@ -37,7 +37,8 @@ def main(arguments: list[str]) -> int:
         if not home.exists() or not any(home.iterdir()):
             with commonbook.open(home, create=True) as book:
                 book.remember_many([draft._replace(space="personal") for draft in EXAMPLES])
-        return run_command(["serve", "--home", str(home), "--port", str(_free_port()), "--no-request-log"])
+        port = arguments[1] if len(arguments) > 1 else str(_free_port())
+        return run_command(["serve", "--home", str(home), "--port", port, "--no-request-log"])
 
 
 def _free_port() -> int:

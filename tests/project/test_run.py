@@ -26,7 +26,8 @@ def running(tmp_path: Path, *arguments: str) -> Iterator[list[str]]:
     temporary = tmp_path / "temporary"
     temporary.mkdir(exist_ok=True)
     process = subprocess.Popen(
-        [sys.executable, str(ROOT / "tools" / "run.py"), *arguments],
+        # Another test may serve at the usual port meanwhile.
+        [sys.executable, str(ROOT / "tools" / "run.py"), *arguments, "0"],
         cwd=ROOT,
         env={**os.environ, "TMPDIR": str(temporary), "COMMONBOOK_SPACE": "elsewhere"},
         stdout=subprocess.PIPE,
@@ -39,7 +40,7 @@ def running(tmp_path: Path, *arguments: str) -> Iterator[list[str]]:
         assert all(lines), process.communicate()
         yield lines
         process.send_signal(signal.SIGINT)
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
         assert list(temporary.iterdir()) == []
     finally:
         process.kill()
