@@ -88,8 +88,9 @@ def test_a_login_goes_unencrypted_to_this_machine_alone(cli_without_book):
     assert (result.code, "not encrypted" in result.err) == (2, True)
 
 
-def test_a_server_that_does_not_answer_is_named(book, server, cli_without_book):
+def test_a_server_that_does_not_answer_is_named(book, server, cli_without_book, monkeypatch):
     server.kill()
+    monkeypatch.setattr("commonbook.client.login._SECONDS", 1.0)
     result = cli_without_book("login", server.url, "AAAAAA-AAAAAA-AAAAAA-AAAAAA")
     assert (result.code, server.url in result.err) == (1, True)
 

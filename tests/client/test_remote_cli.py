@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from commonbook.book import browser_sessions
+from commonbook.client.http import Patience
 from tests.interfaces.cli.test_cli import cli_without_book
 
 __all__ = ["cli_without_book"]
@@ -48,10 +49,12 @@ def test_folders_of_this_machine_are_imported_and_exported(book, there, tmp_path
     assert there("import", str(tmp_path / "missing")).code == 3
 
 
-def test_errors_of_a_server_have_their_exit_codes(there, server):
+def test_errors_of_a_server_have_their_exit_codes(there, server, monkeypatch):
     assert there("show", "01a1e813-0000-7000-8000-000000000000").code == 3
     assert there("remember", "x", "--kind", "thought").code == 2
     server.kill()
+    # It asks again for half a minute otherwise.
+    monkeypatch.setattr("commonbook.client.remote_book.Patience", lambda *_given, **_more: Patience(1.0, 1.0))
     refused = there("--space", "team", "remember", "x")
     assert (refused.code, "does not answer" in refused.err) == (1, True)
 
