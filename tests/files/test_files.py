@@ -14,10 +14,11 @@ from commonbook.book.book import Book
 from commonbook.errors import NotFound
 from commonbook.model.memory import Draft, Filter
 from tests.conftest import OpenBook
+from tests.support.best_of import takes_less_than
 from tests.support.hand_edits import change, texts
 
 
-def wait_until(holds, seconds: float = 40.0):
+def wait_until(holds, seconds: float = 60.0) -> float:
     """Wait until a condition holds; return how many seconds it took."""
     start = time.monotonic()
     while not holds():
@@ -96,13 +97,16 @@ def test_a_hand_edit_shows_within_two_seconds_while_another_process_watches(home
             try:
                 assert watcher.stdout is not None
                 assert {watcher.stdout.readline().strip(), watcher.stdout.readline().strip()} == {"ready", "."}
-                took = []
-                for old, new in (("before", "after"), ("after", "later"), ("later", "last")):
+                versions = [("before", "0"), *((str(number), str(number + 1)) for number in range(20))]
+
+                def attempt() -> float:
+                    old, new = versions.pop(0)
                     change(home / receipt.path, f"\n{old}\n", f"\n{new}\n")
-                    took.append(wait_until(lambda new=new: book.get(receipt.id).text == new))
+                    took = wait_until(lambda: book.get(receipt.id).text == new)
                     wait_until(lambda: book.status().pending_files == 0)
-                # The best of three: a disk that is busy with something else can hold up any one of them.
-                assert min(took) < 2, took
+                    return took
+
+                takes_less_than(2, attempt)
                 fresh.parent.mkdir()
                 fresh.write_text("A new thought")
                 wait_until(lambda: len(book.list(Filter(space="personal")).items) == 2)

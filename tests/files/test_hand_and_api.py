@@ -217,7 +217,7 @@ def test_what_two_processes_carry_out_at_once_is_not_taken_for_a_persons_text(ho
     monkeypatch.setattr(HomeFolder, "put", put)
     monkeypatch.setattr(file_journal, "mark_done", mark_done)
     edit.start()
-    assert committed.wait(10)
+    assert committed.wait(60)
     scanner.sync()
     writing.set()
     edit.join()

@@ -109,7 +109,7 @@ def test_the_services_of_the_compose_file_work_together(postgres_database, tmp_p
             assert two.get(f"/v1/memories/{receipt['id']}").json()["text"] == "Alice owns billing"
     finally:
         worker.terminate()
-        assert worker.wait(30) == 0
+        assert worker.wait(60) == 0
 
 
 @pytest.mark.slow
@@ -210,7 +210,7 @@ def test_the_steps_of_the_container_file_make_a_server_that_is_healthy(tmp_path)
         assert check != commands["HEALTHCHECK"]
         subprocess.run(check, env=environ, check=True, capture_output=True)
         process.terminate()
-        assert process.wait(30) == 0
+        assert process.wait(60) == 0
         assert subprocess.run(check, env=environ, capture_output=True, check=False).returncode != 0
     finally:
         process.kill()

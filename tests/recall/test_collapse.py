@@ -237,7 +237,7 @@ def test_a_prefetched_hit_is_not_handed_out_when_a_named_place_is_no_longer_read
     assert alice.prefetch("s", "telescope", spaces=["team", "open"])
     for thread in threading.enumerate():
         if thread.name == "commonbook-prefetch":
-            thread.join(30)
+            thread.join(60)
     book.revoke(ALICE, "open")
     assert alice.prefetched("s", "telescope", wait=30) is None
 

@@ -32,14 +32,14 @@ class Slow:
         monkeypatch.setattr(book, "recall", recall)
 
     def wait_begun(self):
-        assert self.begun.acquire(timeout=30)
+        assert self.begun.acquire(timeout=60)
 
     def finish(self):
         self.go_on.set()
-        assert self.ended.acquire(timeout=30)
+        assert self.ended.acquire(timeout=60)
         for thread in threading.enumerate():
             if thread.name == "commonbook-prefetch":
-                thread.join(30)
+                thread.join(60)
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def slow(book, monkeypatch):
     slow.go_on.set()
     for thread in threading.enumerate():
         if thread.name == "commonbook-prefetch":
-            thread.join(30)
+            thread.join(60)
 
 
 def at_once(call):
@@ -105,7 +105,7 @@ def test_the_last_query_is_the_one_that_counts(book, slow):
     book.prefetch("s", "otter")
     slow.wait_begun()
     slow.finish()
-    assert slow.ended.acquire(timeout=30)
+    assert slow.ended.acquire(timeout=60)
     assert book.prefetched("s", "heron", wait=1) is None
     assert book.prefetched("s", "otter", wait=30).hits[0].text == "the otter swims"
 
@@ -201,7 +201,7 @@ def test_sessions_do_not_share_what_is_fetched(book, slow):
         slow.wait_begun()
     book.switch("s", "new")
     slow.finish()
-    assert slow.ended.acquire(timeout=30)
+    assert slow.ended.acquire(timeout=60)
     assert book.prefetched("t", "heron", wait=30) is not None
     assert book.prefetched("s", "heron", wait=1) is None
 
@@ -213,7 +213,7 @@ def test_no_more_is_kept_than_there_is_room_for(book, sent, monkeypatch):
         book.prefetch(name, "heron")
         for thread in threading.enumerate():
             if thread.name == "commonbook-prefetch":
-                thread.join(30)
+                thread.join(60)
     assert [book.prefetched(name, "heron") is not None for name in "abcde"] == [False, False, True, True, True]
 
 
@@ -263,6 +263,6 @@ def test_what_was_fetched_is_not_handed_out_when_the_right_to_it_was_taken_away(
     assert alice.prefetch("s", "kestrel", spaces="team")
     for thread in threading.enumerate():
         if thread.name == "commonbook-prefetch":
-            thread.join(30)
+            thread.join(60)
     open_book().revoke("user:alice", "team")
     assert alice.prefetched("s", "kestrel", wait=30) is None

@@ -243,7 +243,7 @@ def test_what_one_process_wrote_the_next_recall_of_another_finds(place: Path | s
             book.delete(mine)
             assert ask(f"recall {person}") == []
         other.stdin.close()
-        assert other.wait(30) == 0
+        assert other.wait(60) == 0
 
 
 def test_edited_moved_and_deleted_memories_are_found_as_they_are_now(book: Book, settle):
@@ -913,7 +913,7 @@ def test_eight_threads_recall_and_remember_at_once_and_each_finds_what_it_wrote(
 
     def work(who: int) -> None:
         try:
-            begin.wait(30)
+            begin.wait(60)
             for n in range(6):
                 id_ = book.remember(f"The walrus{who}x{n} swims").id
                 if ids(book.recall(f"walrus{who}x{n}"))[:1] != [id_]:
@@ -990,7 +990,7 @@ def test_a_process_that_forks_while_threads_recall_recalls_on_both_sides(book: B
             break
     stop.set()
     for thread in threads:
-        thread.join(30)
+        thread.join(60)
     assert not any(ended)
 
 
@@ -1066,9 +1066,9 @@ def test_a_write_is_acknowledged_while_somebody_else_holds_the_index(book: Book,
 
     writer = threading.Thread(target=remember)
     recalls: Any = other._recall_service
-    with recalls._index.writing(wait=10):
+    with recalls._index.writing(wait=60):
         writer.start()
-        in_time = acknowledged.wait(30)
+        in_time = acknowledged.wait(60)
     writer.join(60)
     assert in_time
 

@@ -20,6 +20,7 @@ from commonbook.markdown.transcript import TranscriptMessage, render
 from commonbook.model.memory import Draft
 from commonbook.model.recall import Hit, RecallResult
 from tests.conftest import OpenBook
+from tests.support.best_of import takes_less_than
 from tests.support.hand_edits import change
 
 
@@ -82,14 +83,13 @@ def test_hand_edits_show_in_recall_within_two_seconds_while_somebody_watches(boo
     with book.watching(lambda _report: None):
         # The first look of a watcher may itself take a moment: one edit shows that it watches.
         _seconds_until_recalled(book, home, "pelican")
-        took = [_seconds_until_recalled(book, home, word) for word in ("invoice", "gearbox", "parliament")]
+        words = iter(f"invoice{number}" for number in range(20))
+        takes_less_than(2, lambda: _seconds_until_recalled(book, home, next(words)))
         edited = Edited(book, home)
         begun = time.monotonic()
         while not edited.shows(book):
             assert time.monotonic() - begun < 60
             time.sleep(0.02)
-    # The best of three: a machine that is busy with something else can hold up any one of them.
-    assert min(took) < 2, took
 
 
 def _seconds_until_recalled(book: Book, home: Path, word: str) -> float:

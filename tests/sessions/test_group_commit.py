@@ -139,7 +139,7 @@ def test_one_waiter_starts_when_one_of_two_has_ended_and_several_when_both_have(
         return requests
 
     def seen(many: int, waiting: int) -> None:
-        until = time.monotonic() + 20
+        until = time.monotonic() + 60
         while (len(batches), group_commit.waiting()) != (many, waiting):
             assert time.monotonic() < until, (batches, group_commit.waiting())
             time.sleep(0.001)
@@ -455,7 +455,7 @@ def test_a_forked_child_waits_for_nobody(group_commit, submit, fake):
         try:
             fake.go_on()
             done = ThreadPoolExecutor(1).submit(group_commit.submit, "here", "child", fake.do, key="child")
-            os._exit(0 if done.result(30) == "CHILD" else 1)
+            os._exit(0 if done.result(60) == "CHILD" else 1)
         finally:
             # However it goes, the child is no second test run.
             os._exit(2)

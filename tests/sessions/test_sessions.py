@@ -277,13 +277,13 @@ def test_a_switch_while_work_is_queued_settles_in_the_order_of_the_messages(plac
         made = plan(*args, **named)
         if threading.current_thread().name == "worker":
             planned.set()
-            go_on.wait(30)
+            go_on.wait(60)
         return made
 
     monkeypatch.setattr(settle, "_plan", slow_plan)
     worker = threading.Thread(target=other.work, name="worker")
     worker.start()
-    assert planned.wait(30)
+    assert planned.wait(60)
     episodes = book.switch("old", "new").episodes
     go_on.set()
     worker.join()

@@ -347,7 +347,7 @@ def test_a_session_whose_settling_is_blocked_does_not_delay_another(open_book, m
     stuck = threading.Thread(target=book.settle, args=("blocked",))
     stuck.start()
     try:
-        assert begun.wait(30)
+        assert begun.wait(60)
         walrus = other.append("blocked", ["the walrus is still taken"]).messages[0].id
         other.append("free", ["one more"])
         assert other.settle("free").unsettled == 0
@@ -376,7 +376,7 @@ def test_a_worker_that_is_stuck_with_one_session_leaves_the_others_to_another_wo
     stuck = threading.Thread(target=book.work)
     stuck.start()
     try:
-        assert begun.wait(30)
+        assert begun.wait(60)
         assert other.work() == 1
         logs = logs_of(other)
         assert logs["free"].session.unsettled < 100
@@ -480,7 +480,7 @@ def test_what_is_said_while_the_rest_is_settled_is_settled_later(chosen, timed, 
         monkeypatch.setattr(settle, "make_episodes", slowly)
         worker = threading.Thread(target=timed.work)
         worker.start()
-        assert begun.wait(30)
+        assert begun.wait(60)
         other.append("s", [NewMessage("and once more", role="assistant")])
         worker.join()
     clock.forward(hours=2)
@@ -533,7 +533,7 @@ def test_another_process_that_works_settles_what_we_append(place, book):
         assert worker.stdin
         worker.stdin.close()
         worker.stdin = None
-        assert worker.wait(30) == 0
+        assert worker.wait(60) == 0
     finally:
         worker.kill()
         worker.communicate()

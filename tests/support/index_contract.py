@@ -73,7 +73,7 @@ class IndexContract:
         written = MARKER._replace(
             home="ümlaut", applied={"a": SpacePosition(1, 2, "x"), "日本": SpacePosition(2**40, 0, "")}
         )
-        with index.writing(wait=5) as writer:
+        with index.writing(wait=60) as writer:
             writer.add(Delta((ELSEWHERE, entry(1), entry(2), entry(3, vector=vector(1)))))
             writer.add(Delta((), frozenset({entry(2).owner})))
             writer.commit(written)
@@ -84,18 +84,18 @@ class IndexContract:
 
     def test_what_was_added_without_a_commit_is_seen_by_nobody(self, place, index):
         commit(index, 1)
-        with index.writing(wait=5) as writer:
+        with index.writing(wait=60) as writer:
             writer.add(step(2))
         assert wrong_with(index.view()) is None
         assert number_of(index.view().state) == 1
-        with pytest.raises(AttributeError), index.writing(wait=5) as writer:
+        with pytest.raises(AttributeError), index.writing(wait=60) as writer:
             writer.add(None)
         assert number_of(opened(place).view().state) == 1
         commit(opened(place), 2)
         assert wrong_with(index.view()) is None
 
     def test_one_writer_may_commit_more_than_once(self, place, index):
-        with index.writing(wait=5) as writer:
+        with index.writing(wait=60) as writer:
             for number in range(1, 5):
                 writer.add(step(number))
                 writer.add(Delta())

@@ -238,7 +238,7 @@ def laid_out(folder: Path, layers: Sequence[Delta], *, unwritten: int = 0) -> La
     place = str(folder / str(len(list(folder.iterdir()))) / "index")
     os.makedirs(os.path.dirname(place))
     written = len(layers) - unwritten
-    with MappedIndex(place).writing(wait=5) as writer:
+    with MappedIndex(place).writing(wait=60) as writer:
         for layer in (Delta((ELSEWHERE,)), *layers[:written]):
             # What one commit adds is one segment: so each layer has a commit of its own.
             writer.add(layer)
@@ -514,7 +514,7 @@ def opened(place: str, **options: Any) -> Index:
 
 def commit(index: Index, number: int) -> None:
     """Take this step."""
-    with index.writing(wait=30) as writer:
+    with index.writing(wait=60) as writer:
         writer.add(step(number))
         writer.commit(marker(number))
 

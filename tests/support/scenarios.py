@@ -307,6 +307,7 @@ _ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-
 _PLACEHOLDERS: Final = (
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z"), "TIME"),
     (re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC"), "TIME"),
+    (re.compile(r"\b\d{4}-\d\d-\d\d\b"), "DAY"),
     (re.compile(r"\d{4}-\d\d/"), "MONTH/"),
     (re.compile(r"--[0-9a-f]{8}\b"), "--TAIL"),
     (re.compile(r"\b[0-9a-f]{16,128}\b"), "HASH"),

@@ -30,12 +30,12 @@ class Server(NamedTuple):
     def client(self, key: str | None = None, **options: Any) -> httpx2.Client:
         """Return a client with the owner's key, or another."""
         headers = {"Authorization": f"Bearer {key or self.key}"}
-        return httpx2.Client(base_url=self.url, headers=headers, timeout=30, trust_env=False, **options)
+        return httpx2.Client(base_url=self.url, headers=headers, timeout=60, trust_env=False, **options)
 
     def end(self, number: int = signal.SIGTERM) -> int:
-        """Send a signal and return the exit code."""
+        """Send a signal and return the exit code; a server that waits for something else than its time does not end."""
         self.process.send_signal(number)
-        return self.process.wait(30)
+        return self.process.wait(60)
 
 
 def command(*options: str) -> list[str]:

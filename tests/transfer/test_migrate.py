@@ -311,7 +311,7 @@ def test_what_is_written_while_the_book_moves_comes_along_or_is_refused(full: Pa
     thread = threading.Thread(target=writer)
     thread.start()
     migrate_book(settings(full), empty)
-    assert ended.wait(30)
+    assert ended.wait(60)
     thread.join()
     keys = str(full / ".commonbook" / "keys")
     assert acknowledged

@@ -36,7 +36,7 @@ def slow(monkeypatch):
     slow.go_on.set()
     for thread in threading.enumerate():
         if thread.name.startswith("commonbook-"):
-            thread.join(30) if "prefetch" in thread.name or "recall" in thread.name else None
+            thread.join(60) if "prefetch" in thread.name or "recall" in thread.name else None
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_a_recall_that_was_queued_is_used_for_its_own_question_only(provider, he
     slow.go_on.set()
     Hermes(provider)
     provider.queue_prefetch("where does the heron nest", session_id="s1")
-    assert slow.begun.acquire(timeout=30)
+    assert slow.begun.acquire(timeout=60)
     assert "otter" in provider.prefetch("what swims under the bridge", session_id="s1").lower()
     assert "heron" not in provider.prefetch("what swims under the bridge", session_id="s1").lower()
 
@@ -95,11 +95,11 @@ def test_a_queued_recall_is_handed_out_once(provider, herons, slow):
     slow.go_on.set()
     Hermes(provider)
     provider.queue_prefetch("where does the heron nest", session_id="s1")
-    assert slow.begun.acquire(timeout=30)
+    assert slow.begun.acquire(timeout=60)
     assert "reeds" in provider.prefetch("where does the heron nest", session_id="s1")
     assert not slow.begun.acquire(timeout=0.05), "the queued one was not used"
     assert "reeds" in provider.prefetch("where does the heron nest", session_id="s1")
-    assert slow.begun.acquire(timeout=30), "the same was handed out twice"
+    assert slow.begun.acquire(timeout=60), "the same was handed out twice"
 
 
 def test_a_switch_does_not_wait_for_a_recall_and_its_late_result_is_handed_to_nobody(provider, place, herons, slow):
@@ -109,12 +109,12 @@ def test_a_switch_does_not_wait_for_a_recall_and_its_late_result_is_handed_to_no
     query = "where does the heron nest"
     asking = threading.Thread(target=lambda: answers.append(provider.prefetch(query, session_id="s1")))
     asking.start()
-    assert slow.begun.acquire(timeout=30)
+    assert slow.begun.acquire(timeout=60)
     begun = time.monotonic()
     provider.on_session_switch("s2", parent_session_id="s1", reset=True, reason="new_session")
     assert time.monotonic() - begun < 6, "a recall is waited for seven seconds"
     slow.go_on.set()
-    asking.join(30)
+    asking.join(60)
     assert answers == [""]
     assert provider.recall_status() is None
 
@@ -123,10 +123,10 @@ def test_a_recall_that_was_queued_before_an_undo_is_not_handed_out_after_it(prov
     slow.go_on.set()
     Hermes(provider)
     provider.queue_prefetch("where does the heron nest", session_id="s1")
-    assert slow.begun.acquire(timeout=30)
+    assert slow.begun.acquire(timeout=60)
     provider.on_session_switch("s1", rewound=True)
     assert "reeds" in provider.prefetch("where does the heron nest", session_id="s1")
-    assert slow.begun.acquire(timeout=30), "the one from before was handed out"
+    assert slow.begun.acquire(timeout=60), "the one from before was handed out"
 
 
 def test_a_recall_that_a_turn_waits_for_is_not_handed_out_if_the_session_is_undone_meanwhile(provider, herons, slow):
@@ -135,10 +135,10 @@ def test_a_recall_that_a_turn_waits_for_is_not_handed_out_if_the_session_is_undo
     query = "where does the heron nest"
     asking = threading.Thread(target=lambda: answers.append(provider.prefetch(query, session_id="s1")))
     asking.start()
-    assert slow.begun.acquire(timeout=30)
+    assert slow.begun.acquire(timeout=60)
     provider.on_session_switch("s1", rewound=True)
     slow.go_on.set()
-    asking.join(30)
+    asking.join(60)
     assert answers == [""]
 
 

@@ -64,12 +64,12 @@ def held(place):
 
     thread = threading.Thread(target=hold)
     thread.start()
-    assert holding.wait(30)
+    assert holding.wait(60)
     try:
         yield
     finally:
         go_on.set()
-        thread.join(30)
+        thread.join(60)
         # Those who gave up waiting have had their turn too when ours has come.
         if isinstance(place, str):
             wait_for_transactions(place)
@@ -80,7 +80,7 @@ def held(place):
 
 def arrived(place, session, count):
     """Wait until a session has so many messages."""
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     while time.monotonic() < until:
         with reading(place) as book:
             if len(everything(book).get(session, (None, []))[1]) >= count:
@@ -436,7 +436,7 @@ def remote(tmp_path, server):
 
 
 def delivered(server, count):
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     while len(server.stored()) < count and time.monotonic() < until:
         time.sleep(0.05)
     return server.stored()
@@ -486,7 +486,7 @@ def test_what_a_server_refuses_is_told_and_stays_in_the_outbox(remote, server, c
     hermes.turn("first", "one")
     hermes.turn("second", "two")
     delivered(server, 3)
-    until = time.monotonic() + 30
+    until = time.monotonic() + 60
     while "refused" not in caplog.text and time.monotonic() < until:
         hermes.turn(f"third {time.monotonic()}", "three")
     assert "The server refused 1 message; it is in the outbox." in caplog.text

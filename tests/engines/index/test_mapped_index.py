@@ -119,7 +119,7 @@ def test_a_commit_that_begins_anew_keeps_nothing_of_before(folder, index):
     for number in range(1, 5):
         commit(index, number)
     old = _segments(folder)
-    with index.writing(wait=5) as writer:
+    with index.writing(wait=60) as writer:
         assert number_of(writer.state) == 4
         writer.clear()
         assert writer.state is None
@@ -135,7 +135,7 @@ def test_a_commit_that_begins_anew_keeps_nothing_of_before(folder, index):
 def test_of_two_writers_the_second_is_told_who_writes(folder, index):
     commit(index, 1)
     other = _another(folder)
-    with index.writing(wait=5) as writer:
+    with index.writing(wait=60) as writer:
         begun = time.monotonic()
         with pytest.raises(Busy, match=str(os.getpid())), other.writing(wait=0.1):
             pass
@@ -210,7 +210,7 @@ def test_a_segment_that_is_missing_is_named(written):
 def test_a_segment_with_vectors_of_another_length_is_not_mixed_with_ours(written, tmp_path):
     other = MappedIndex(str(tmp_path / "other" / "index"))
     (tmp_path / "other").mkdir()
-    with other.writing(wait=5) as writer:
+    with other.writing(wait=60) as writer:
         writer.add(Delta((entry(1, vector=vector(1)[:8], terms={"apple": 1}),)))
         writer.commit(marker(1))
     path = _segments(written)[-1]
@@ -252,7 +252,7 @@ def test_half_a_copy_is_never_taken_for_a_whole_one(written, tmp_path):
 
 
 def test_every_single_byte_of_a_small_segment_counts_or_says_nothing(folder):
-    with MappedIndex(str(folder)).writing(wait=5) as writer:
+    with MappedIndex(str(folder)).writing(wait=60) as writer:
         writer.add(Delta((entry(1, terms={"apple": 1}, vector=vector(1)[:8], speaker="user:alice"),)))
         writer.commit(marker(1))
     path = _segments(folder)[0]
@@ -286,7 +286,7 @@ def _content(path: Path) -> object:
 
 
 def test_a_large_array_is_checked_when_somebody_asks(folder, index):
-    with index.writing(wait=5) as writer:
+    with index.writing(wait=60) as writer:
         writer.add(Delta(tuple(entry(number, vector=vector(number)) for number in range(1, 1_500))))
         writer.commit(marker(1))
     assert index.damage() == []
@@ -457,7 +457,7 @@ def test_a_lock_that_cannot_be_opened_is_an_error_of_ours(tmp_path, index):
 
 def test_how_long_vectors_are_does_not_follow_from_the_first_who_has_none(folder, index):
     """Begun with deleted memories, or with some that are not embedded yet, an index must not throw all vectors away."""
-    with index.writing(wait=5) as writer:
+    with index.writing(wait=60) as writer:
         writer.add(Delta((), frozenset({"somebody"})))
         writer.add(Delta((entry(1, terms={"apple": 1}),)))
         writer.add(Delta((entry(2, terms={"apple": 1}, vector=vector(1)),)))

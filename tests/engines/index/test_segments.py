@@ -766,7 +766,7 @@ def test_there_are_never_many_segments_nor_is_everything_written_again_and_again
     names: set[str] = set()
     for at in range(120):
         index = mapped_index.MappedIndex(str(tmp_path / "index"))
-        with index.writing(wait=5) as writer:
+        with index.writing(wait=60) as writer:
             writer.add(Delta(tuple(entry(100 * at + number) for number in range(20))))
             writer.commit(MARKER)
         paths = (tmp_path / "index").glob("*.segment")
@@ -793,7 +793,7 @@ def test_how_often_a_row_is_written_grows_as_slowly_as_the_logarithm_of_all(tmp_
     def often(rows: int, at_once: int) -> float:
         nonlocal merged
         merged = 0
-        with mapped_index.MappedIndex(str(tmp_path / "index")).writing(wait=5) as writer:
+        with mapped_index.MappedIndex(str(tmp_path / "index")).writing(wait=60) as writer:
             for at in range(0, rows, at_once):
                 writer.add(Delta(tuple(entry(at + number) for number in range(at_once))))
         return merged / rows

@@ -136,7 +136,7 @@ def test_an_operation_that_was_overtaken_is_run_again_from_the_beginning(db):
 
 def test_two_that_lock_each_other_out_both_come_through(db):
     db.write(lambda tx: tx.run("INSERT INTO kept (a) VALUES (1), (2)"))
-    both = threading.Barrier(2, timeout=30)
+    both = threading.Barrier(2, timeout=60)
     orders: list[Any] = []
 
     def operation(order):
@@ -171,13 +171,13 @@ def test_a_reader_whom_others_lock_out_is_told_to_try_again(postgres_book, db):
 
         with pytest.raises(Busy, match="collided"):
             read()
-        waiting[0].result(timeout=30)
+        waiting[0].result(timeout=60)
         owner.rollback()
     assert everything(db) == []
 
 
 def test_who_comes_second_to_make_the_same_thing_finds_it_made(db):
-    both = threading.Barrier(2, timeout=30)
+    both = threading.Barrier(2, timeout=60)
     first = [True, True]
 
     def operation(tx):
@@ -261,7 +261,7 @@ def test_who_finds_the_server_full_waits_for_a_connection(postgres):
         time.sleep(0.5)
         assert not second.done()
         first.close()
-        second.result(20).close()
+        second.result(60).close()
     postgres.drop_database("narrow")
     postgres.run("DROP ROLE few")
 

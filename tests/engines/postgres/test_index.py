@@ -134,7 +134,7 @@ def lay(schemas: Callable[[], str]) -> Lay:
         if turn == len(places):
             places.append(opened(schemas()))
         index, written = places[turn], len(layers) - unwritten
-        with index.writing(wait=5) as writer:
+        with index.writing(wait=60) as writer:
             writer.clear()
             for layer in (Delta((ELSEWHERE,)), *layers[:written]):
                 writer.add(layer)
@@ -192,7 +192,7 @@ def test_a_catch_up_killed_in_the_middle_leaves_what_was_there_and_no_lock(place
 
 def _cut_off(index: Any, statements: psycopg.Connection) -> None:
     """Lose the connection in the middle of a commit."""
-    with index.writing(wait=5) as writer:
+    with index.writing(wait=60) as writer:
         writer.add(step(2))
         statements.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
@@ -265,7 +265,7 @@ def test_who_searches_a_view_that_was_overtaken_is_told_to_ask_again(place, inde
 def test_vectors_of_another_embedder_are_not_compared_though_the_index_changed_in_between(place, index):
     commit(index, 1)
     view = index.view()
-    with index.writing(wait=5) as writer:
+    with index.writing(wait=60) as writer:
         writer.clear()
         writer.add(Delta((entry(1, terms={"apple": 1}, vector=np.ones(8, np.float32)), entry(2))))
         writer.commit(marker(2)._replace(embedder="another"))
@@ -278,7 +278,7 @@ def test_vectors_of_another_embedder_are_not_compared_though_the_index_changed_i
 def test_a_commit_that_begins_anew_keeps_nothing_of_before(place, index, statements):
     for number in range(1, 5):
         commit(index, number)
-    with index.writing(wait=5) as writer:
+    with index.writing(wait=60) as writer:
         assert number_of(writer.state) == 4
         writer.clear()
         assert writer.state is None
@@ -290,7 +290,7 @@ def test_a_commit_that_begins_anew_keeps_nothing_of_before(place, index, stateme
 
 
 def test_an_owner_that_comes_twice_in_one_commit_is_there_as_it_came_last(place, index):
-    with index.writing(wait=5) as writer:
+    with index.writing(wait=60) as writer:
         writer.clear()
         for number in range(1, 20):
             writer.add(step(number))
@@ -305,7 +305,7 @@ def test_an_owner_that_comes_twice_in_one_commit_is_there_as_it_came_last(place,
 def test_of_two_writers_the_second_is_told_who_writes(place, index):
     commit(index, 1)
     other = opened(place)
-    with index.writing(wait=5) as writer:
+    with index.writing(wait=60) as writer:
         begun = time.monotonic()
         with pytest.raises(Busy, match=r"connection [0-9]+ of commonbook"), other.writing(wait=0.1):
             pass
@@ -327,7 +327,7 @@ def test_of_many_who_begin_at_once_one_makes_the_tables(place):
         index: Any = opened(place)
         gate.wait()
         try:
-            with index.writing(wait=20) as writer:
+            with index.writing(wait=60) as writer:
                 number = number_of(writer.state) + 1
                 writer.add(step(number))
                 writer.commit(marker(number))
@@ -361,7 +361,7 @@ def test_what_is_broken_is_named_and_written_anew(place, index, statements, brea
     assert index.damage() == []
     statements.execute(breaking)
     assert any(named in one for one in index.damage())
-    with index.writing(wait=5) as writer:
+    with index.writing(wait=60) as writer:
         writer.clear()
         writer.add(Delta(tuple(one for layer in map(step, range(1, 5)) for one in layer.entries)))
         writer.commit(marker(5))
@@ -408,7 +408,7 @@ def test_what_a_large_commit_adds_is_soon_found_without_a_look_into_the_table(pl
         time.sleep(min(2.0, 0.1 * number))
         added = range(1_500 * number, 1_500 * number + 1_500)
         many = Delta(tuple(entry(number, terms={"apple": 1}, vector=vector(1, number)) for number in added))
-        with index.writing(wait=5) as writer, _moment(place):
+        with index.writing(wait=60) as writer, _moment(place):
             writer.add(many)
             writer.commit(marker(1))
         seen.append(statements.execute(query).fetchone() or (0, 0))
@@ -421,7 +421,7 @@ def test_what_a_large_commit_adds_is_soon_found_without_a_look_into_the_table(pl
 def test_a_vector_too_long_for_an_index_of_the_database_is_found(place, index):
     dice = np.random.default_rng(1)
     vectors = dice.standard_normal((60, 3_072)).astype(np.float32)
-    with index.writing(wait=5) as writer:
+    with index.writing(wait=60) as writer:
         writer.add(Delta(tuple(entry(number, vector=one) for number, one in enumerate(vectors))))
         writer.commit(marker(1))
     found = index.view().search(IndexQuery((), vector=vectors[7], spaces=ALL, max_candidates=1, reach=0), ())
@@ -466,7 +466,7 @@ def test_five_hundred_spaces_are_asked_at_once(place, index):
         for number, space in enumerate(spaces)
         for at in range(4)
     ]
-    with index.writing(wait=5) as writer:
+    with index.writing(wait=60) as writer:
         writer.add(Delta((*entries, ELSEWHERE)))
         writer.commit(marker(1))
     sought = IndexQuery(("apple", "rare"), vector=vector(1, 250, 1), spaces=frozenset(spaces), max_candidates=50)
@@ -484,7 +484,7 @@ def test_a_long_question_to_very_many_spaces_is_asked_by_its_rarest_terms(place,
         entry(number + 1, space=space, terms={**common, **({"rare": 1} if number == 317 else {})})
         for number, space in enumerate(spaces)
     ]
-    with index.writing(wait=5) as writer:
+    with index.writing(wait=60) as writer:
         writer.add(Delta(tuple(entries)))
         writer.commit(marker(1))
     sought = IndexQuery((*common, "rare"), spaces=frozenset(spaces), max_candidates=1, reach=0)

@@ -92,7 +92,7 @@ class Wire:
         for one in self._sockets:
             _shut(one)
         for thread in self._threads:
-            thread.join(10)
+            thread.join(60)
         for one in self._sockets:
             one.close()
 
@@ -158,7 +158,7 @@ def test_what_was_sent_with_a_lost_commit_is_made_once_whenever_it_arrives(book,
     cut(late)
     change(book)
     assert counted(book) == wanted
-    assert wire.delivered.wait(10)
+    assert wire.delivered.wait(60)
     assert counted(book) == wanted
     assert book.verify_log().ok
 
@@ -168,7 +168,7 @@ def test_one_after_the_other_each_is_made_once(book, wire, cut):
     for number in range(4):
         cut(0.1 * number)
         book.append("chat", [NewMessage(f"Message {number}.")], space="team")
-        assert wire.delivered.wait(10)
+        assert wire.delivered.wait(60)
         wire.delivered.clear()
     assert [message.text for message in book.messages("chat").items[1:]] == [f"Message {n}." for n in range(4)]
     assert book.verify_log().ok

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from commonbook.interfaces.cli.call import Call
 from commonbook.interfaces.cli.commands.hook import answer_event
 from commonbook.model import prompts
 from commonbook.text import recall_fence
+from tests.support.best_of import seconds, takes_less_than
 from tests.support.mcp_clients import environment
 from tests.support.repositories import repository
 
@@ -33,7 +33,7 @@ SESSION = "5d0c1f6e-0000-4000-8000-000000000001"
 MAX_SECONDS = 2.0
 MAX_SECONDS_AT_THE_END = 1.0
 SLACK_SECONDS = 2.0
-"""A busy machine starts a process late, before its deadline begins."""
+"""Its time begins when the process runs, which takes a while to start."""
 
 
 @pytest.fixture
@@ -247,20 +247,17 @@ def test_secrets_are_masked_before_they_are_spooled(garden, home):
 
 
 def test_a_locked_home_delays_nothing_and_loses_nothing(garden, home):
-    hook_process(prompt("The first thing that was said", "1"))
+    hook(prompt("The first thing that was said", "1"))
+    second, end = prompt("The second thing that was said", "2"), event("SessionEnd", reason="other")
     with _locked(home):
-        begun = time.monotonic()
-        hook_process(prompt("The second thing that was said", "2"))
-        assert time.monotonic() - begun < MAX_SECONDS + SLACK_SECONDS
-        begun = time.monotonic()
-        hook_process(event("SessionEnd", reason="other"))
-        assert time.monotonic() - begun < MAX_SECONDS_AT_THE_END + SLACK_SECONDS
-    hook_process(prompt("The third thing that was said", "3"))
+        takes_less_than(MAX_SECONDS + SLACK_SECONDS, lambda: seconds(lambda: hook_process(second)))
+        takes_less_than(MAX_SECONDS_AT_THE_END + SLACK_SECONDS, lambda: seconds(lambda: hook_process(end)))
+    hook(prompt("The third thing that was said", "3"))
     assert [text.split()[1] for _, _, text in stored(home)] == ["first", "second", "third"]
 
 
 def _locked(home: Path) -> Any:
-    return FairLock(str(home / ".commonbook" / "write.lock")).hold(5.0)
+    return FairLock(str(home / ".commonbook" / "write.lock")).hold(60.0)
 
 
 @pytest.mark.parametrize(
@@ -294,9 +291,11 @@ def test_a_missing_or_broken_home_or_a_missing_grant_does_not_disturb(garden, ho
 
 def test_a_server_that_is_down_does_not_disturb(garden, tmp_path):
     env = {"COMMONBOOK_KEY": "cbk_none", "XDG_STATE_HOME": str(tmp_path / "state")}
-    begun = time.monotonic()
-    assert hook_process(prompt("Where do the tulips grow?"), "--url", "http://127.0.0.1:9", env=env) == ""
-    assert time.monotonic() - begun < MAX_SECONDS + SLACK_SECONDS
+
+    def ask() -> None:
+        assert hook_process(prompt("Where do the tulips grow?"), "--url", "http://127.0.0.1:9", env=env) == ""
+
+    takes_less_than(MAX_SECONDS + SLACK_SECONDS, lambda: seconds(ask))
 
 
 def test_a_project_can_switch_it_off(garden, home):

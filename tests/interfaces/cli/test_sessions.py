@@ -353,7 +353,7 @@ def test_a_worker_settles_until_it_is_interrupted_and_ends_cleanly(cli, tmp_path
         assert worker.stdout.readline().startswith(b"s1 in personal: settled into 3 episodes (")
         time.sleep(0.2)
         worker.send_signal(number)
-        out, err = worker.communicate(timeout=30)
+        out, err = worker.communicate(timeout=60)
     finally:
         worker.kill()
     assert (worker.returncode, out, b"Traceback" in err) == (0, b"", False)
@@ -368,7 +368,7 @@ def test_a_worker_that_is_interrupted_in_the_middle_leaves_every_message_in_one_
     assert worker.stdout is not None
     worker.stdout.readline()
     worker.send_signal(signal.SIGINT)
-    _, err = worker.communicate(timeout=30)
+    _, err = worker.communicate(timeout=60)
     assert (worker.returncode, b"Traceback" in err) == (0, False)
     _make_due()
     assert cli("worker", "--once").code == 0

