@@ -230,6 +230,16 @@ def test_a_path_that_is_taken_gets_another_beside_it(book: Book, tmp_path: Path)
     }
 
 
+def test_two_files_of_one_import_that_would_get_one_path_get_two(book: Book, tmp_path: Path):
+    vault = str(write(tmp_path / "vault", {"plan.md": "the first plan", "plan.MD": "the second plan"}))
+    report = book.import_folder(vault)
+    stored = everything(book)
+    assert (report.done, report.skipped) == (2, ())
+    assert stored.keys() == {"plan.md", "plan-2.md"}
+    assert {memory.text for memory in stored.values()} == {"the first plan", "the second plan"}
+    assert book.import_folder(vault).unchanged == 2
+
+
 def test_a_very_long_name_and_a_folder_in_the_way_get_a_plain_path(book: Book, tmp_path: Path):
     book.import_folder(str(write(tmp_path / "first", {"notes.md": "a file"})))
     vault = write(tmp_path / "vault", {"notes.md/inner.md": "inner", "ä" * 120 + ".md": "long"})

@@ -22,6 +22,7 @@ import json
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from commonbook.errors import BadFile, BadTime, TooLarge
@@ -88,7 +89,7 @@ _CANONICAL: Final = _Layout()
 
 def line_end(layout: str) -> str:
     """Return how the lines of a file end, by its layout."""
-    return str(json.loads(layout).get("eol", _CANONICAL.eol)) if layout else _CANONICAL.eol
+    return _parse_layout(layout).eol
 
 
 def parse(data: bytes, dialect: Dialect) -> Document:
@@ -132,7 +133,7 @@ def parse(data: bytes, dialect: Dialect) -> Document:
 
 def absent_fields(layout: str) -> frozenset[str]:
     """Return the fields that a file does not have, of those that every memory has."""
-    return frozenset(json.loads(layout).get("absent", "").split()) if layout else frozenset()
+    return frozenset(_parse_layout(layout).absent.split()) if layout else frozenset()
 
 
 def with_absent_fields(layout: str, absent: Iterable[str]) -> str:
@@ -150,7 +151,9 @@ def require_read(document: Document, fields: Collection[str]) -> None:
             )
 
 
+@lru_cache(maxsize=16)
 def _parse_layout(layout: str) -> _Layout:
+    # The files of a folder are mostly of a few layouts, and each is asked for several times.
     return _Layout(**json.loads(layout)) if layout else _CANONICAL
 
 
@@ -390,7 +393,9 @@ def _file_fields(fields: Iterable[YamlField]) -> Iterator[_FileField]:
 
 
 def _render_front(values: Mapping[str, Any], eol: str) -> str:
-    front = "".join([_render_field(FILE_NAMES[field], field, value) for field, value in values.items()])
+    # Most fields are absent.
+    present = [(field, value) for field, value in values.items() if value is not None]
+    front = "".join([_render_field(FILE_NAMES[field], field, value) for field, value in present])
     return front if eol == "\n" else front.replace("\n", eol)
 
 

@@ -33,6 +33,8 @@ _HASHTAG: Final = re.compile(
     r"(?<!\S)#([^\s!-,.:-@\[-^`{-~\u00a1-\u00a9\u00ab-\u00b1\u00b4\u00b6-\u00b8\u00bb\u00bf"
     r"\u2000-\u206f\u3000-\u303f\uff01-\uff0f\uff1a-\uff20]+)"
 )
+_MAYBE_HASHTAG: Final = re.compile(r"#[^\s#]")
+"""A text without it has no tag, as most texts with headings: this is faster than looking for code."""
 _WIKI_LINK: Final = re.compile(r"(!?)\[\[([^\[\]\n]+)\]\]")
 # `[text](place "title")`, or the definition `[label]: place` that `[text][label]` refers to; not that of a footnote.
 _MARKDOWN_LINK: Final = re.compile(
@@ -51,6 +53,8 @@ _EXTENSION: Final = re.compile(r"\.(?=[0-9]*[A-Za-z])[A-Za-z0-9]{1,5}$")
 def hashtags(text: str) -> tuple[str, ...]:
     """Return the inline `#tags` in order, each once regardless of case; not headings, code or parts of URLs."""
     tags: dict[str, str] = {}
+    if _MAYBE_HASHTAG.search(text) is None:
+        return ()
     for match in _HASHTAG.finditer(_without_code(text)):
         tag = match[1].strip("/")
         if tag and len(tag) <= MAX_TAG and not tag.isdecimal():
@@ -125,11 +129,13 @@ def names_of(memory: Memory) -> tuple[str, ...]:
 def aliases_in(layout: str) -> tuple[str, ...]:
     """Return the further names of a note, from the front matter in the layout of its file."""
     # A file with a field of a person's is not in canonical form, so its layout has the front matter.
-    return aliases(_front(layout)) if layout else ()
+    front = _front(layout)
+    return aliases(front) if front else ()
 
 
 def _front(layout: str) -> str:
-    return str(json.loads(layout).get("front") or "")
+    # Most layouts have none: it is that of a file in canonical form, or of one without front matter.
+    return str(json.loads(layout).get("front") or "") if '"front"' in layout else ""
 
 
 def file_stem(path: str) -> str:

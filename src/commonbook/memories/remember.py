@@ -165,7 +165,7 @@ def _store(ctx: WriteContext, masked: _MaskedDraft, space: Space, *, compare: bo
     link_checks.require_valid_links(ctx, memory, memory.links)
     duplicate = duplicates.find_same_text(ctx.tx, ctx.readable, memory.text)
     near = duplicates.find_near_texts(ctx.tx, space, memory.text) if compare and space.id in ctx.readable else ()
-    memories.add(ctx.tx, ctx.engines.keys, [memory])
+    (memory,) = memories.add(ctx.tx, ctx.engines.keys, [memory])
     links.add(ctx.tx, space.id, memory.links)
     if memory.links:
         ctx.note_reasoning_change(None, memory)

@@ -101,12 +101,19 @@ class Folder(Protocol):
         """Tell whether a walk would return this path if it were a file."""
         ...
 
+    def our_paths(self) -> Callable[[str], bool]:
+        """Return a function that answers `is_ours` for many paths, by the ignore file as it is now."""
+        ...
+
     def lock(self, *, wait: float) -> AbstractContextManager[bool]:
         """Take the lock of the files of the home (`files.lock`); yield False if it cannot be had in time."""
         ...
 
-    def require_place(self, path: str) -> None:
-        """Raise FileInTheWay unless the path can be written without leaving the home."""
+    def require_place(self, path: str, *, checked_folders: set[str] | None = None) -> None:
+        """Raise FileInTheWay unless the path can be written without leaving the home.
+
+        `checked_folders` has the folders that were found to be right just before; this call adds its own.
+        """
         ...
 
     def prepare(self, wanted: Collection[tuple[str, bytes, str]]) -> None:

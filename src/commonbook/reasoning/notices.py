@@ -176,7 +176,8 @@ def _create_missing(ctx: WriteContext, wanted: Mapping[str, tuple[Memory, Invali
             notice = _reopen(ctx, existing[id_], notice)
         created.append(notice)
     new = [notice for notice in created if notice.id not in existing]
-    memories.add(ctx.tx, ctx.engines.keys, new)
+    added = {notice.id: notice for notice in memories.add(ctx.tx, ctx.engines.keys, new)}
+    created = [added.get(notice.id, notice) for notice in created]
     for space in {notice.space.id for notice in new}:
         links.add(ctx.tx, space, [link for notice in new if notice.space.id == space for link in notice.links])
     for notice in created:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from commonbook.errors import BadInput
-from commonbook.markdown import keyed_hashes
 from commonbook.model.ids import new_id
 from commonbook.model.memory import MODES, CopyInfo, Link, Memory, Refresh
 from commonbook.model.sharing import ShareReceipt
@@ -34,7 +33,7 @@ def make_copy(ctx: WriteContext, source: Memory, to: Space, refresh: Refresh, **
             return _receipt(existing, source, new=False)
         # That copy was unshared again in between.
         raise RetryTransaction
-    memories.add(ctx.tx, ctx.engines.keys, [copy])
+    (copy,) = memories.add(ctx.tx, ctx.engines.keys, [copy])
     links.add(ctx.tx, to.id, copy.links)
     ctx.log_memory(copy, "share", source.id, source_revision=source.revision, refresh=refresh, **payload)
     ctx.enqueue_files([copy])
@@ -62,7 +61,7 @@ def existing_copy(ctx: WriteContext, source: Memory, to: Space) -> Memory | None
 
 def _new_copy(ctx: WriteContext, source: Memory, to: Space, refresh: Refresh) -> Memory:
     copy_id = new_id()
-    copy = source._replace(
+    return source._replace(
         **identity_fields(ctx, memory_id=copy_id, space=to, title=source.title, how="share"),
         links=(Link(copy_id, "shared_from", source.id, source.content_hash),),
         session=None,
@@ -72,7 +71,6 @@ def _new_copy(ctx: WriteContext, source: Memory, to: Space, refresh: Refresh) ->
         supersede_reasons=(),
         message_lines=(),
     )
-    return keyed_hashes.with_hashes(ctx.engines.keys, copy)
 
 
 def _receipt(memory: Memory, source: Memory, *, new: bool) -> ShareReceipt:

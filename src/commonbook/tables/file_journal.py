@@ -355,7 +355,12 @@ def former_paths_below(tx: Reading, folder: str) -> dict[str, str]:
 
 def clear_former_path(tx: Transaction, path: str) -> None:
     """Delete a former path, since a file is there again."""
-    tx.run("DELETE FROM file_left WHERE path = :path", path=path)
+    clear_former_paths(tx, (path,))
+
+
+def clear_former_paths(tx: Transaction, paths: Iterable[str]) -> None:
+    """Delete former paths, since files are there again."""
+    tx.run_many("DELETE FROM file_left WHERE path = :path", [{"path": path} for path in paths])
 
 
 # --- saves that brought older words back

@@ -116,20 +116,20 @@ def lock(tx: Transaction, ids: Iterable[str]) -> set[str]:
     return set(locked.values())
 
 
-def add(tx: Transaction, keys: Keys, memories: Sequence[Memory]) -> None:
-    """Add new memories."""
-    tx.run_many(
-        "INSERT INTO place (id, space) VALUES (:id, :space)",
-        [{"id": memory.id, "space": memory.space.id} for memory in memories],
-    )
-    tx.run_many(_INSERT, [_values(tx, memory, keys) for memory in memories])
-    _add_derived(tx, memories)
+def add(tx: Transaction, keys: Keys, memories: Iterable[Memory]) -> list[Memory]:
+    """Add new memories; return them with the hashes of what they say."""
+    added = [keyed_hashes.with_hashes(keys, memory) for memory in memories]
+    places = [{"id": memory.id, "space": memory.space.id} for memory in added]
+    tx.run_many("INSERT INTO place (id, space) VALUES (:id, :space)", places)
+    tx.run_many(_INSERT, [_values(tx, memory) for memory in added])
+    _add_derived(tx, added)
+    return added
 
 
 def replace(tx: Transaction, keys: Keys, old: Memory, new: Memory) -> None:
     """Replace the row of a memory and its derived rows; `old` is the memory as it is stored, in the same space."""
     # `run_many` returns no row count, which on PostgreSQL would cost a round trip.
-    tx.run_many(_UPDATE, [_values(tx, new, keys)])
+    tx.run_many(_UPDATE, [_values(tx, keyed_hashes.with_hashes(keys, new))])
     _drop_derived(tx, old)
     if new.deleted is None:
         _add_derived(tx, [new])
@@ -140,7 +140,7 @@ def move(tx: Transaction, keys: Keys, old: Memory, new: Memory) -> None:
     _drop_derived(tx, old)
     tx.run("DELETE FROM memory WHERE space = :space AND id = :id", space=old.space.id, id=old.id)
     tx.run("UPDATE place SET space = :space WHERE id = :id", space=new.space.id, id=new.id)
-    tx.run(_INSERT, **_values(tx, new, keys))
+    tx.run(_INSERT, **_values(tx, keyed_hashes.with_hashes(keys, new)))
     if new.deleted is None:
         _add_derived(tx, [new])
 
@@ -163,7 +163,7 @@ def rename_session_space(tx: Transaction, spaces: SpaceScope, old: str, new: str
 
 def replace_hashes(tx: Transaction, keys: Keys, memories: Iterable[Memory]) -> None:
     """Store the hashes of memories, their links and what makes them copies; nothing else changes."""
-    rows = [_values(tx, memory, keys) for memory in memories]
+    rows = [_values(tx, keyed_hashes.with_hashes(keys, memory)) for memory in memories]
     names = ("links", "shared", "content_hash", "copy_hash")
     tx.run_many(
         f"UPDATE memory SET {', '.join(f'{name} = :{name}' for name in names)} WHERE space = :space AND id = :id",
@@ -411,8 +411,7 @@ def at_path(tx: Reading, path: str, *, is_deleted: bool = False) -> str | None:
 # --- rows and values
 
 
-def _values(tx: Transaction, memory: Memory, keys: Keys) -> dict[str, object]:
-    hashed = keyed_hashes.with_hashes(keys, memory)
+def _values(tx: Transaction, memory: Memory) -> dict[str, object]:
     return {
         "space": memory.space.id,
         "id": memory.id,
@@ -442,8 +441,8 @@ def _values(tx: Transaction, memory: Memory, keys: Keys) -> dict[str, object]:
         "shared": memory.shared.serialize() if memory.shared else None,
         "judged": judgements.dump(memory),
         "session_space": memory.session_space,
-        "content_hash": hashed.content_hash,
-        "copy_hash": hashed.copy_hash,
+        "content_hash": memory.content_hash,
+        "copy_hash": memory.copy_hash,
         "metadata": metadata_text.dump(memory.metadata),
     }
 

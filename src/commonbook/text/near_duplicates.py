@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import re
 from collections.abc import Sequence
 from functools import lru_cache
@@ -29,12 +28,10 @@ def digest(text: str) -> str:
 def fingerprints(text: str) -> tuple[int, ...]:
     """Return the MinHash of a text: the smallest hashes of its first word pairs. Near duplicates share some."""
     words = words_of(text)[:_FINGERPRINTED_WORDS]
-    shingles = {f"{first} {second}" for first, second in pairwise(words)} or set(words)
-    return tuple(
-        heapq.nsmallest(
-            _FINGERPRINT_COUNT, {crc32(shingle.encode()) * _HASH_MULTIPLIER % 2**32 for shingle in shingles}
-        )
-    )
+    shingles = [f"{first} {second}" for first, second in pairwise(words)] or words
+    hashes = {crc32(shingle.encode()) * _HASH_MULTIPLIER % 2**32 for shingle in shingles}
+    # Of so few, sorting all is faster than a heap.
+    return tuple(sorted(hashes)[:_FINGERPRINT_COUNT])
 
 
 def words_of(text: str) -> list[str]:

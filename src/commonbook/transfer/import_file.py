@@ -44,11 +44,12 @@ _MAX_PATH_BYTES: Final = 800
 class Note(NamedTuple):
     """A summary of a file from the first pass.
 
-    `key` is its idempotency key, `content` a keyed hash of its content. `links` are the names of the notes that its
-    text and its front matter link to.
+    `path_hash` is a keyed hash of its path, `content` one of its content, and `key` its idempotency key. `links` are
+    the names of the notes that its text and its front matter link to.
     """
 
     path: str
+    path_hash: str
     key: str
     content: str
     names: tuple[str, ...]
@@ -126,11 +127,12 @@ class ImportPlan(NamedTuple):
 # --- parsing a file
 
 
-def note_of(file: SourceFile, document: Document, *, key: str, content: str) -> Note:
+def note_of(file: SourceFile, document: Document, *, path_hash: str, key: str, content: str) -> Note:
     """Return the summary of a file, which tells between which files there are links."""
     names = (document.title, *obsidian.aliases_in(document.layout))
     return Note(
         path=file.path,
+        path_hash=path_hash,
         key=key,
         content=content,
         names=tuple(name for name in names if name),
@@ -148,9 +150,20 @@ def _free_bytes(document: Document) -> int:
     return MAX_FRONT_BYTES - _OWN_BYTES - len(document.layout.encode()) - _LINK_BYTES * len(document.links) - tags
 
 
-def has_place(place: Place, engines: Engines) -> bool:
-    """Tell whether the home can have a file at this place, or at least in the folder of its space."""
-    return engines.folder.is_ours(import_spaces.likely_path(place)) and _can_be_written(engines, f"{place.space}/-.md")
+class HomePlaces:
+    """Tells which places of files the home can have; what all files of a run share is asked once."""
+
+    def __init__(self, engines: Engines) -> None:
+        """Read the ignore file of the home."""
+        self._engines = engines
+        self._is_ours = engines.folder.our_paths()
+        self._usable_spaces: dict[str, bool] = {}
+
+    def has(self, place: Place) -> bool:
+        """Tell whether the home can have a file at this place, or at least in the folder of its space."""
+        if place.space not in self._usable_spaces:
+            self._usable_spaces[place.space] = _can_be_written(self._engines, f"{place.space}/-.md")
+        return self._usable_spaces[place.space] and self._is_ours(import_spaces.likely_path(place))
 
 
 def with_our_ending(path: str) -> str:
@@ -190,7 +203,7 @@ def _create_memory(ctx: WriteContext, imported: ImportedFile, memory_id: str) ->
         text=document.text,
     )
     memory = new_memory_from_document(memory, document, ctx.engines.keys, same_id=same_id)
-    memory = memory._replace(
+    return memory._replace(
         version=store_version.version_from_file(ctx) if same_id else 1,
         created=created,
         updated=updated,
@@ -203,7 +216,6 @@ def _create_memory(ctx: WriteContext, imported: ImportedFile, memory_id: str) ->
         session=None if document.session_space else document.session_id,
         session_space=None,
     )
-    return store_version.with_hashes(ctx, memory)
 
 
 def _updated_memory(memory: Memory, imported: ImportedFile) -> Memory:
@@ -283,17 +295,15 @@ def apply_plans(
     ctx: WriteContext, plans: Sequence[ImportPlan], sessions: import_sessions.SessionImport
 ) -> list[ImportPlan]:
     """Apply plans; return them with their results."""
-    added: list[Memory] = []
-    applied = [_apply(ctx, plan, added) for plan in plans]
+    added = _add(ctx, [plan for plan in plans if plan.outcome == "done"])
+    applied = [_apply(ctx, plan) for plan in plans]
     for memory in added:
         import_sessions.begin_session(ctx, memory, sessions)
     ctx.enqueue_files(added)
     return applied
 
 
-def _apply(ctx: WriteContext, plan: ImportPlan, added: list[Memory]) -> ImportPlan:
-    if plan.outcome == "done":
-        return _add(ctx, plan, added)
+def _apply(ctx: WriteContext, plan: ImportPlan) -> ImportPlan:
     if plan.outcome == "updated":
         return _update(ctx, plan)
     if plan.outcome == "older":
@@ -303,18 +313,21 @@ def _apply(ctx: WriteContext, plan: ImportPlan, added: list[Memory]) -> ImportPl
     return plan
 
 
-def _add(ctx: WriteContext, plan: ImportPlan, added: list[Memory]) -> ImportPlan:
-    if plan.proposed is None:
-        return plan
-    memory = plan.proposed
-    memory = memory._replace(path=free_path(ctx, _usable_path(ctx, memory)))
+def _add(ctx: WriteContext, plans: Sequence[ImportPlan]) -> list[Memory]:
+    """Add the new memories, and return them."""
+    proposed: dict[str, Memory] = {}
+    checked_folders: set[str] = set()
+    for plan in plans:
+        if plan.proposed is not None:
+            path = free_path(ctx, _usable_path(ctx, plan.proposed, checked_folders), taken=proposed)
+            proposed[path] = plan.proposed._replace(path=path)
     # Only what the actor may read: else a link could tell something about a memory that it may not.
-    memory = store_version.add_from_file(ctx, memory, readable=ctx.readable)
-    file_journal.clear_former_path(ctx.tx, memory.path)
-    ctx.log_memory(memory, "import", source=ctx.engines.keys.keyed_hash("path", plan.path))
-    added.append(memory)
-    _record_import(ctx, plan, memory, memory.version)
-    return plan
+    added = store_version.add_many_from_files(ctx, list(proposed.values()), readable=ctx.readable)
+    file_journal.clear_former_paths(ctx.tx, proposed)
+    for plan, memory in zip((plan for plan in plans if plan.proposed is not None), added, strict=True):
+        ctx.log_memory(memory, "import", source=plan.imported.note.path_hash)
+        _record_import(ctx, plan, memory, memory.version)
+    return added
 
 
 def _update(ctx: WriteContext, plan: ImportPlan) -> ImportPlan:
@@ -346,21 +359,22 @@ def _record_import(ctx: WriteContext, plan: ImportPlan, memory: Memory, version:
         idempotency.replace(ctx.tx, space=space, principal=ctx.actor.principal, key=earlier.key, content="", answer="")
 
 
-def _usable_path(ctx: WriteContext, memory: Memory) -> str:
+def _usable_path(ctx: WriteContext, memory: Memory, checked_folders: set[str]) -> str:
     """Return the intended path of a memory's file, or a new path if the home cannot have a file there."""
     parts = memory.path.split("/")
     short = (
         all(len(part.encode()) <= _MAX_NAME_BYTES for part in parts) and len(memory.path.encode()) <= _MAX_PATH_BYTES
     )
     # A folder with the name of a Markdown file would conflict with a file of that name.
-    if short and not any(part.endswith(".md") for part in parts[:-1]) and _can_be_written(ctx.engines, memory.path):
+    is_free = short and not any(part.endswith(".md") for part in parts[:-1])
+    if is_free and _can_be_written(ctx.engines, memory.path, checked_folders):
         return memory.path
     return import_spaces.plain_path(memory)
 
 
-def _can_be_written(engines: Engines, path: str) -> bool:
+def _can_be_written(engines: Engines, path: str, checked_folders: set[str] | None = None) -> bool:
     try:
-        engines.folder.require_place(path)
+        engines.folder.require_place(path, checked_folders=checked_folders)
     except FileInTheWay:
         return False
     return True

@@ -27,7 +27,7 @@ from commonbook.tables import file_journal, idempotency, memories
 from commonbook.transfer import attachments, import_file, import_okf, import_sessions, import_spaces
 from commonbook.transfer.attachments import TemplateFolders
 from commonbook.transfer.dry_run import write_unless_dry
-from commonbook.transfer.import_file import ImportedFile, ImportPlan, ImportRecord, Note
+from commonbook.transfer.import_file import HomePlaces, ImportedFile, ImportPlan, ImportRecord, Note
 from commonbook.transfer.import_reading import (
     ReadFile,
     imported_file,
@@ -78,11 +78,13 @@ class _Import:
     prefix: str
     files: PathFilter
     templates: TemplateFolders
+    home_places: HomePlaces
     bundle: import_okf.Bundle | None = None
     left_out_keys: set[str] = field(default_factory=set)
     notes: dict[str, Note] = field(default_factory=dict)
     kept: dict[str, ReadFile] = field(default_factory=dict)
     records: dict[str, ImportRecord] = field(default_factory=dict)
+    places: dict[str, Place] = field(default_factory=dict)
     names: VaultNotes = field(default_factory=lambda: VaultNotes(()))
     claimed: set[str] = field(default_factory=set)
     counts: Counter[str] = field(default_factory=Counter)
@@ -124,6 +126,7 @@ def import_folder(
         prefix=prefix,
         files=files,
         templates=templates,
+        home_places=HomePlaces(engines),
     )
     _read_spaces(run)
     run.bundle = import_okf.find_bundle(engines, folder, required=okf)
@@ -181,11 +184,16 @@ def _new_spaces(run: _Import, tx: Reading, waiting: Iterable[str]) -> tuple[str,
 
 
 def _place(run: _Import, path: str) -> Place:
-    return run.spaces.place(import_file.with_our_ending(path))
+    place = run.places.get(path)
+    if place is None:
+        place = run.places[path] = run.spaces.place(import_file.with_our_ending(path))
+    return place
 
 
 def _read(run: _Import, file: SourceFile | Finding) -> ReadFile | Finding:
-    read = file if isinstance(file, Finding) else read_file(run.engines, file, _place(run, file.path))
+    if isinstance(file, Finding):
+        return file
+    read = read_file(run.engines, file, _place(run, file.path), run.home_places)
     return read if run.bundle is None or isinstance(read, Finding) else run.bundle.read(read)
 
 
@@ -219,17 +227,23 @@ def _is_chosen(run: _Import, path: str) -> bool:
     """Tell whether a file is to be imported: it is neither a template nor left out by a pattern."""
     if run.files.takes(path) and not run.templates.skips(path):
         return True
-    run.left_out_keys.add(_key(run, path))
+    run.left_out_keys.add(_key(run, _path_hash(run, path)))
     return False
 
 
-def _key(run: _Import, path: str) -> str:
-    return run.prefix + run.engines.keys.keyed_hash("path", path)[:16]
+def _path_hash(run: _Import, path: str) -> str:
+    return run.engines.keys.keyed_hash("path", path)
+
+
+def _key(run: _Import, path_hash: str) -> str:
+    return run.prefix + path_hash[:16]
 
 
 def _note(run: _Import, read: ReadFile) -> Note:
     content = run.engines.keys.keyed_hash("content", file_journal.content_hash(read.file.data))[:32]
-    return import_file.note_of(read.file, read.document, key=_key(run, read.file.path), content=content)
+    path_hash = _path_hash(run, read.file.path)
+    key = _key(run, path_hash)
+    return import_file.note_of(read.file, read.document, path_hash=path_hash, key=key, content=content)
 
 
 # --- records of earlier imports

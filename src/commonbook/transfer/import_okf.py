@@ -147,7 +147,8 @@ class Bundle:
         planned = {plan.path: plan.proposed for plan in plans if plan.proposed is not None}
         self._memories |= {path: memory.id for path, memory in planned.items()}
         self._added |= {plan.path for plan in plans if plan.outcome == "done"}
-        new = {plan.proposed.id: plan.proposed for plan in plans if plan.proposed and plan.outcome in _STORED}
+        proposed = [plan.proposed for plan in plans if plan.proposed and plan.outcome in _STORED]
+        new = {memory.id: store_version.with_hashes(ctx, memory) for memory in proposed}
         return [plan._replace(proposed=self._with_links(ctx, plan, new)) for plan in plans]
 
     def _with_links(self, ctx: WriteContext, plan: ImportPlan, new: Mapping[str, Memory]) -> Memory | None:

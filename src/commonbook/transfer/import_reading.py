@@ -18,7 +18,7 @@ from commonbook.ports.files import SourceFile
 from commonbook.text import masking, titles
 from commonbook.text.secrets import secret_names
 from commonbook.transfer import import_file
-from commonbook.transfer.import_file import ImportedFile, Note
+from commonbook.transfer.import_file import HomePlaces, ImportedFile, Note
 from commonbook.transfer.import_spaces import Place
 
 
@@ -30,7 +30,7 @@ class ReadFile(NamedTuple):
     written: datetime | None = None
 
 
-def read_file(engines: Engines, file: SourceFile, place: Place) -> ReadFile | Finding:
+def read_file(engines: Engines, file: SourceFile, place: Place, places: HomePlaces) -> ReadFile | Finding:
     """Parse a file, or return why it cannot be imported to this place."""
     try:
         document = parse_file(file.data, engines)
@@ -40,7 +40,7 @@ def read_file(engines: Engines, file: SourceFile, place: Place) -> ReadFile | Fi
         return not_imported(
             file.path, "the front matter is too long: no room is left for our fields", "move some of it into the text"
         )
-    if not import_file.has_place(place, engines):
+    if not places.has(place):
         return not_imported(
             file.path,
             "the home has no place for it",

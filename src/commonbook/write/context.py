@@ -258,13 +258,14 @@ class WriteContext:
             return
         entries: list[tuple[str, int, str | None, str | None]] = []
         in_spaces: dict[str, Space] = {}
+        checked_folders: set[str] = set()
         for memory in changed:
             if memory.deleted is None:
                 in_spaces[memory.space.id] = memory.space
             data = None if memory.deleted else render_memory(memory, self.engines)
             path = None if memory.deleted else memory.path
             if path is not None:
-                self.engines.folder.require_place(path)
+                self.engines.folder.require_place(path, checked_folders=checked_folders)
             self.pending.files_to_write[memory.id] = data
             hash_ = None if data is None else file_journal.content_hash(data)
             entries.append((memory.id, memory.version, path, hash_))

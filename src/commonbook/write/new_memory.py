@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import posixpath
+from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
 from commonbook.errors import Conflict
-from commonbook.markdown import file_format, keyed_hashes
+from commonbook.markdown import file_format
 from commonbook.markdown.memory_conversion import title_of_note
 from commonbook.model.ids import new_id
 from commonbook.model.invalidation import Notice
@@ -41,10 +42,11 @@ def new_memory(
 ) -> Memory:
     """Return the first version of a memory, written now by the actor; `how` is the verb that its history shows.
 
-    Without `memory_id` it gets a new id; without `path` it gets the default path for its title.
+    Without `memory_id` it gets a new id; without `path` it gets the default path for its title. It gets its hashes when
+    it is added.
     """
     identity = identity_fields(ctx, memory_id=memory_id or new_id(), space=space, title=title, how=how, path=path)
-    memory = Memory(
+    return Memory(
         **identity,
         kind=kind,
         title=title,
@@ -61,7 +63,6 @@ def new_memory(
         session=session,
         notice=notice,
     )
-    return keyed_hashes.with_hashes(ctx.engines.keys, memory)
 
 
 def identity_fields(
@@ -110,11 +111,12 @@ def path_of_restored(ctx: WriteContext, tombstone: Memory) -> str:
     return free_path(ctx, file_paths.moved_path(tombstone.path, former, tombstone.space, ctx.spaces.values()))
 
 
-def free_path(ctx: WriteContext, path: str) -> str:
-    """Return the path, or a numbered one beside it if a memory or a file already has it."""
+def free_path(ctx: WriteContext, path: str, *, taken: Collection[str] = ()) -> str:
+    """Return the path, or a numbered one beside it if a memory or a file has it, or if it is one of `taken`."""
     stem, ending = posixpath.splitext(path)
     for number in range(1, 1000):
         candidate = path if number == 1 else f"{stem}-{number}{ending}"
-        if memories.at_path(ctx.tx, candidate) is None and not ctx.engines.folder.exists(candidate):
+        is_taken = candidate in taken or memories.at_path(ctx.tx, candidate) is not None
+        if not is_taken and not ctx.engines.folder.exists(candidate):
             return candidate
     raise Conflict(f"there is no free name beside {path}", fix="move some of those files away")

@@ -180,14 +180,33 @@ def add_from_file(ctx: WriteContext, memory: Memory, *, readable: SpaceScope) ->
     """
     keys = ctx.engines.keys
     memory = link_hashes.with_known_hashes(ctx.tx, keys, readable, _bind_copy_from_file(ctx, memory))
-    memory = with_hashes(ctx, memory)
-    memories.add(ctx.tx, keys, [memory])
+    (memory,) = memories.add(ctx.tx, keys, [memory])
     links.add(ctx.tx, memory.space.id, memory.links)
+    _note_new_target(ctx, memory)
+    return memory
+
+
+def add_many_from_files(ctx: WriteContext, new: Sequence[Memory], *, readable: SpaceScope) -> list[Memory]:
+    """Add memories that came as files, as `add_from_file` adds one; return them in the same order.
+
+    The rows of those without links, as most are, are written together.
+    """
+    linked = {memory.id: memory for memory in new if memory.links or memory.shared}
+    rows = memories.add(ctx.tx, ctx.engines.keys, [memory for memory in new if memory.id not in linked])
+    added = {memory.id: memory for memory in rows}
+    incoming = links.incoming_any_space(ctx.tx, tuple(added), relations=None)
+    for target in dict.fromkeys(link.target for link in incoming):
+        _note_new_target(ctx, added[target])
+    added |= {id_: add_from_file(ctx, memory, readable=readable) for id_, memory in linked.items()}
+    return [added[memory.id] for memory in new]
+
+
+def _note_new_target(ctx: WriteContext, memory: Memory) -> None:
+    """Note a new memory to which others may have links already: dependents, copies, and what supersedes it."""
     link_hashes.confirm_incoming(ctx, memory)
     ctx.pending.note_changed_text(memory)
     ctx.note_validity_change(memory)
     ctx.note_reasoning_change(None, memory)
-    return memory
 
 
 def _bind_copy_from_file(ctx: WriteContext, memory: Memory) -> Memory:

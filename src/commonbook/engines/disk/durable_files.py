@@ -19,7 +19,7 @@ MAX_SEQUENTIAL_FILES: Final = 4
 # Our files get a slightly earlier modification time, so that any later save has another one, even with a coarse clock.
 _MTIME_OFFSET_NS: Final = 50_000_000
 # File systems batch concurrent fsync calls, so many files in parallel cost little more than one.
-_THREADS: Final = 8
+_THREADS: Final = 16
 
 _Item = TypeVar("_Item")
 
@@ -52,8 +52,15 @@ def in_parallel(action: Callable[[_Item], object], items: Collection[_Item]) -> 
         for item in items:
             action(item)
         return
+    waiting = list(items)
+
+    def apply_to_some(first: int) -> None:
+        for item in waiting[first::_THREADS]:
+            action(item)
+
+    # A task for each thread, not for each item: handing a task over costs more than some actions do.
     with ThreadPoolExecutor(_THREADS) as pool:
-        for _ in pool.map(action, items):
+        for _ in pool.map(apply_to_some, range(_THREADS)):
             pass
 
 

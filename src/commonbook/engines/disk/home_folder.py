@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import stat as modes
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -85,6 +85,10 @@ class HomeFolder:
         """Return whether a walk would include a file at this path."""
         return self._tree.is_ours(path)
 
+    def our_paths(self) -> Callable[[str], bool]:
+        """Return a function that answers `is_ours` for many paths, by the ignore file as it is now."""
+        return self._tree.our_paths()
+
     def unreadable_paths(self) -> dict[str, str]:
         """Return the paths that the last walk could not read, with the reason."""
         return self._tree.unreadable_paths()
@@ -132,21 +136,18 @@ class HomeFolder:
                     self.drop_displaced(f"{_UNFINISHED}{name}")
                 self._prepared.clear()
 
-    def require_place(self, path: str) -> None:
+    def require_place(self, path: str, *, checked_folders: set[str] | None = None) -> None:
         """Raise FileInTheWay unless the path can be written without leaving the home."""
-        folder = os.path.dirname(self._place_of(path))
-        while folder != self._home:
-            try:
-                if modes.S_ISDIR(os.lstat(folder).st_mode):
-                    folder = os.path.dirname(folder)
-                    continue
-            except (FileNotFoundError, NotADirectoryError):
-                folder = os.path.dirname(folder)
-                continue
-            raise self._file_in_the_way(folder)
-        with suppress(FileNotFoundError, NotADirectoryError):
-            if not modes.S_ISREG(os.lstat(self._place_of(path)).st_mode):
-                raise self._file_in_the_way(self._place_of(path))
+        place = self._place_of(path)
+        folder = lowest = os.path.dirname(place)
+        while folder != self._home and not (checked_folders and folder in checked_folders):
+            if _kind_at(folder) not in {None, modes.S_IFDIR}:
+                raise self._file_in_the_way(folder)
+            folder = os.path.dirname(folder)
+        if checked_folders is not None:
+            checked_folders.add(lowest)
+        if _kind_at(place) not in {None, modes.S_IFREG}:
+            raise self._file_in_the_way(place)
 
     def _file_in_the_way(self, place: str) -> FileInTheWay:
         return FileInTheWay(
@@ -379,6 +380,14 @@ def holds_files(folder: str) -> bool:
         return False
     except OSError:
         return True
+
+
+def _kind_at(place: str) -> int | None:
+    """Return the kind of file that is at a place, as `stat.S_IFMT` does; None if there is none."""
+    try:
+        return modes.S_IFMT(os.lstat(place).st_mode)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
 
 
 def _may_exist(place: str) -> bool:

@@ -216,8 +216,8 @@ def _known(
 ) -> Iterator[SourceFile | Finding]:
     """Yield the files, each with the hashes of what an export has written to its path."""
     for file in files:
-        if isinstance(file, SourceFile):
-            yield file._replace(exported=frozenset(exported.get(file.path, ())))
+        if isinstance(file, SourceFile) and file.path in exported:
+            yield file._replace(exported=frozenset(exported[file.path]))
         else:
             yield file
 
@@ -255,9 +255,12 @@ def _template_folder(settings: SourceFile) -> str:
 def _read(place: str, path: str, *, limit: int = MAX_FILE_BYTES) -> SourceFile | Finding:
     try:
         fd = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-        with os.fdopen(fd, "rb") as file:
-            data = file.read(limit + 1)
-            mtime_ns = os.fstat(file.fileno()).st_mtime_ns
+        # Without a buffer, which would be as large as the limit.
+        with os.fdopen(fd, "rb", buffering=0) as file:
+            if os.fstat(fd).st_size > limit:
+                return too_large(path, limit)
+            data = file.read()
+            mtime_ns = os.fstat(fd).st_mtime_ns
     except OSError as error:
         return finding(path, f"the file cannot be read: {error.strerror}", "fix its permissions, then import again")
     if len(data) > limit:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import unicodedata
+from collections.abc import Callable
 from typing import Final
 
 from commonbook.engines.disk.ignore_file import IgnorePatterns, folder_pattern, template_folder
@@ -131,15 +132,33 @@ class MarkdownTree:
 
     def is_ours(self, path: str) -> bool:
         """Return whether a walk would include a file at this path."""
-        parts = path.split("/")
-        seen = parts[:-1] if parts[-1] == SPACE_FILE else parts
-        if not path.endswith(_OUR_ENDINGS) or any(not part or part[0] == "." for part in seen):
-            return False
-        parents = ["/".join(parts[:depth]) for depth in range(1, len(parts))]
+        return self.our_paths()(path)
+
+    def our_paths(self) -> Callable[[str], bool]:
+        """Return a function that answers `is_ours` for many paths, by the ignore file as it is now."""
         ignored = self._read_ignore_file()
-        if ignored and (ignored.file(path) or any(ignored.folder(folder) for folder in parents)):
-            return False
-        return not any(os.path.islink(self.at(place)) for place in [*parents, path])
+        right_folders: set[str] = {""}
+
+        def is_ours(path: str) -> bool:
+            folder, _, name = path.rpartition("/")
+            is_hidden = path[:1] == "/" or (name[:1] == "." and name != SPACE_FILE)
+            if is_hidden or not path.endswith(_OUR_ENDINGS) or (ignored and ignored.file(path)):
+                return False
+            return is_right(folder) and not os.path.islink(self.at(path))
+
+        def is_right(folder: str) -> bool:
+            """Tell whether a walk would enter a folder, and those above it."""
+            if folder in right_folders:
+                return True
+            above, _, name = folder.rpartition("/")
+            if not name or name[0] == "." or (ignored and ignored.folder(folder)) or os.path.islink(self.at(folder)):
+                return False
+            if not is_right(above):
+                return False
+            right_folders.add(folder)
+            return True
+
+        return is_ours
 
     def unreadable_paths(self) -> dict[str, str]:
         """Return the paths that the last walk could not read, with the reason."""

@@ -68,7 +68,11 @@ class NoFiles:
         """Yield False: there is no lock."""
         yield False
 
-    def require_place(self, path: str) -> None:
+    def our_paths(self) -> Callable[[str], bool]:
+        """Return a function that answers `is_ours` for many paths."""
+        return self.is_ours
+
+    def require_place(self, path: str, *, checked_folders: set[str] | None = None) -> None:
         """Do nothing: every path can be used."""
 
     def prepare(self, wanted: Collection[tuple[str, bytes, str]]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from commonbook.engines.disk.home_folder import HomeFolder
 from commonbook.engines.disk.no_files import NoFiles
 from commonbook.ports.files import FileStat
@@ -53,9 +55,13 @@ class ReadOnlyFolder(NoFiles):
         """Return whether a walk would include a file at this path."""
         return self._files.is_ours(path)
 
-    def require_place(self, path: str) -> None:
+    def our_paths(self) -> Callable[[str], bool]:
+        """Return a function that answers `is_ours` for many paths."""
+        return self._files.our_paths()
+
+    def require_place(self, path: str, *, checked_folders: set[str] | None = None) -> None:
         """Raise FileInTheWay unless the path can be written without leaving the folder."""
-        self._files.require_place(path)
+        self._files.require_place(path, checked_folders=checked_folders)
 
     def is_present(self) -> bool:
         """Return True: the folder of a preview is always there."""

@@ -122,6 +122,9 @@ class KeyFiles:
         return [path for path in paths if os.path.exists(path) and os.stat(path).st_mode & 0o077]
 
     def _load_once(self, *, create: bool = False) -> _Keys:
+        keys = self._keys
+        if keys is not None:
+            return keys
         with self._lock:
             if self._keys is None:
                 self._keys = self._read(create=create)
