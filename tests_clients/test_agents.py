@@ -89,6 +89,39 @@ def test_a_day_of_twenty_prompts_in_three_sessions(client, made, tmp_path):
     assert stored == prompts
 
 
+def without_cache_marks(value: Any) -> Any:
+    """A request without the marks of the client's own that tell how far a prompt is to be cached.
+
+    A text with a mark is a block, and one without is a plain text: both mean the same.
+    """
+    if isinstance(value, dict):
+        kept = {name: without_cache_marks(each) for name, each in value.items() if name != "cache_control"}
+        plain = isinstance(kept.get("content"), str)
+        return {**kept, "content": [{"type": "text", "text": kept["content"]}]} if plain else kept
+    return [without_cache_marks(each) for each in value] if isinstance(value, list) else value
+
+
+def test_a_session_of_twenty_turns_only_appends_to_the_request(made, tmp_path):
+    agent = installed(made, "claude-code", tmp_path, [{"text": f"Answer {number}."} for number in range(100)])
+    for topic in TOPICS:
+        agent.book("remember", f"Care for {topic} in our garden is the task of Ada", "--kind", "decision")
+    for turn in range(20):
+        if turn == 10:
+            agent.book("remember", f"{FACT}, since Monday")
+        question = "where does the spare key of the greenhouse hang" if turn == 12 else "tell me how to care for"
+        agent.turn(f"Turn {turn}: {question}, and {TOPICS[turn % len(TOPICS)]} in our garden?", resume=turn > 0)
+    bodies = [without_cache_marks(request["body"]) for request in agent.requests()]
+    assert len(bodies) == 20
+    for number, (earlier, later) in enumerate(pairwise(bodies)):
+        for part in ("tools", "system"):
+            assert json.dumps(later[part]) == json.dumps(earlier[part]), (number, part)
+        count = len(earlier["messages"])
+        assert json.dumps(later["messages"][:count]) == json.dumps(earlier["messages"]), number
+    # The news came with the turn that it answers, if not before, and once.
+    sent = [json.dumps(body["messages"]).count(f"{FACT}, since Monday") for body in bodies]
+    assert (sent[:10], sent[12:]) == ([0] * 10, [1] * 8)
+
+
 def test_tools_are_called_and_the_log_names_the_agent(client, made, tmp_path):
     steps: list[dict[str, Any]] = [
         {"call": "remember", "arguments": {"text": "Ada likes oolong tea", "kind": "preference"}},

@@ -40,10 +40,11 @@ _MIN_IDEOGRAPHS: Final = 3
 
 
 class Context(NamedTuple):
-    """A text for a prompt, and the passages of memories and messages in it."""
+    """A text for a prompt, the passages of memories and messages in it, and the tag of the fence around them."""
 
     text: str = ""
     passages: tuple[PromptPassage, ...] = ()
+    tag: str = ""
 
 
 def is_trivial(prompt: str) -> bool:
@@ -54,10 +55,10 @@ def is_trivial(prompt: str) -> bool:
     return len(words) < _MIN_WORDS and len(_IDEOGRAPH.findall(prompt)) < _MIN_IDEOGRAPHS
 
 
-def at_start(book: Book) -> Context:
+def at_start(book: Book, state: SessionState) -> Context:
     """Return the newest memories, in the order in which they were made: unchanged memories give the same bytes."""
     found = book.recall(kinds=_START_KINDS, k=_START_COUNT, budget_tokens=MAX_TOKENS)
-    return _fenced(sorted(found.hits, key=lambda hit: hit.id), found.fence)
+    return _fenced(sorted(found.hits, key=lambda hit: hit.id), state.tag or found.fence)
 
 
 def at_prompt(book: Book, prompt: str, *, session: str, state: SessionState) -> Context:
@@ -67,7 +68,7 @@ def at_prompt(book: Book, prompt: str, *, session: str, state: SessionState) -> 
     # A prompt is no query: what it quotes need not occur.
     found = book.recall(without_quotes(prompt[:4000]), k=_CANDIDATES, budget_tokens=4 * MAX_TOKENS)
     new = [hit for hit in found.hits if not _is_in_conversation(hit, session, state)]
-    return _fenced(new[:_PROMPT_COUNT], found.fence)
+    return _fenced(new[:_PROMPT_COUNT], state.tag or found.fence)
 
 
 def _is_in_conversation(hit: Hit, session: str, state: SessionState) -> bool:
@@ -87,7 +88,7 @@ def _fenced(hits: Iterable[Hit], tag: str) -> Context:
         room -= len(text) + 2
         texts.append(text)
         passages.append(PromptPassage(hit.id, sha256(text.encode("utf-8", "replace")).hexdigest(), hit.revision))
-    return Context(prompts.fence(texts, tag), tuple(passages))
+    return Context(prompts.fence(texts, tag), tuple(passages), tag)
 
 
 def _origin(hit: Hit) -> str:

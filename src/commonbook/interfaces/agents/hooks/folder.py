@@ -55,6 +55,8 @@ class SessionState(NamedTuple):
     injected: tuple[str, ...] = ()
     compacted: int = 0
     """The number of the last message that was compacted away."""
+    tag: str = ""
+    """The tag of the fences in this session. That of a recall depends on all candidates, also on those left out."""
 
 
 class HookFolder:

@@ -60,7 +60,8 @@ class Handler:
             ids = [passage.id for passage in found.passages]
             message = self._spooled.client_id if self._spooled else state.compacted
             self._folder.keep_use(KeptUse(event.session, self._cwd, message, found.passages))
-            self._folder.keep_state(event.session, state._replace(injected=(*state.injected, *ids)))
+            injected = (*state.injected, *ids)
+            self._folder.keep_state(event.session, state._replace(injected=injected, tag=found.tag))
         self._folder.report(
             events=1,
             stored=self._stored,
@@ -142,4 +143,4 @@ class Handler:
         state = self._folder.state(event.session)
         if state.injected:
             self._folder.keep_state(event.session, state._replace(injected=()))
-        return context.at_start(self._book_of(cwd=self._cwd, space=state.space, changes=False))
+        return context.at_start(self._book_of(cwd=self._cwd, space=state.space, changes=False), state)
