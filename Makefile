@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run tour test check check-models check-clients lint format bench constraints clean
+.PHONY: help run tour test check check-models check-clients lint format bench bundle constraints clean
 
 help:  ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -52,6 +52,9 @@ format: $(DEV)  ## Format the code, and mend what ruff can
 
 bench: $(DEV)  ## Measure, each figure beside its reference
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+bundle: $(READY)  ## Build the bundle for Claude Desktop, in dist
+	@$(BIN)/python tools/make_mcpb.py
 
 constraints:  ## Pin the newest versions that the project allows
 	@tools/pin-versions $(PYTHON)
