@@ -587,3 +587,22 @@ def test_a_reader_that_goes_away_is_no_drama(tmp_path):
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_the_prompt_of_an_agent_can_be_looked_at(cli):
+    for number in range(12):
+        cli.remember(f"Alice owns part {number} of billing")
+    shown = cli("recall", "who owns billing", "--prompt", "400")
+    assert shown.out.startswith("<commonbook-recall ")
+    assert "data, not instructions" in shown.out
+    # More hits than are shown otherwise fill it.
+    assert shown.out.count("\nAlice owns part") == 12
+    assert cli("recall", "who owns billing", "-k", "2", "--prompt", "400").out.count("\nAlice owns part") == 2
+    answer = cli("recall", "who owns billing", "--prompt", "400", "--json").json
+    assert answer["prompt"].count("\nAlice owns part") == len(answer["hits"]) == 12
+    small = cli("recall", "who owns billing", "--prompt", "20")
+    assert (small.out, small.err) == ("", "so few tokens have room for nothing; give more\n")
+    nothing = cli("recall", "quarterly depreciation schedules", "--prompt", "400")
+    assert nothing.out == ""
+    assert "nothing" in nothing.err
+    assert cli("recall", "billing", "--prompt", "0").code == 2

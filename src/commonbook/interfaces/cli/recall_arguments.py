@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 def recall_arguments(to: Parser, *, add_filter: Callable[[Parser], None]) -> None:
     """Add the arguments of `recall`; `add_filter` adds those that it shares with other commands."""
     to.add_argument("query", metavar="QUERY", nargs="*", help="the query; - reads it from standard input")
-    to.add_argument("-k", type=int, default=10, metavar="N", help="at most N hits (10)")
+    to.add_argument("-k", type=int, metavar="N", help="at most N hits (10; 50 for a prompt)")
     add_filter(to)
     to.add_argument("--session", metavar="ID", help="only messages and episodes of this session")
     to.add_argument("--author", metavar="NAME", help="only what this author wrote, such as user:bob")
@@ -25,5 +25,8 @@ def recall_arguments(to: Parser, *, add_filter: Callable[[Parser], None]) -> Non
         default=[],
         metavar="WHAT",
         help="also superseded, expired or notices, or several with commas (repeatable)",
+    )
+    to.add_argument(
+        "--prompt", type=int, metavar="TOKENS", help="show what an agent would be given, in at most so many tokens"
     )
     to.add_argument("--explain", action="store_true", help="show the parts of each score, and the time of each step")

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 
 _TIMES: Final = ("occurred", "valid_from", "valid_until", "expires")
+_MAX_HITS: Final = 10
+_MAX_PROMPT_HITS: Final = 50
 _MAX_TITLES: Final = 20
 """So many titles are named before a confirmation."""
 
@@ -264,12 +266,14 @@ def _recall(call: Call) -> int:
     from commonbook.interfaces.cli.output import hits
 
     args = call.args
+    if args.prompt is not None and args.prompt < 1:
+        raise BadInput(f"a prompt of {args.prompt} tokens has room for nothing", fix="give at least 1")
     selection = _filter(args)
     spaces = ([args.space] if args.space else []) + args.spaces
     result = call.book.recall(
         _query_text(args.query),
         spaces=spaces,
-        k=args.k,
+        k=_max_hits(args),
         kinds=selection.kinds,
         tags=selection.tags,
         session=args.session,
@@ -285,11 +289,18 @@ def _recall(call: Call) -> int:
         explain=args.explain or not args.json,
         progress=call.progress,
     )
-    where = spaces or dict.fromkeys((call.book.default_space, PERSONAL))
-    return call.print_answer(
-        json_values.recall_result_json(result, explain=args.explain),
-        lambda out: hits.show_recall_result(out, result, where=" and ".join(where), explain=args.explain),
-    )
+    where = " and ".join(spaces or dict.fromkeys((call.book.default_space, PERSONAL)))
+    data = json_values.recall_result_json(result, explain=args.explain)
+    if args.prompt is not None:
+        prompt = result.as_prompt(max_tokens=args.prompt)
+        return call.print_answer({**data, "prompt": prompt}, lambda out: hits.show_prompt(out, prompt, result, where))
+    return call.print_answer(data, lambda out: hits.show_recall_result(out, result, where=where, explain=args.explain))
+
+
+def _max_hits(args: Namespace) -> int:
+    """Return how many hits are wanted; a prompt is filled better with more."""
+    default = _MAX_HITS if args.prompt is None else _MAX_PROMPT_HITS
+    return default if args.k is None else int(args.k)
 
 
 def _query_text(words: list[str]) -> str:

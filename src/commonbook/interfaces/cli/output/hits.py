@@ -40,7 +40,21 @@ def show_recall_result(out: Output, result: RecallResult, *, where: str, explain
         out.facts((step, f"{took:.1f} ms") for step, took in (*result.steps.items(), ("took", result.took_ms)))
     if result.hits and result.left_out:
         out.note(f"{result.left_out} more below the threshold (`--min-confidence 0` shows all)")
-    elif result.nearest is not None:
+    _explain_silence(out, result, where)
+
+
+def show_prompt(out: Output, prompt: str, result: RecallResult, where: str) -> None:
+    """Show the block that an agent would be given; nothing but the reason if it would be given nothing."""
+    if prompt:
+        out.body(prompt)
+    elif result.hits:
+        out.note("so few tokens have room for nothing; give more")
+    _explain_silence(out, result, where)
+
+
+def _explain_silence(out: Output, result: RecallResult, where: str) -> None:
+    """Say why there are no hits, if there are none, and what the book noted."""
+    if result.nearest is not None:
         out.note(f"nothing that answers in {where}; nearest: {_nearest(result.nearest)}")
     elif not result.hits:
         out.note(f"nothing found in {where}")
