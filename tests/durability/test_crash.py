@@ -28,7 +28,7 @@ from commonbook.model.spaces import FILESYSTEM
 from tests.support import crashing
 from tests.support.crash_child import POINTS
 from tests.support.crashing import Ledger, Op, do, look_at, settle, start, text_of
-from tests.support.postgres_server import wait_for_transactions
+from tests.support.postgres_server import wait_until_alone
 
 pytestmark = pytest.mark.slow
 
@@ -81,7 +81,7 @@ def _killed(place: Path | str, seed: str, dice: random.Random) -> list[Op]:
         child.communicate()
     assert child.returncode == -signal.SIGKILL, "the child did not live long enough to be killed"
     if isinstance(place, str):
-        wait_for_transactions(place)
+        wait_until_alone(place)
     return [json.loads(line) for line in lines]
 
 

@@ -243,7 +243,7 @@ def test_a_watcher_outlives_a_lock_that_is_held_for_too_long(home: Path, monkeyp
         noticed = threading.Event()
         with book.watching(lambda _report: noticed.set()):
             assert noticed.wait(60)
-            with FairLock(str(home / ".commonbook" / "write.lock")).hold(5):
+            with FairLock(str(home / ".commonbook" / "write.lock")).hold(60):
                 change(home / memory.path, "\none\n", "\ntwo\n")
                 time.sleep(1.5)
             end = time.monotonic() + 60
@@ -296,12 +296,12 @@ def test_a_lock_waited_for_in_vain_by_an_interrupted_thread_is_let_go(tmp_path: 
         def wait(self, timeout: float | None = None) -> bool:
             raise KeyboardInterrupt
 
-    with held.hold(5):
+    with held.hold(60):
         monkeypatch.setattr("commonbook.engines.process.fair_lock.threading.Event", Interrupted)
-        with pytest.raises(KeyboardInterrupt), lock.hold(5):
+        with pytest.raises(KeyboardInterrupt), lock.hold(60):
             pass
         monkeypatch.undo()
-    with FairLock(str(tmp_path / "lock")).hold(5):
+    with FairLock(str(tmp_path / "lock")).hold(60):
         pass
 
 

@@ -360,7 +360,7 @@ def test_a_worker_process_killed_with_minus_nine_is_followed_by_another(place, o
             book.append(f"s{number}", [f"message {at}" for at in range(70)])
             if number == 4:
                 workers[0].kill()
-        for _ in range(1000):
+        for _ in range(6000):
             left = [log.session.unsettled for log in logs_of(book).values()]
             # The killed one may hold one lease, for a minute.
             if sum(one == 70 for one in left) <= 1:

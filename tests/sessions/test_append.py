@@ -30,6 +30,7 @@ from commonbook.errors import BadInput, BadText, BadTime, Conflict, KeyConflict,
 from commonbook.model.session import MAX_MESSAGE_BYTES, MAX_MESSAGES, NewMessage
 from tests.support import capture_child, crashing
 from tests.support.capture_child import POINTS, logs_of, shape_of, wrong_with
+from tests.support.postgres_server import wait_until_alone
 from tests.support.power_cuts import CALLS, Disk, acknowledgements, read_trace
 
 APPENDS = int(os.environ.get("COMMONBOOK_APPENDS", "40"))
@@ -324,7 +325,8 @@ def _receipts(answer: Any, batch: list[str]) -> list[tuple[int, str, str]]:
 
 def _what_happened_after_all(home: Path | str, stored: list[tuple[int, str, str]], under_way: list[str]) -> list[Any]:
     """Check the log against what was acknowledged; return the batch that nobody acknowledged, if it is there whole."""
-    capture_child.after_a_kill(home)
+    if isinstance(home, str):
+        wait_until_alone(home)
     with closing(commonbook.open(home, create=True)) as book:
         logs = logs_of(book)
     found = [(one.seq, one.id, one.text) for one in logs["s"].messages] if "s" in logs else []

@@ -210,6 +210,22 @@ def wait_for_transactions(address: str) -> None:
             time.sleep(0.01)
 
 
+def wait_until_alone(address: str) -> None:
+    """Wait until nobody else is connected: a server goes on also with what a killed process sent and it has not read.
+
+    That is no transaction yet, and on a busy machine it becomes one some time later.
+    """
+    others = """
+        SELECT count(*) FROM pg_stat_activity
+        WHERE datname = current_database() AND backend_type = 'client backend' AND pid <> pg_backend_pid()
+    """
+    with psycopg.connect(address, autocommit=True) as connection:
+        until = time.monotonic() + 60
+        while connection.execute(others).fetchone() != (0,):
+            assert time.monotonic() < until, "somebody is still connected"
+            time.sleep(0.01)
+
+
 def rows_of(address: str) -> dict[str, bytes]:
     """Return all rows of each table of a database, as the server writes them."""
     with psycopg.connect(address, autocommit=True) as connection:

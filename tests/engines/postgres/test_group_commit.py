@@ -190,7 +190,7 @@ def test_a_session_that_is_taken_keeps_nobody_from_others_of_its_space(book, add
 
 @pytest.mark.parametrize(("hold", "name"), [(HOLD_HEAD, "room"), (HOLD_SESSION, "s0")], ids=["space", "session"])
 def test_however_many_wait_for_what_is_taken_others_find_a_connection(address, monkeypatch, hold, name):
-    monkeypatch.setenv("COMMONBOOK_BUSY_SECONDS", "1.5")
+    monkeypatch.setenv("COMMONBOOK_BUSY_SECONDS", "3")
     monkeypatch.setenv("COMMONBOOK_CONNECTIONS", "4")
     with commonbook.open(address) as book, ThreadPoolExecutor(20) as pool:
         for at in range(12):
