@@ -12,11 +12,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from contextvars import Context, copy_context
+from functools import partial
 
 import pytest
 
 from commonbook.errors import BadInput, Busy, DatabaseUnreachable
 from commonbook.sessions.group_commit import DEFERRED, Deferred, GroupCommit, RetryAlone
+from tests.support.crowds import until
 
 
 class FakeOperation:
@@ -172,11 +175,119 @@ def test_one_waiter_starts_when_one_of_two_has_ended_and_several_when_both_have(
     assert batches == [("first",), ("second",), ("a",), ("b", "c", "d")]
 
 
-def test_of_one_key_one_goes_at_a_time(submit, fake):
+def test_a_batch_takes_several_of_one_key_in_their_order(submit, fake):
     futures = keep_two_running(submit, fake) + [submit(name, key=name[0]) for name in ("a1", "b1", "a2", "a3", "c1")]
     fake.go_on()
     assert results(futures)[2:] == ["A1", "B1", "A2", "A3", "C1"]
-    assert [batch for batch, _ in fake.batches[2:]] == [("a1", "b1", "c1"), ("a2",), ("a3",)]
+    assert [batch for batch, _ in fake.batches[2:]] == [("a1", "b1", "a2", "a3", "c1")]
+
+
+def test_where_transactions_run_one_after_the_other_the_second_request_waits(fake):
+    group_commit = GroupCommit(concurrent=False)
+    fake.stop()
+    with ThreadPoolExecutor(5) as pool, ExitStack() as ended:
+        ended.callback(fake.go_on)
+        futures = [pool.submit(group_commit.submit, "here", "first", fake.do, key="first")]
+        assert fake.stopped.acquire(timeout=60)
+        futures += [pool.submit(group_commit.submit, "here", name, fake.do, key=name) for name in "ab"]
+        until(lambda: group_commit.waiting() == 2)
+        fake.go_on()
+        assert results(futures) == ["FIRST", "A", "B"]
+    assert [sorted(batch) for batch, _ in fake.batches] == [["first"], ["a", "b"]]
+
+
+# --- announced requests
+
+
+@pytest.fixture
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for announced requests as long as it takes."""
+    monkeypatch.setattr("commonbook.sessions.group_commit._ARRIVAL_SECONDS", 60.0)
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_request_waits_for_those_that_are_announced(group_commit, submit, fake):
+    with group_commit.announce():
+        announced = copy_context()
+        with group_commit.announce():
+            late = copy_context()
+            futures = [submit("a"), submit("b")]
+            assert fake.batches == []
+            with ThreadPoolExecutor(1) as pool:
+                futures.append(pool.submit(announced.run, group_commit.submit, "here", "c", fake.do, key="c"))
+                until(lambda: group_commit.waiting() == 3)
+                assert fake.batches == []
+                futures.append(submit_in(late, group_commit, fake, "d"))
+                assert results(futures) == ["A", "B", "C", "D"]
+    assert fake.batches == [(("a", "b", "c", "d"), False)]
+
+
+@pytest.mark.usefixtures("patient")
+def test_an_announced_request_that_does_not_come_is_no_longer_waited_for(group_commit, submit, fake):
+    with group_commit.announce():
+        future = submit("a")
+        assert fake.batches == []
+    assert results([future]) == ["A"]
+
+
+@pytest.mark.usefixtures("patient")
+def test_those_who_wait_behind_a_batch_wait_for_announced_requests_too(group_commit, submit, fake):
+    futures = keep_two_running(submit, fake)
+    with group_commit.announce():
+        futures += [submit("a"), submit("b")]
+        fake.go_on()
+        results(futures[:2])
+        assert [future.done() for future in futures[2:]] == [False, False]
+        futures.append(submit_in(copy_context(), group_commit, fake, "c"))
+        results(futures)
+    assert fake.batches[2:] == [(("a", "b", "c"), False)]
+
+
+def test_an_announced_request_is_waited_for_a_short_time_only(group_commit, submit):
+    with group_commit.announce():
+        assert results([submit("a"), submit("b")]) == ["A", "B"]
+
+
+@pytest.mark.usefixtures("patient")
+def test_a_full_batch_does_not_wait_for_announced_requests(group_commit, submit, fake):
+    with group_commit.announce():
+        futures = [submit(f"{number:02}") for number in range(32)]
+        results(futures)
+    assert [len(batch) for batch, _ in fake.batches] == [32]
+
+
+@pytest.mark.usefixtures("patient")
+@pytest.mark.parametrize("reason", ["too large", "main thread", "contended"])
+def test_an_announced_request_that_goes_another_way_is_no_longer_waited_for(
+    group_commit, submit, fake, reason, monkeypatch
+):
+    monkeypatch.setattr("commonbook.sessions.group_commit._CONTENDED_SECONDS", 60.0)
+    if reason == "contended":
+        fake.space_locked = {"locked"}
+        results([submit("locked", space="there")])
+    with group_commit.announce():
+        future = submit("a")
+        if reason == "main thread":
+            group_commit.submit("here", "other", fake.do, key="other")
+        else:
+            size, space = (201, "here") if reason == "too large" else (1, "there")
+            other = submit_in(copy_context(), group_commit, fake, "other", space=space, size=size)
+            results([other])
+        assert results([future]) == ["A"]
+
+
+def submit_in(
+    context: Context,
+    group_commit: GroupCommit,
+    fake: FakeOperation,
+    request: str,
+    *,
+    space: str = "here",
+    size: int = 1,
+) -> Future[str]:
+    """Submit a request in a thread that runs in a context, and return when it is answered."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(context.run, partial(group_commit.submit, space, request, fake.do, key=request, size=size))
 
 
 def test_a_batch_is_limited(submit, fake):
@@ -260,8 +371,9 @@ def test_a_bug_is_raised_for_the_request_that_caused_it(submit, fake):
 @pytest.mark.parametrize("error", [ZeroDivisionError(), BadInput("no", fix="yes"), RetryAlone()])
 def test_those_who_wait_behind_deferred_requests_still_run_in_one_batch(submit, fake, error):
     fake.errors["bad"] = error
-    keys = {"a1": "a", "bad": "b", "a2": "a", "b2": "b", "a3": "a"}
-    futures = keep_two_running(submit, fake) + [submit(name, key=key, space=name) for name, key in keys.items()]
+    names = ("a1", "bad", "a2", "b2", "a3")
+    # Two of this size are a full batch.
+    futures = keep_two_running(submit, fake) + [submit(name, size=100, space=name) for name in names]
     fake.go_on()
     assert results([*futures[:3], *futures[4:]]) == ["FIRST", "SECOND", "A1", "A2", "B2", "A3"]
     assert isinstance(futures[3].exception(60), type(error))

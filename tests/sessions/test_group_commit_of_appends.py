@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 
 from commonbook.book.book import Book
+from commonbook.book.idempotent_answers import answer_once
 from commonbook.errors import DatabaseUnreachable, HomeDamaged, KeyConflict, NotAllowed
 from commonbook.sessions.append import Appender
 from tests.support.crowds import Crowd, crowding, receipts_of, space_of, stored_texts, until
@@ -50,6 +52,37 @@ def test_two_for_one_session_come_one_after_the_other(crowd, book):
     crowd.go_on()
     assert receipts_of(futures)[2:] == [("a", 2, True), ("a", 3, True), ("a", 4, True), ("b", 2, True)]
     assert stored_texts(book, "a") == ["Good morning.", "one", "two", "three"]
+    assert crowd.transactions == 3
+    assert book.verify_log().findings == ()
+
+
+def test_a_message_that_is_sent_twice_at_once_is_stored_once(crowd, book):
+    futures = crowd.keep_two() + [crowd.append("a", "It rains.", key="1") for _ in range(3)]
+    crowd.go_on()
+    assert receipts_of(futures)[2:] == [("a", 2, True), ("a", 2, False), ("a", 2, False)]
+    assert stored_texts(book, "a") == ["Good morning.", "It rains."]
+    assert crowd.transactions == 3
+
+
+@pytest.mark.parametrize("same_content", [True, False])
+def test_of_two_requests_at_once_with_one_idempotency_key_one_is_carried_out(crowd, book, same_content):
+    def request(text: str) -> Callable[[], str]:
+        call = partial(Book.append, session="a", messages=[text], space="room/0")
+        return partial(answer_once, book, call, key="once", content=text, encode=str)
+
+    futures = crowd.keep_two()
+    first = crowd._pool.submit(request("It rains."))
+    until(lambda: book._appender.group_commit.waiting() == 1)
+    second = crowd._pool.submit(request("It rains." if same_content else "It pours."))
+    until(lambda: book._appender.group_commit.waiting() == 2)
+    crowd.go_on()
+    receipts_of(futures)
+    if same_content:
+        assert second.result(60) == first.result(60)
+    else:
+        # Either may be the first when the batch is run again, one by one.
+        assert [type(future.exception(60)) for future in (first, second)].count(KeyConflict) == 1
+    assert len(stored_texts(book, "a")) == 2
 
 
 def test_who_sends_what_cannot_be_is_refused_alone(crowd, book):

@@ -90,6 +90,8 @@ class Database(Protocol):
 
     migration: SchemaMigration | None
     """The migration of the schema that opening the database did, or None if there was nothing to migrate."""
+    has_concurrent_writers: bool
+    """Whether two transactions can write at the same time; otherwise the second waits for the first."""
 
     @property
     def schema(self) -> int:

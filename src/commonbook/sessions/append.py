@@ -78,7 +78,7 @@ class Appender:
 
         It is a hint for early locks, always checked before it is used: spaces can be renamed.
         """
-        self.group_commit = GroupCommit()
+        self.group_commit = GroupCommit(concurrent=engines.db.has_concurrent_writers)
 
     def append(
         self,
@@ -158,8 +158,11 @@ class Appender:
         *,
         patient: bool,
     ) -> Sequence[AppendReceipt | Deferred]:
-        """Run the appends whose sessions no other transaction has locked; with `patient`, wait for their spaces."""
-        client_ids = {request.key: request.client_ids for request in requests}
+        """Run the appends whose sessions no other transaction has locked; with `patient`, wait for their spaces.
+
+        A session is locked once, for all its appends of the batch.
+        """
+        client_ids = {request.key: request.client_ids for request in reversed(requests)}
         locked_sessions = sessions.lock_available(contexts[0].tx, client_ids, patient=patient)
         locked_spaces = lock_early(contexts[0], spaces)
         by_key, free = locked_sessions(), spaces if patient else locked_spaces()
@@ -177,14 +180,30 @@ class Appender:
             for ctx, request, locked in zip(contexts, requests, locks, strict=True)
         ]
         try:
-            return [
-                self._append_once(ctx, request, locked, claim) if locked else DEFERRED
-                for ctx, request, locked, claim in zip(contexts, requests, locks, claims, strict=True)
-            ]
+            return self._append_in_order(contexts, requests, locks, claims)
         except CommonbookError as error:
             if len(requests) == 1:
                 raise
             raise RetryAlone from error
+
+    def _append_in_order(
+        self,
+        contexts: Sequence[WriteContext],
+        requests: Sequence[_AppendRequest],
+        locks: Sequence[sessions.LockedSession | None],
+        claims: Sequence[Callable[[], None] | None],
+    ) -> Sequence[AppendReceipt | Deferred]:
+        """Run the appends of a batch; one without a lock is deferred."""
+        outcomes: list[AppendReceipt | Deferred] = []
+        appended: set[sessions.SessionKey] = set()
+        for ctx, request, first_lock, claim in zip(contexts, requests, locks, claims, strict=True):
+            locked = first_lock
+            if request.key in appended:
+                # An append before it in the batch has changed the session.
+                locked = sessions.LockedSession(ctx.tx, request.key, request.client_ids)
+            appended.add(request.key)
+            outcomes.append(self._append_once(ctx, request, locked, claim) if first_lock else DEFERRED)
+        return outcomes
 
     def _append_first(self, ctx: WriteContext, request: _AppendRequest) -> AppendReceipt:
         """Append to a session whose space this process does not know yet."""

@@ -1,7 +1,11 @@
 """Group commit: concurrent appends of one process share a transaction; the first waiter of a batch is its leader.
 
-Each request concerns one key (a session) in one space. The leader runs the operation for its whole batch and hands each
-waiter its own result. No request waits for others to arrive: it starts at once if at most one other is running.
+Each request concerns one key (a session) in one space; a batch may have several of one key, in their order. The leader
+runs the operation for its whole batch and hands each waiter its own result. A request starts at once if none is running
+and none is announced; where transactions can run at the same time, also beside one other.
+
+A server announces the requests that it has received. Until these have joined, a batch does not start, for a short time
+only: without that, each of them would find the queue empty and begin a transaction of its own.
 
 A request passes through up to three queues:
 1. The quick queue mixes spaces and waits for no lock. A request whose space or session is locked is deferred.
@@ -18,8 +22,9 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
@@ -35,6 +40,8 @@ Error = TypeVar("Error", bound=CommonbookError)
 _QUICK_QUEUE: Final = ""
 _MAX_BATCH_REQUESTS: Final = 32
 _MAX_BATCH_SIZE: Final = 200
+_ARRIVAL_SECONDS: Final = 0.02
+"""How long the first waiter of a batch waits for announced requests."""
 _STUCK_SECONDS: Final = 1.0
 """A quick batch that runs for longer is not waited for any more: its connection may be stuck."""
 _CONTENDED_SECONDS: Final = 1.0
@@ -72,8 +79,9 @@ _BatchCall: TypeAlias = Callable[[Sequence[Request]], Sequence[Response | Deferr
 class GroupCommit:
     """Batches the concurrent requests of one process."""
 
-    def __init__(self) -> None:
-        """Begin with empty queues."""
+    def __init__(self, *, concurrent: bool = True) -> None:
+        """Begin with empty queues; `concurrent` says whether two transactions can run at the same time."""
+        self._concurrent = concurrent
         self.reset_after_fork()
         reset_in_child(self)
 
@@ -82,11 +90,28 @@ class GroupCommit:
         self._lock = threading.Lock()
         self._queues: dict[str, _Queue] = {}
         self._contended_until: dict[str, float] = {}
+        self._announced: set[_Announcement] = set()
+
+    @contextmanager
+    def announce(self) -> Iterator[None]:
+        """Announce a request that this context, or a thread that runs in a copy of it, is going to submit.
+
+        The announcement ends when the request joins a queue, and at the latest with the `with` block.
+        """
+        announcement = _Announcement()
+        token = _current_announcement.set(announcement)
+        with self._lock:
+            self._announced.add(announcement)
+        try:
+            yield
+        finally:
+            _current_announcement.reset(token)
+            self._withdraw(announcement)
 
     def submit(
         self, space: str, request: Request, operation: BatchOperation[Request, Response], *, key: str, size: int = 1
     ) -> Response:
-        """Run a request, in a batch with others that wait; of requests with the same `key`, one at a time.
+        """Run a request, in a batch with others that wait; `key` names what it waits for in its last queue.
 
         A batch is limited in the number of its requests and in the sum of their `size`. A request that is larger by
         itself runs alone, so that no other waits for it. So does a request of the main thread: a signal may interrupt
@@ -96,12 +121,14 @@ class GroupCommit:
             queues = ((_QUICK_QUEUE, False, False), (space, True, False), (f"{space} {key}", True, True))
             for queue, patient, alone in queues:
                 if not patient and self._is_contended(space):
+                    self._withdraw(_current_announcement.get())
                     continue
-                waiter: _Waiter[Request, Response] = _Waiter(request, key, size)
-                outcome = self._join(queue, waiter, partial(operation, patient=patient, alone=alone))
+                waiter: _Waiter[Request, Response] = _Waiter(request, size)
+                outcome = self._join(queue, waiter, partial(operation, patient=patient, alone=alone), alone=alone)
                 if not isinstance(outcome, Deferred):
                     return outcome
                 self._mark_contended(space)
+        self._withdraw(_current_announcement.get())
         (response,) = operation((request,), patient=True, alone=True)
         if isinstance(response, CommonbookError):
             raise response
@@ -125,23 +152,41 @@ class GroupCommit:
             self._contended_until.clear()
         self._contended_until[space] = time.monotonic() + _CONTENDED_SECONDS
 
+    # --- announced requests
+
+    def _withdraw(self, announcement: _Announcement | None) -> None:
+        """End an announcement, and start the batch that waits for it."""
+        with self._lock:
+            self._announced.discard(announcement)
+            leader = self._start_batch(_QUICK_QUEUE)
+        if leader:
+            leader.wake()
+
     # --- batches
 
     def _join(
-        self, name: str, waiter: _Waiter[Request, Response], operation: _BatchCall[Request, Response]
+        self, name: str, waiter: _Waiter[Request, Response], operation: _BatchCall[Request, Response], *, alone: bool
     ) -> Response | Deferred:
         """Start at once if the queue allows it; otherwise wait for a leader's outcome, or to become a leader."""
         try:
             with self._lock:
-                queue = self._queues.setdefault(name, _Queue(quick=name == _QUICK_QUEUE))
-                if queue.can_start_now():
-                    queue.start([waiter])
-                else:
-                    queue.waiting.append(waiter)
-            while not waiter.batch and not waiter.wait(_STUCK_SECONDS):
+                if name == _QUICK_QUEUE:
+                    self._announced.discard(_current_announcement.get())
+                queue = self._queues.get(name)
+                if queue is None:
+                    queue = self._queues[name] = _Queue(name, alone=alone, concurrent=self._concurrent)
+                queue.waiting.append(waiter)
+                leader = self._start_batch(name)
+            if leader and leader is not waiter:
+                leader.wake()
+            seconds = _ARRIVAL_SECONDS
+            while not waiter.batch and not waiter.wait(seconds):
                 self._bypass_stuck_batches(name)
+                seconds = _STUCK_SECONDS
             if waiter.batch:
                 self._run_batch(name, waiter, operation)
+                # It contains the waiter itself: the memory of a cycle is freed late.
+                waiter.batch = ()
         except BaseException:
             self._abandon(name, waiter)
             raise
@@ -204,14 +249,26 @@ class GroupCommit:
             queue = self._queues[name]
             queue.running.remove(leader)
             to_wake = leader.to_wake = queue.remove_early(early_outcome)
-            if batch := queue.next_batch():
+            if not self._waits_for_announced(queue) and (batch := queue.next_batch()):
                 to_wake += batch[:1]
                 queue.start(batch)
-            if not queue.running:
+            if not queue.running and not queue.waiting:
                 del self._queues[name]
 
+    def _start_batch(self, name: str) -> _Waiter[Any, Any] | None:
+        """Start a batch of those who wait, if the queue allows it, and return its leader; the lock must be held."""
+        queue = self._queues.get(name)
+        if queue is None or not queue.can_start_now() or self._waits_for_announced(queue):
+            return None
+        batch = queue.next_batch()
+        queue.start(batch)
+        return batch[0]
+
+    def _waits_for_announced(self, queue: _Queue) -> bool:
+        return bool(self._announced) and queue.may_wait_for_others()
+
     def _bypass_stuck_batches(self, name: str) -> None:
-        """Start the next batch if all running ones have run for too long to be waited for."""
+        """Start the next batch if all running ones have run for too long to be waited for, or none is running."""
         with self._lock:
             queue = self._queues.get(name)
             batch = queue.next_batch() if queue is not None and not queue.responsive_leaders() else []
@@ -221,11 +278,18 @@ class GroupCommit:
             leader.wake()
 
 
+class _Announcement:
+    """Stands for a request that a server has received and that has not joined a queue yet."""
+
+
+_current_announcement: Final[ContextVar[_Announcement | None]] = ContextVar("announcement", default=None)
+
+
 class _Waiter(Generic[Request, Response]):
     """A thread with a request, which waits until it gets an outcome or becomes the leader of a batch."""
 
-    def __init__(self, request: Request, key: str, size: int) -> None:
-        self.request, self.key, self.size = request, key, size
+    def __init__(self, request: Request, size: int) -> None:
+        self.request, self.size = request, size
         self.batch: Sequence[_Waiter[Request, Response]] = ()
         """The batch that it leads, itself first; empty if it leads none."""
         self.outcome: Response | Deferred | BaseException = DEFERRED
@@ -253,15 +317,23 @@ _EarlyOutcome: TypeAlias = Callable[[_Waiter[Any, Any]], Deferred | Busy | None]
 class _Queue:
     """The waiters of one queue in order of arrival, and the leaders of its running batches."""
 
-    def __init__(self, *, quick: bool) -> None:
-        self._quick = quick
+    def __init__(self, name: str, *, alone: bool, concurrent: bool) -> None:
+        self._quick = name == _QUICK_QUEUE
+        self._concurrent = concurrent and self._quick
+        self._max_requests = 1 if alone else _MAX_BATCH_REQUESTS
         self.waiting: deque[_Waiter[Any, Any]] = deque()
         self.running: list[_Waiter[Any, Any]] = []
 
     def can_start_now(self) -> bool:
-        """Tell whether a new request may start at once; two quick requests do not wait for each other."""
+        """Tell whether those who wait may start now; two concurrent requests do not wait for each other."""
         sizes = [len(leader.batch) for leader in self.responsive_leaders()]
-        return not sizes or (self._quick and sizes == [1] and not self.waiting)
+        return bool(self.waiting) and (not sizes or (self._concurrent and sizes == [1] and len(self.waiting) == 1))
+
+    def may_wait_for_others(self) -> bool:
+        """Tell whether a batch may wait for others: it is quick and not full, and its first waiter came just now."""
+        if not self._quick or not 0 < len(self.waiting) < _MAX_BATCH_REQUESTS:
+            return False
+        return time.monotonic() - self.waiting[0].joined_at < _ARRIVAL_SECONDS
 
     def responsive_leaders(self) -> list[_Waiter[Any, Any]]:
         """Return the leaders worth waiting for: a quick batch that takes long is stuck, a patient one never is."""
@@ -285,23 +357,17 @@ class _Queue:
         return [waiter for waiter, _ in outcomes]
 
     def next_batch(self) -> list[_Waiter[Any, Any]]:
-        """Remove the waiters of the next batch, in order of arrival and one of each key, and return them."""
+        """Remove the waiters of the next batch, in order of arrival, and return them."""
         if self.responsive_leaders() and len(self.waiting) > 1:
             # The larger the batch the better: the leader that is still running starts it.
             return []
         batch: list[_Waiter[Any, Any]] = []
-        keys: set[str] = set()
         size = 0
-        for waiter in list(self.waiting):
-            if waiter.key in keys:
-                continue
-            size += waiter.size
-            if batch and (len(batch) == _MAX_BATCH_REQUESTS or size > _MAX_BATCH_SIZE):
+        while self.waiting and len(batch) < self._max_requests:
+            size += self.waiting[0].size
+            if batch and size > _MAX_BATCH_SIZE:
                 break
-            keys.add(waiter.key)
-            batch.append(waiter)
-        for waiter in batch:
-            self.waiting.remove(waiter)
+            batch.append(self.waiting.popleft())
         return batch
 
 

@@ -44,6 +44,8 @@ class PostgresDatabase:
     happened during the commit, `TransactionRetry` finds out whether the transaction was committed.
     """
 
+    has_concurrent_writers = True
+
     def __init__(
         self,
         address: str,

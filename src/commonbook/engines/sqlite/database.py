@@ -46,6 +46,8 @@ class SqliteDatabase:
     Behind `write.lock` there is only ever one writer, so SQLite never has to refuse one.
     """
 
+    has_concurrent_writers = False
+
     def __init__(
         self,
         path: str,

@@ -7,6 +7,7 @@ the book.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 from urllib.parse import urlencode
@@ -18,6 +19,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
 
+from commonbook.book.announced_appends import announce_append
 from commonbook.book.book import Book
 from commonbook.book.idempotent_answers import answer_once
 from commonbook.interfaces.http.authentication import Credentials, credentials_of, default_space_of, view_of
@@ -34,6 +36,9 @@ if TYPE_CHECKING:
 _JSON: Final = "application/json"
 _LINKED: Final = frozenset({"list", "inbox", "messages"})
 """The verbs whose answers are pages: a header has the link to the next one."""
+
+_ANNOUNCED: Final = frozenset({"append"})
+"""The verbs whose requests share a transaction: the event loop announces each before it waits for a thread."""
 
 _Result = TypeVar("_Result")
 
@@ -92,7 +97,8 @@ class Handler:
         if self._call.verb.takes_body:
             _require_json(request)
             body = await request.body()
-        return await self._threads.run(partial(self._answer, request, given, body))
+        with announce_append(self._book) if self._call.verb.name in _ANNOUNCED else nullcontext():
+            return await self._threads.run(partial(self._answer, request, given, body))
 
     def _answer(self, request: Request, given: Credentials | None, body: bytes) -> Response:
         verb = self._call.verb
