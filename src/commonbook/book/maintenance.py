@@ -63,7 +63,8 @@ class MaintenanceVerbs(RecallVerbs):
         """Apply changes that people make to the files as they happen, while the `with` block runs.
 
         `noticed` is called with a report of each scan. If the watch ends by an error, `failed` is called at once,
-        `status` names it, and the error is raised at the end of the block. Only the owner may call it.
+        `status` and `doctor` name it, the folder is scanned every minute instead, and the error is raised at the end of
+        the block. Only the owner may call it.
         """
         self._require_owner("look at the files of the home")
         stop = threading.Event()
@@ -77,6 +78,7 @@ class MaintenanceVerbs(RecallVerbs):
                 self._watch_errors.append(errors[0])
                 if failed is not None:
                     failed(errors[0])
+                scan.scan_at_intervals(self._engines, stop, noticed or (lambda _report: None))
 
         watcher = threading.Thread(target=watch, name="commonbook-watch")
         watcher.start()
@@ -171,8 +173,7 @@ class MaintenanceVerbs(RecallVerbs):
     def status(self) -> Status:
         """Return counts, pending work, and known problems. It is fast; `doctor` looks closer."""
         found = health.status(self._engines, self._actor, self.home, self._outbox_status())
-        unwatched = tuple(Finding("files are not watched", self.home, e.message, e.fix) for e in self._watch_errors)
-        return found._replace(findings=(*found.findings, *unwatched)) if unwatched else found
+        return found._replace(findings=(*found.findings, *self._watch_findings()))
 
     @retry_read
     def doctor(self, *, progress: Progress = no_progress) -> tuple[Finding, ...]:
@@ -185,7 +186,12 @@ class MaintenanceVerbs(RecallVerbs):
         findings = (*findings, *self._recall_service.findings(), *self._outbox_status().findings)
         if not findings:
             health.remove_schema_copies(self._engines)
-        return findings
+        return (*findings, *self._watch_findings())
+
+    def _watch_findings(self) -> tuple[Finding, ...]:
+        return tuple(
+            Finding("files are not watched", self.home, error.message, error.fix) for error in self._watch_errors
+        )
 
     @retry_read
     def verify_log(self, *, space: str | None = None, progress: Progress = no_progress) -> LogReport:
@@ -228,7 +234,7 @@ def _watch_error(error: Exception, home: str) -> CommonbookError:
     if isinstance(error, CommonbookError):
         return error
     return HomeError(
-        f"changes of files in {home} are not noticed: {type(error).__name__}: {error}",
+        f"changes of files in {home} are not noticed at once: {type(error).__name__}: {error}",
         fix="start the program again; Linux may need a higher fs.inotify.max_user_watches",
     )
 

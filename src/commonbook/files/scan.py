@@ -11,6 +11,7 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
@@ -131,6 +132,14 @@ def watch(engines: Engines, stop: Event, noticed: Callable[[SyncReport], None]) 
             last_full_scan = -math.inf
             continue
         last_full_scan = time.monotonic() if full else last_full_scan
+
+
+def scan_at_intervals(engines: Engines, stop: Event, noticed: Callable[[SyncReport], None]) -> None:
+    """Scan the whole folder from time to time, until `stop` is set: for a folder that cannot be watched."""
+    while not stop.wait(_FULL_SCAN_SECONDS):
+        # A lock that is held by another process, or a disk that is not there: the next scan is near.
+        with suppress(CommonbookError, OSError):
+            noticed(scan(engines))
 
 
 class ScanAwareOperation(Protocol[Result_co]):

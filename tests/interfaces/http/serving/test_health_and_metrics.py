@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -16,6 +17,7 @@ from commonbook.interfaces.http.serving import health as serving_health
 from commonbook.interfaces.http.serving import server
 from commonbook.interfaces.http.serving.addresses import ServeOptions
 from commonbook.interfaces.http.serving.health import Health
+from tests.support.crowds import until
 from tests.support.servers import serving
 
 FIGURES = (
@@ -52,11 +54,14 @@ def test_a_server_is_alive_and_ready_as_long_as_the_book_can_be_read(book, monke
     assert statuses() == [(200, b""), (503, b"")]
 
 
-def test_a_watcher_that_has_died_is_told_at_once_by_health_and_status(home, monkeypatch, caplog):
+def test_a_server_whose_watcher_has_died_is_ready_and_reports_it(home, monkeypatch, caplog):
+    monkeypatch.setattr("commonbook.files.scan._FULL_SCAN_SECONDS", 0.05)
     with commonbook.open(home, create=True) as book:
-        assert book.status().findings == ()
+        memory = book.remember("Alice owns billing", space="team")
+        assert (book.status().findings, book.doctor()) == ((), ())
         process = server._Process(book, ServeOptions())
-        client = TestClient(Starlette(routes=process._health.routes()))
+        client = TestClient(Starlette(routes=[*process._health.routes(), process._metrics.route(with_key=False)]))
+        assert "commonbook_files_watched 1.0" in client.get("/metrics").text
         died = threading.Event()
 
         def dying(stop: threading.Event) -> Iterator[set[str]]:
@@ -71,10 +76,15 @@ def test_a_watcher_that_has_died_is_told_at_once_by_health_and_status(home, monk
             with book.watching(failed=failed):
                 assert died.wait(60)
                 assert client.get("/health/live").status_code == 200
-                assert client.get("/health/ready").status_code == 503
+                assert client.get("/health/ready").status_code == 200
+                assert "commonbook_files_watched 0.0" in client.get("/metrics").text
                 for view in (book, book.with_key(book.create_key("user:local").secret)):
-                    (finding,) = view.status().findings
-                    assert (finding.what, "file watch limit" in finding.why) == ("files are not watched", True)
+                    for (finding,) in (view.status().findings, view.doctor()):
+                        assert (finding.what, "file watch limit" in finding.why) == ("files are not watched", True)
+                # An edit is found all the same.
+                path = Path(home, book.get(memory.id).path)
+                path.write_text(path.read_text(encoding="utf-8").replace("Alice", "Bob"), encoding="utf-8")
+                until(lambda: book.get(memory.id).text == "Bob owns billing")
 
         monkeypatch.setattr(book._engines.watcher, "changes", dying)
         with pytest.raises(HomeError, match="file watch limit"):

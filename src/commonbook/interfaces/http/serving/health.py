@@ -1,4 +1,9 @@
-"""Health: a load balancer learns whether the process runs, and whether the book is read and its files are watched."""
+"""Health: a load balancer learns whether the process runs, and whether it can read the book.
+
+A server whose watcher of files has ended is ready: it answers every request, and finds edits of files by a scan every
+minute. All servers of a machine reach the limit of watches together, and a balancer would then have none left. The log,
+`status`, `doctor` and the metrics report it.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +39,6 @@ class Health:
         self._asking = asyncio.Lock()
         self._threads: anyio.CapacityLimiter | None = None
         self.is_closing = False
-        self.is_watching = True
 
     def routes(self) -> list[LoggedRoute]:
         """Return the routes of both questions."""
@@ -47,7 +51,7 @@ class Health:
         async with self._asking:
             if time.monotonic() - self._asked_at >= _KEPT_SECONDS:
                 self._is_ready, self._asked_at = await self._can_read(), time.monotonic()
-        return Response(status_code=200 if self._is_ready and self.is_watching and not self.is_closing else 503)
+        return Response(status_code=200 if self._is_ready and not self.is_closing else 503)
 
     async def _can_read(self) -> bool:
         if self._threads is None:

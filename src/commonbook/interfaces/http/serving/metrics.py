@@ -55,6 +55,11 @@ class ServerMetrics:
             "commonbook_recall_seconds", "Time of a recall.", buckets=_SECONDS, registry=self._registry
         )
         self.open_streams = Gauge("commonbook_open_streams", "Open streams of changes.", registry=self._registry)
+        self.files_watched = Gauge(
+            "commonbook_files_watched", "1 if edits of files are noticed at once, 0 if within a minute.",
+            registry=self._registry,
+        )  # fmt: skip
+        self.files_watched.set(1)
         ProcessCollector(registry=self._registry)
 
     def count(self, served: Served) -> None:

@@ -131,8 +131,8 @@ class _Process:
         )
 
     def watcher_failed(self, error: CommonbookError) -> None:
-        """Tell everybody that changes of files are no longer noticed: the log, and health."""
-        self._health.is_watching = False
+        """Report that changes of files are no longer noticed at once: in the log, and by the metrics."""
+        self._metrics.files_watched.set(0)
         _LOG.error("the watcher of the files has ended", extra={"fields": {"error": error.type}})
 
     @contextmanager
