@@ -5,6 +5,7 @@ what is compared with it is the time of a request less the time that the book it
 the facade. Every request must succeed.
 
 COMMONBOOK_SOAK_SECONDS   how long `soak` runs (3600); it runs only when it is named
+COMMONBOOK_SOAK_RATE      how many requests a second it sends (as many as are answered)
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from functools import partial
 from itertools import count
-from statistics import median
+from math import inf
 from typing import IO, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
@@ -75,8 +76,9 @@ def http(bench: Bench) -> Iterator[Figure]:
 def soak(bench: Bench) -> Iterator[Figure]:
     """Measure whether the memory of a server grows while it is used for an hour."""
     seconds = float(os.environ.get("COMMONBOOK_SOAK_SECONDS", _SOAK_SECONDS))
+    rate = float(os.environ.get("COMMONBOOK_SOAK_RATE", "inf"))
     with _serving(bench.library_to_write(bench.scale.passages[0])) as (url, key, process):
-        sizes, answered = _soak(url, key, process, seconds)
+        sizes, answered = _soak(url, key, process, seconds, rate)
     quarter = max(1, len(sizes) // 4)
     yield Figure(
         benchmark="soak",
@@ -273,11 +275,12 @@ def mixed_body(number: int) -> tuple[str, dict[str, Any]]:
 class Client:
     """Sends requests over so many connections, each waiting for its answer."""
 
-    def __init__(self, url: str, key: str) -> None:
-        """Connect to nothing yet."""
+    def __init__(self, url: str, key: str, rate: float = inf) -> None:
+        """Connect to nothing yet; send at most so many requests a second."""
         parts = urlsplit(url)
         self._host, self._port, self._key = parts.hostname, parts.port, key
         self.answered, self.failed, self.first_failure = 0, 0, ""
+        self._seconds_between, self._next_at = 1 / rate, time.monotonic()
 
     async def run(self, connections: int, bodies: Iterator[tuple[str, dict[str, Any]]]) -> None:
         """Send all requests."""
@@ -286,6 +289,7 @@ class Client:
     async def _connection(self, bodies: Iterator[tuple[str, dict[str, Any]]]) -> None:
         reader, writer = await asyncio.open_connection(self._host, self._port)
         for path, body in bodies:
+            await self._turn()
             writer.write(self._request(path, body))
             status, answer = await _answer(reader)
             self.answered += 1
@@ -293,6 +297,13 @@ class Client:
                 self.failed += 1
                 self.first_failure = self.first_failure or f"{status} {answer[:300]!r}"
         writer.close()
+
+    async def _turn(self) -> None:
+        """Wait until the next request may be sent."""
+        if self._seconds_between:
+            # Requests that were late are not sent all at once.
+            self._next_at = max(self._next_at, time.monotonic() - 1) + self._seconds_between
+            await asyncio.sleep(self._next_at - time.monotonic())
 
     def _request(self, path: str, body: dict[str, Any]) -> bytes:
         data = json.dumps(body).encode()
@@ -327,7 +338,7 @@ def run_client(url: str, key: str, requests: IO[str], answers: IO[str]) -> None:
         done(answers, begun, ended)
 
 
-def _soak(url: str, key: str, process: psutil.Process, seconds: float) -> tuple[list[float], int]:
+def _soak(url: str, key: str, process: psutil.Process, seconds: float, rate: float) -> tuple[list[float], int]:
     """Use a server for the time of a soak; return its private memory in MB, sampled, and the number of answers."""
     end, sizes = time.monotonic() + seconds, list[float]()
     first = random.SystemRandom().randrange(1 << 40)
@@ -344,14 +355,14 @@ def _soak(url: str, key: str, process: psutil.Process, seconds: float) -> tuple[
             await asyncio.sleep(seconds / _SAMPLES)
 
     async def run() -> Client:
-        client = Client(url, key)
+        client = Client(url, key, rate)
         await asyncio.gather(client.run(_SOAK_CONNECTIONS, bodies()), sample())
         return client
 
     client = asyncio.run(run())
     if client.failed:
         raise RuntimeError(f"{client.failed} of {client.answered} requests failed: {client.first_failure}")
-    print(f"soak: {median(sizes[: len(sizes) // 4 or 1]):,.0f} MB at first", file=sys.stderr)
+    print("soak, MB:", *(round(size) for size in sizes), file=sys.stderr)
     return sizes, client.answered
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Final
 
 from commonbook.ports.embedding import Thesaurus
 from commonbook.recall import scoring
 from commonbook.text import stopwords, terms
 
-_CACHE_WORDS: Final = 20_000
+_CACHED_WORDS: Final = 4_000
+"""How many query words keep their near stems, the most recent ones: about two kilobytes each."""
 
 
 class QueryExpansion:
@@ -18,7 +20,7 @@ class QueryExpansion:
     def __init__(self, thesaurus: Thesaurus) -> None:
         """Expand with the near words of this thesaurus."""
         self._thesaurus = thesaurus
-        self._cache: dict[str, tuple[tuple[str, float], ...]] = {}
+        self._near_stems = lru_cache(_CACHED_WORDS)(self._find_near_stems)
 
     def expand(
         self, words: Sequence[tuple[str, str]], terms: tuple[str, ...]
@@ -36,15 +38,10 @@ class QueryExpansion:
         ]
         return tuple(place_of)[len(terms) :], pairs
 
-    def _near_stems(self, word: str) -> tuple[tuple[str, float], ...]:
+    def _find_near_stems(self, word: str) -> tuple[tuple[str, float], ...]:
         """Return the stems of the words near this one, each once with its best cosine, nearest first."""
-        stems = self._cache.get(word)
-        if stems is None:
-            if len(self._cache) >= _CACHE_WORDS:
-                self._cache.clear()
-            near = [pair for pair in self._thesaurus.near(word) if pair[0] not in stopwords.ENGLISH]
-            best: dict[str, float] = {}
-            for stem, (_, cosine) in zip(terms.stems([other for other, _ in near]), near, strict=True):
-                best.setdefault(stem, cosine)
-            stems = self._cache[word] = tuple(best.items())
-        return stems
+        near = [pair for pair in self._thesaurus.near(word) if pair[0] not in stopwords.ENGLISH]
+        best: dict[str, float] = {}
+        for stem, (_, cosine) in zip(terms.stems([other for other, _ in near]), near, strict=True):
+            best.setdefault(stem, cosine)
+        return tuple(best.items())

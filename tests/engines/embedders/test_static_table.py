@@ -196,14 +196,13 @@ def test_lists_of_near_words_of_another_table_are_refused(tmp_path):
             StaticTable(copied).near("vehicle")
 
 
-def test_what_was_found_for_words_is_kept_but_not_without_end(monkeypatch):
+def test_the_pieces_of_words_are_kept_but_not_without_end(monkeypatch):
     monkeypatch.setattr(static_table, "_MAX_CACHED_WORDS", 5)
     table = StaticTable()
-    first = {word: (table.pieces(word), table.near(word)) for word in EVERYDAY[:12]}
-    assert table.near(EVERYDAY[11]) is first[EVERYDAY[11]][1]
-    assert len(table._near_cache) <= 5
+    first = {word: table.pieces(word) for word in EVERYDAY[:12]}
+    assert table.pieces(EVERYDAY[11]) is first[EVERYDAY[11]]
     assert len(table._piece_cache) <= 5
-    assert {word: (table.pieces(word), table.near(word)) for word in EVERYDAY[:12]} == first
+    assert {word: table.pieces(word) for word in EVERYDAY[:12]} == first
 
 
 # --- the file

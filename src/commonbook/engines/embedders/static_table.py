@@ -44,7 +44,7 @@ _NEAR_HEADER: Final = struct.Struct("<8s3I")
 _ALIGNMENT_BYTES: Final = 64
 _RARITY: Final = 1e-4
 _MAX_WORD_CHARS: Final = 64
-_MAX_CACHED_WORDS: Final = 50_000
+_MAX_CACHED_WORDS: Final = 20_000
 """The words in each cache, which is cleared when it is full."""
 
 _MAX_SIGN_DISTANCE: Final = 0.43
@@ -73,7 +73,6 @@ class StaticTable:
         rank = np.arange(1, count + 1, dtype=np.float32)
         self._weights: Final = (_RARITY / (_RARITY + 1 / (rank * np.log(count)))).astype(np.float32) * self._scales
         self._piece_cache: dict[str, tuple[int, ...]] = {}
-        self._near_cache: dict[str, tuple[tuple[str, float], ...]] = {}
 
     @property
     def fingerprint(self) -> str:
@@ -121,14 +120,9 @@ class StaticTable:
 
     def near(self, word: str) -> tuple[tuple[str, float], ...]:
         """Return the words of the vocabulary with a similar meaning and their cosines, the nearest first."""
-        words = self._near_cache.get(word)
-        if words is None:
-            if len(self._near_cache) >= _MAX_CACHED_WORDS:
-                self._near_cache.clear()
-            pieces = self.pieces(word)
-            listed = len(pieces) == 1 and self.vocabulary[pieces[0]] == word and is_word(word)
-            words = self._near_cache[word] = self._near_lists.of(pieces[0]) if listed else self._search_near(word)
-        return words
+        pieces = self.pieces(word)
+        listed = len(pieces) == 1 and self.vocabulary[pieces[0]] == word and is_word(word)
+        return self._near_lists.of(pieces[0]) if listed else self._search_near(word)
 
     def _search_near(self, word: str) -> tuple[tuple[str, float], ...]:
         """Search the near words of a word without a list: one of several pieces, or not in the vocabulary."""
