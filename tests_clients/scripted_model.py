@@ -46,6 +46,11 @@ class Script:
         self._lock = threading.Lock()
         self.hanging, self.released = threading.Event(), threading.Event()
 
+    def add(self, *steps: Json) -> None:
+        """Add steps behind those that are left."""
+        with self._lock:
+            self._steps += steps
+
     def answer(self, path: str, headers: dict[str, str], body: Json) -> Json:
         """Return the step for one request, with the offered tool's full name, and record both."""
         tools = offered(body)

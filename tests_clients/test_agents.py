@@ -143,6 +143,19 @@ def test_tools_are_called_and_the_log_names_the_agent(client, made, tmp_path):
     assert all("commonbook" not in path.read_text() for path in before)
 
 
+def test_output_of_tools_is_stored_on_request(made, tmp_path):
+    agent = installed(made, "claude-code", tmp_path, [])
+    agent.book("install", "claude-code", "--tool-output", "--yes")
+    note = agent.project / "beds.txt"
+    note.write_text("The north bed has tulips.\n")
+    agent.script.add({"call": "Read", "arguments": {"file_path": str(note)}}, {"text": "Tulips."})
+    assert "Tulips." in agent.turn("What grows in the north bed?")
+    (session,) = json.loads(agent.book("session", "list", "--json"))["sessions"]
+    shown = json.loads(agent.book("session", "show", session["id"], "--json"))["messages"]
+    assert [message["role"] for message in shown] == ["user", "tool", "assistant"]
+    assert "The north bed has tulips." in shown[1]["text"]
+
+
 def test_an_agent_that_is_killed_in_a_turn_loses_no_prompt(client, made, tmp_path):
     agent = installed(made, client, tmp_path, [{"hang": True}])
     process = agent.start("Please remember this prompt about the greenhouse")

@@ -298,6 +298,26 @@ def test_a_server_that_is_down_does_not_disturb(garden, tmp_path):
     takes_less_than(MAX_SECONDS + SLACK_SECONDS, lambda: seconds(ask))
 
 
+def tool_use(name: str, output: Any, call: str = "toolu_1", **more: Any) -> dict[str, Any]:
+    fields = {"tool_name": name, "tool_input": {"command": "ls"}, "tool_response": output, "tool_use_id": call}
+    return event("PostToolUse", prompt_id="1", **fields, **more)
+
+
+def test_output_of_tools_is_stored_if_the_agent_sends_it(garden, home):
+    hook(prompt("List the beds of the garden, please", "1"))
+    for _ in range(2):
+        assert hook(tool_use("Bash", {"stdout": "north-bed\nsouth-bed"})) == ""
+    secret = "sk-ant-api03-" + "a1B2c3D4" * 11
+    hook(tool_use("Bash", f"{secret} " + "long " * 5000, "toolu_2"))
+    hook(tool_use("mcp__commonbook__recall", "Tulips need sandy soil", "toolu_3"))
+    hook(answer("Two beds."))
+    first, second = [text for role, _, text in stored(home) if role == "tool"]
+    assert first == 'Bash {"command": "ls"}\n{"stdout": "north-bed\\nsouth-bed"}'
+    assert secret not in second
+    assert len(second) < 9000
+    assert [role for role, _, _ in stored(home)] == ["user", "tool", "tool", "assistant"]
+
+
 def test_a_project_can_switch_it_off(garden, home):
     (garden / ".commonbook.toml").write_text('capture = "off"\n')
     assert hook(prompt("The roses are watered on Mondays")) == ""

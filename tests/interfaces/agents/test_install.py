@@ -282,6 +282,23 @@ def test_a_hook_of_an_earlier_place_is_replaced(user, monkeypatch):
     assert contents(user, "claude-code") == of_golden("claude-code", "after")
 
 
+@pytest.mark.parametrize("client", ["claude-code", "codex", "gemini"])
+def test_hooks_can_be_switched_off_and_on_again(user, client):
+    put_golden(user, client)
+    assert main(["install", client, "--yes", "--no-hooks"]) == 0
+    without = contents(user, client)
+    assert main(["install", client, "--yes", "--tool-output"]) == 0
+    with_tools = b"".join(contents(user, client).values())
+    assert (b"PostToolUse" in with_tools) or (b"AfterTool" in with_tools)
+    assert main(["install", client, "--yes"]) == 0
+    assert contents(user, client) == of_golden(client, "after")
+    assert main(["install", client, "--yes", "--no-hooks"]) == 0
+    assert contents(user, client) == without
+    assert main(["install", client, "--yes", "--tool-output"]) == 0
+    assert main(["uninstall", client, "--yes"]) == 0
+    assert contents(user, client) == of_golden(client, "before")
+
+
 def test_hooks_can_be_left_out(user):
     assert main(["install", "codex", "--no-hooks", "--yes"]) == 0
     assert "hooks" not in tomllib.loads((user / ".codex" / "config.toml").read_text())

@@ -25,6 +25,8 @@ _HARMLESS: Final = tuple(
 
 _EVENTS: Final = ("SessionStart", "UserPromptSubmit", "Stop", "PreCompact", "SessionEnd")
 _GEMINI_EVENTS: Final = ("SessionStart", "BeforeAgent", "AfterAgent", "SessionEnd")
+_TOOL_EVENT: Final = "PostToolUse"
+_GEMINI_TOOL_EVENT: Final = "AfterTool"
 _HOOK_SECONDS: Final = 5
 _CODEX_HOOK_SECONDS: Final = 3
 """How long an agent waits for a hook; it ends by itself sooner. Codex gives the end of a session no more."""
@@ -47,6 +49,8 @@ class Request(NamedTuple):
     permissions: bool = True
     hooks: bool = True
     instructions: bool = False
+    tool_output: bool = False
+    """Whether hooks store the output of tools too."""
 
 
 class FileEdit(NamedTuple):
@@ -104,7 +108,8 @@ def _claude_code(request: Request) -> Iterator[FileEdit]:
     if request.hooks:
         program, *arguments = request.hook
         command = {"type": "command", "command": program, "args": arguments, "timeout": _HOOK_SECONDS}
-        yield from _json_hooks(settings, _EVENTS, command, mark="hook claude-code")
+        events = (*_EVENTS, _TOOL_EVENT) if request.tool_output else _EVENTS
+        yield from _json_hooks(settings, events, command, mark="hook claude-code")
 
 
 def _json_hooks(path: str, events: Iterable[str], command: Mapping[str, object], *, mark: str) -> Iterator[FileEdit]:
@@ -123,7 +128,7 @@ def _codex(request: Request) -> Iterator[FileEdit]:
     body = f"[mcp_servers.{SERVER}]\ncommand = {_toml_text(program)}\nargs = [{words}]"
     if request.hooks:
         command = _toml_text(shlex.join(request.hook))
-        for event in _EVENTS:
+        for event in (*_EVENTS, _TOOL_EVENT) if request.tool_output else _EVENTS:
             body += f"\n[[hooks.{event}]]\n[[hooks.{event}.hooks]]\n"
             body += f'type = "command"\ncommand = {command}\ntimeout = {_CODEX_HOOK_SECONDS}'
     yield FileEdit(config, Block(TOML, body, ("mcp_servers", SERVER)))
@@ -142,7 +147,8 @@ def _gemini(request: Request) -> Iterator[FileEdit]:
     yield FileEdit(path, Member(("mcpServers", SERVER), _json_server(request)))
     if request.hooks:
         command = {"type": "command", "command": shlex.join(request.hook), "timeout": _HOOK_SECONDS * 1000}
-        yield from _json_hooks(path, _GEMINI_EVENTS, command, mark="hook gemini")
+        events = (*_GEMINI_EVENTS, _GEMINI_TOOL_EVENT) if request.tool_output else _GEMINI_EVENTS
+        yield from _json_hooks(path, events, command, mark="hook gemini")
 
 
 def _claude_desktop(request: Request) -> Iterator[FileEdit]:

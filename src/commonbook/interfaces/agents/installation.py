@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
 from commonbook.errors import BadInput, CommonbookError
 from commonbook.interfaces.agents import json_text
 from commonbook.interfaces.agents.clients import SERVER, Client, FileEdit, Request
-from commonbook.interfaces.agents.edits import Member
+from commonbook.interfaces.agents.edits import Element, Member
 
 _MAX_FILE_BYTES: Final = 32 << 20
 _COMMAND_SECONDS: Final = 60
@@ -44,15 +44,19 @@ class Plan(NamedTuple):
 
 def plan_install(client: Client, request: Request, *, own_command: str | None = None) -> Plan:
     """Return what an installation changes; `own_command` is the agent's program, which edits a file of its own."""
-    edits, commands = _without_own(client.all_edits(request), request, own_command, install=True)
-    return Plan(_changes(edits, install=True), commands)
+    wanted = client.all_edits(request)
+    edits, commands = _without_own(wanted, request, own_command, install=True)
+    # Hooks that an earlier installation has added, and this one does without.
+    other_hooks = client.all_edits(request._replace(hooks=True, tool_output=True))
+    unwanted = [each for each in other_hooks if isinstance(each.edit, Element) and each not in wanted]
+    return Plan(_changes(added=edits, removed=unwanted), commands)
 
 
 def plan_uninstall(client: Client, request: Request, *, own_command: str | None = None) -> Plan:
     """Return what a removal changes: everything that any installation may have added."""
-    everything = request._replace(permissions=True, hooks=True, instructions=True)
+    everything = request._replace(permissions=True, hooks=True, instructions=True, tool_output=True)
     edits, commands = _without_own(client.all_edits(everything), request, own_command, install=False)
-    return Plan(_changes(edits, install=False), commands)
+    return Plan(_changes(removed=edits), commands)
 
 
 def is_installed(client: Client, request: Request) -> bool:
@@ -74,15 +78,17 @@ def carry_out(plan: Plan) -> None:
 # --- files
 
 
-def _changes(edits: Iterable[FileEdit], *, install: bool) -> tuple[FileChange, ...]:
+def _changes(*, added: Sequence[FileEdit] = (), removed: Sequence[FileEdit]) -> tuple[FileChange, ...]:
     before: dict[str, str | None] = {}
     after: dict[str, str] = {}
-    for path, edit in edits:
+    undone = ((path, edit.undone) for path, edit in removed)
+    made = ((path, edit.made) for path, edit in added)
+    for path, change_text in (*undone, *made):
         if path not in before:
             before[path] = _read(path)
             after[path] = before[path] or ""
         try:
-            after[path] = edit.made(after[path]) if install else edit.undone(after[path])
+            after[path] = change_text(after[path])
         except BadInput as error:
             raise BadInput(f"{path} cannot be edited: {error.message}", fix=error.fix) from None
     found = (FileChange(path, before[path], after[path] or None) for path in before)

@@ -28,6 +28,9 @@ def install_arguments(to: argparse.ArgumentParser) -> None:
         help="no hooks: conversations are not stored, and nothing is added to prompts",
     )
     to.add_argument(
+        "--tool-output", action="store_true", help="hooks store the output of the agent's tools too, cut off if long"
+    )
+    to.add_argument(
         "--instructions",
         action="store_true",
         help="also add a block to CLAUDE.md, GEMINI.md or AGENTS.md of this folder",

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
-Kind: TypeAlias = Literal["start", "prompt", "answer", "compact", "end"]
+Kind: TypeAlias = Literal["start", "prompt", "answer", "tool", "compact", "end"]
 
 CLIENTS_WITH_HOOKS: Final = ("claude-code", "codex", "gemini")
 
@@ -24,6 +24,9 @@ _KINDS: Final[Mapping[str, Kind]] = {
     "beforeagent": "prompt",
     "stop": "answer",
     "afteragent": "answer",
+    # Agents send the output of tools only if `install` was told so.
+    "posttooluse": "tool",
+    "aftertool": "tool",
     "precompact": "compact",
     "sessionend": "end",
 }
@@ -36,6 +39,13 @@ _TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
 _TURNS: Final = ("prompt_id", "turn_id", "timestamp")
 """The fields that tell one turn of a session from another."""
 
+_TOOL_CALLS: Final = ("tool_use_id", *_TURNS)
+"""The fields that tell one call of a tool from another."""
+
+_WITH_MESSAGE: Final = ("prompt", "answer", "tool")
+_OWN_TOOLS: Final = "commonbook"
+_MAX_TOOL_CHARS: Final = 8000
+
 _WRAPPED: Final = re.compile(r"\A(?:\s*<hook_context>.*?</hook_context>)+\s*", re.DOTALL)
 """Gemini puts the context of a session's start before each of its prompts."""
 
@@ -43,7 +53,7 @@ _MAX_SESSION_CHARS: Final = 150
 
 
 class Event(NamedTuple):
-    """An event of an agent; `text` is that of a prompt or an answer."""
+    """An event of an agent; `text` is that of a prompt or an answer, or the call of a tool with its output."""
 
     kind: Kind
     name: str
@@ -63,7 +73,7 @@ class Event(NamedTuple):
     @property
     def has_message(self) -> bool:
         """Whether there is something to store."""
-        return self.kind in _TEXTS and bool(self.text.strip())
+        return self.kind in _WITH_MESSAGE and bool(self.text.strip())
 
 
 def parse_event(data: bytes) -> Event | None:
@@ -79,14 +89,35 @@ def parse_event(data: bytes) -> Event | None:
     if kind is None or not session:
         return None
     text = next((found for key in _TEXTS.get(kind, ()) if (found := _text(fields, key))), "")
-    turn = next((found for key in _TURNS if (found := _text(fields, key))), "")
+    text = _tool_text(fields) if kind == "tool" else text
+    keys = _TOOL_CALLS if kind == "tool" else _TURNS
+    turn = next((found for key in keys if (found := _text(fields, key))), "")
     return Event(kind, name, _session_name(session), turn, _WRAPPED.sub("", text), _text(fields, "source"))
 
 
+def _tool_text(fields: Mapping[str, Any]) -> str:
+    """Return the call of a tool and the beginning of its output; "" for tools of the book, which repeat what it has."""
+    name = _text(fields, "tool_name")
+    if not name or _OWN_TOOLS in name:
+        return ""
+    output = _field(fields, "tool_response")
+    text = output if isinstance(output, str) else _json_text(output)
+    call = f"{name} {_json_text(_field(fields, 'tool_input'))}\n{text}"
+    return call if len(call) <= _MAX_TOOL_CHARS else f"{call[:_MAX_TOOL_CHARS]} […]"
+
+
+def _json_text(value: object) -> str:
+    return "" if value is None else json.dumps(value, ensure_ascii=False)
+
+
 def _text(fields: Mapping[str, Any], name: str) -> str:
-    camel = re.sub("_([a-z])", lambda match: match[1].upper(), name)
-    value = fields.get(name, fields.get(camel))
+    value = _field(fields, name)
     return value if isinstance(value, str) else ""
+
+
+def _field(fields: Mapping[str, Any], name: str) -> object:
+    camel = re.sub("_([a-z])", lambda match: match[1].upper(), name)
+    return fields.get(name, fields.get(camel))
 
 
 def _session_name(session: str) -> str:

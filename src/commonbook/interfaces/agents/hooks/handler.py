@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from commonbook.errors import BadInput, CommonbookError, KeyConflict, NotAllowed, NotFound
 from commonbook.interfaces.agents.hooks import context
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 BookOf = Callable[..., "Book"]
 """Returns the book for a folder and a space: `book_of(cwd=..., space=..., changes=...)`."""
+
+
+_ROLES: Final = {"prompt": "user", "answer": "assistant", "tool": "tool"}
 
 
 class Handler:
@@ -107,8 +110,8 @@ class Handler:
         event = message.event
         state = self._folder.state(event.session)
         book = self._book_of(cwd=message.cwd, space=state.space, changes=True)
-        role, author = ("user", self._person) if event.kind == "prompt" else ("assistant", None)
-        stored = NewMessage(event.text, role, author or book.actor, message.time, event.client_id)
+        author = self._person if event.kind == "prompt" else None
+        stored = NewMessage(event.text, _ROLES[event.kind], author or book.actor, message.time, event.client_id)
         receipt = book.append(event.session, [stored], space=state.space, tags=[self._client])
         self._stored += sum(each.new for each in receipt.messages)
         if state.space is None and receipt.space:

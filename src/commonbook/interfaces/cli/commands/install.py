@@ -99,6 +99,7 @@ def _request(call: Call, client: Client) -> Request:
         scope=call.args.scope,
         permissions=getattr(call.args, "permissions", True),
         hooks=getattr(call.args, "hooks", True),
+        tool_output=getattr(call.args, "tool_output", False),
         instructions=getattr(call.args, "instructions", False),
     )
 
