@@ -64,8 +64,14 @@ def test_an_episode_has_the_turns_that_its_messages_reached(book):
     (message, _) = book.messages("first").items
     book.record_uses("talk", [PromptPassage(message.id, HASH)], message=turn(book, 2))
     assert places(book.uses(message.id)) == [("garden", "talk", 1, message.id)]
+    assert [use.memory for use in book.session_uses("talk")] == [None]
     (episode,) = book.settle("first").episodes
     assert places(book.uses(episode)) == [("garden", "talk", 1, message.id)]
+    assert [use.memory for use in book.session_uses("talk")] == [episode]
+    # Who may read the session and not the place that the episode was moved to learns nothing of that.
+    book.grant("user:bob", "garden", "reader")
+    book.move(episode, "vault")
+    assert [use.memory for use in book.acting_as("user:bob").session_uses("talk")] == [None]
 
 
 def test_only_what_one_may_read_is_told(book):

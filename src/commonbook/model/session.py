@@ -141,7 +141,8 @@ class PromptUse(NamedTuple):
     """A passage that reached a turn of a session: `seq` is the number of the message that it went with.
 
     At the start of a session, that is 0; after a compaction, the number of the last message before it. `by` is the
-    principal that put it there.
+    principal that put it there. `memory` is the memory that has the passage: for a message its episode, None while it
+    is in none and if the caller may not read that.
     """
 
     session: str
@@ -152,3 +153,4 @@ class PromptUse(NamedTuple):
     revision: int | None
     at: datetime
     by: str
+    memory: str | None = None

@@ -17,7 +17,7 @@ from commonbook.model.spaces import Actor, SpaceScope
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
 from commonbook.sessions.find_or_create import require_writable
-from commonbook.sessions.read import require_readable
+from commonbook.sessions.read import require_readable, without_hidden_episodes
 from commonbook.tables import memories, sessions
 from commonbook.tables.sessions import SessionKey
 from commonbook.tables.usage import prompt_uses
@@ -92,7 +92,7 @@ def of_memory(engines: Engines, actor: Actor, memory_id: str, *, limit: int) -> 
             items += sessions.messages_of_episodes(tx, {memory_id: memory.space.id}).get(memory_id, {})
         elif not sessions.get_many(tx, allowed, [memory_id]):
             raise permissions.no_memory(memory_id)
-        return tuple(prompt_uses.of_items(tx, allowed, items, limit=limit))
+        return _with_memories(tx, allowed, prompt_uses.of_items(tx, allowed, items, limit=limit))
 
 
 def of_session(
@@ -103,11 +103,16 @@ def of_session(
         session = require_readable(tx, actor, session_id, space)
         end = session.last if last is None else min(last, session.last)
         used = prompt_uses.of_session(tx, session, first=min(max(0, first), session.last), last=max(0, end))
-        readable = _readable_items(tx, scope.select(tx, actor), sorted({use.id for use in used}))
-        return tuple(use for use in used if use.id in readable)
+        return _with_memories(tx, scope.select(tx, actor), used)
 
 
-def _readable_items(tx: Reading, allowed: SpaceScope, items: Sequence[str]) -> set[str]:
+def _with_memories(tx: Reading, allowed: SpaceScope, used: Sequence[PromptUse]) -> tuple[PromptUse, ...]:
+    """Return the uses of what may be read, each with the memory that has it."""
+    items = sorted({use.id for use in used})
     places = memories.spaces_of(tx, items)
-    readable = {item for item, space in places.items() if space in allowed}
-    return readable | set(sessions.get_many(tx, allowed, [item for item in items if item not in places]))
+    found: dict[str, str | None] = {item: item for item, space in places.items() if space in allowed}
+    messages = [
+        message for message, _ in sessions.get_many(tx, allowed, [id_ for id_ in items if id_ not in places]).values()
+    ]
+    found |= {message.id: message.episode for message in without_hidden_episodes(tx, allowed, messages)}
+    return tuple(use._replace(memory=found[use.id]) for use in used if use.id in found)

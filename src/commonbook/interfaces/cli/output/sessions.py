@@ -112,9 +112,9 @@ def _message(out: Output, message: Message) -> None:
 
 
 def _passages(out: Output, used: Iterable[PromptUse]) -> None:
-    names = [out.name(use.id) for use in used]
+    names = [out.name(use.memory) if use.memory else f"message {out.name(use.id)}" for use in used]
     if names:
-        out.line(f"- memory put into the prompt: {', '.join(dict.fromkeys(names))}", "dim")
+        out.line(f"- put into the prompt: {', '.join(dict.fromkeys(names))}", "dim")
 
 
 def show_uses(out: Output, used: Sequence[PromptUse]) -> None:
