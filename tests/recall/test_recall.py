@@ -137,6 +137,26 @@ def test_a_date_finds_the_text_that_names_the_day_in_another_way(book: Book, set
     assert ids(book.recall(query))[0] == wanted
 
 
+@pytest.mark.parametrize("query", ["What did we do on 3.5.{}?", "{}-05-03", "and on the 3rd of May?"])
+def test_a_day_finds_what_was_written_on_it_whatever_it_says(open_book: OpenBook, monkeypatch, query):
+    # In this zone, the third of May begins two hours earlier than in UTC.
+    monkeypatch.setenv("COMMONBOOK_ZONE", "Europe/Berlin")
+    book = open_book()
+    year = datetime.now(UTC).year - 1
+    query = query.format(year)
+    others = [Draft(f"Went to the market on foot, way {n}", occurred=f"{year}-0{1 + n % 3}-11") for n in range(120)]
+    day = [
+        Draft("Boat repaired", occurred=f"{year}-05-02T22:30:00Z"),
+        Draft("Bought nails and paint", occurred=f"{year}-05-03T18:00:00Z"),
+    ]
+    after = Draft("Slept until noon", occurred=f"{year}-05-03T22:30:00Z")
+    book.remember_many([*day, *others, after])
+    for _ in range(3):
+        found = texts(book.recall(query, k=3, min_confidence=0))
+        assert set(found[:2]) == {draft.text for draft in day}
+        book.reindex()
+
+
 def test_an_answer_in_a_short_message_is_found_before_long_answers_about_everything(book: Book, settle):
     filler = " ".join(f"topic{number} kayak advice plan" for number in range(400))
     answer = turn(1, "By the way, I keep my kayak in the shed of my uncle.")

@@ -74,8 +74,8 @@ IS_COPY: Final = 16
 """Flag: the passage is of a copy that follows its source."""
 
 
-MAX_PHRASE_CANDIDATES: Final = 200
-"""At most so many passages with all words of a phrase are candidates because of that."""
+MAX_FURTHER_CANDIDATES: Final = 200
+"""At most so many passages are candidates because they have all words of a phrase, or because of their time."""
 
 
 class IndexQuery(NamedTuple):
@@ -84,7 +84,8 @@ class IndexQuery(NamedTuple):
     Passages of `excluded_kinds` are left out. `max_candidates` limits the candidates by words, and those by vectors.
     With `newest`, nothing is compared: the candidates are the latest passages. A passage whose last successor has ended
     by `now` counts as not superseded. Every passage must have all `required_terms`. Those that have all `phrase_terms`
-    are candidates too, the newest first, at most MAX_PHRASE_CANDIDATES.
+    are candidates too, and those whose time is in one of the `spans`: of each sort the newest, at most
+    MAX_FURTHER_CANDIDATES. A span is a first time, and the first one after it.
     """
 
     terms: tuple[str, ...]
@@ -105,6 +106,7 @@ class IndexQuery(NamedTuple):
     newest: bool = False
     required_terms: tuple[str, ...] = ()
     phrase_terms: tuple[str, ...] = ()
+    spans: tuple[tuple[int, int], ...] = ()
 
 
 class CandidatePool(NamedTuple):

@@ -70,5 +70,6 @@ class IndexQueryBuilder:
             newest=query.is_empty,
             required_terms=max(query.quoted, key=lambda phrase: len(phrase.terms)).terms if query.quoted else (),
             phrase_terms=phrase_terms,
+            spans=query.days,
         )
         return index_query, expansions

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from calendar import monthrange
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, NamedTuple, get_args
 
 from commonbook.errors import BadInput
 from commonbook.model.recall import Include, RecallRequest
 from commonbook.ports.engines import Engines
 from commonbook.recall import labels
-from commonbook.text import phrases, terms, user_times, validation
+from commonbook.recall.indexed_passages import micros
+from commonbook.text import dates_in_text, phrases, terms, user_times, validation
 
 MAX_HITS: Final = 200
 INCLUDE: Final[tuple[Include, ...]] = get_args(Include)
@@ -18,6 +20,8 @@ INCLUDE: Final[tuple[Include, ...]] = get_args(Include)
 
 MAX_QUERY_CHARS: Final = 20_000
 _MAX_TERMS: Final = 64
+_MAX_DAYS: Final = 8
+_RECENT_YEARS: Final = 10
 _MAX_PHRASE_CHARS: Final = 400
 _MIN_PHRASE_WORDS: Final = 2
 _MIN_SMALL_WORDS: Final = 5
@@ -61,6 +65,7 @@ def parse(engines: Engines, request: RecallRequest) -> ParsedQuery:
         as_of=_time(engines, "as_of", request.as_of, now),
         now=now,
         quoted=quoted,
+        days=() if quoted else _named_days(engines, text, now),
         phrase=None if quoted else _whole_phrase(text, words),
     )
 
@@ -98,6 +103,18 @@ def _whole_phrase(text: str, words: Sequence[tuple[str, str]]) -> phrases.Phrase
     return phrase if least <= phrase.size and len(text) <= _MAX_PHRASE_CHARS else None
 
 
+def _named_days(engines: Engines, text: str, now: datetime) -> tuple[tuple[int, int], ...]:
+    """Return the days that a query names, in the home's zone; a day without a year is one of the last years."""
+    recent = range(now.year, now.year - _RECENT_YEARS, -1)
+    days = [
+        datetime(one, month, day, tzinfo=engines.zone)
+        for year, month, day in dates_in_text.days_in(text)[:_MAX_DAYS]
+        for one in (recent if year is None else (year,))
+        if day <= monthrange(one, month)[1]
+    ]
+    return tuple((micros(day), micros(day + timedelta(days=1))) for day in days)
+
+
 def _limit_words(words: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
     """Return the distinct words of a query; of a long one those at both ends, where people say what it is about."""
     distinct = list({term: (word, term) for word, term in words}.values())
@@ -116,6 +133,8 @@ class ParsedQuery(NamedTuple):
     now: datetime
     quoted: tuple[phrases.Phrase, ...] = ()
     """The phrases that must occur."""
+    days: tuple[tuple[int, int], ...] = ()
+    """The days that it names: when each begins, and when the next one does, in microseconds."""
     phrase: phrases.Phrase | None = None
     """The whole query as a phrase, which counts if it occurs."""
 

@@ -35,7 +35,7 @@ from commonbook.ports.index import (
     FOREVER,
     IS_COPY,
     IS_MESSAGE,
-    MAX_PHRASE_CANDIDATES,
+    MAX_FURTHER_CANDIDATES,
     CandidatePool,
     IndexQuery,
     IndexResult,
@@ -137,8 +137,9 @@ def _choose(
         return _candidates_by_time(views, query)
     by_terms = _candidates_by_terms(views, postings, counts.weights, query)
     by_vector = _candidates_by_vector(views, query, exactly=exactly)
-    by_phrase = _candidates_by_phrase(views, query) if query.phrase_terms else [_NO_ROWS for _ in views]
-    return [np.concatenate(kinds).astype(np.intp) for kinds in zip(by_terms, by_vector, by_phrase, strict=True)]
+    sorts = ((_candidates_by_phrase, query.phrase_terms), (_candidates_of_spans, query.spans))
+    further = [find(views, query) for find, wanted in sorts if wanted]
+    return [np.concatenate(rows).astype(np.intp) for rows in zip(by_terms, by_vector, *further, strict=True)]
 
 
 def _view_segment(part: Part, query: IndexQuery) -> _SegmentView:
@@ -246,15 +247,33 @@ def _score_rows(
 
 def _candidates_by_phrase(views: Sequence[_SegmentView], query: IndexQuery) -> list[Rows]:
     """Return the newest rows that have all words of the phrase."""
+    having_all = [_rows_with_all(view.segment, query.phrase_terms) for view in views]
+    return _newest(views, [rows[view.wanted[rows]] for view, rows in zip(views, having_all, strict=True)])
+
+
+def _candidates_of_spans(views: Sequence[_SegmentView], query: IndexQuery) -> list[Rows]:
+    """Return the newest rows whose time is in one of the spans."""
     found = []
     for view in views:
-        rows = _rows_with_all(view.segment, query.phrase_terms)
-        found.append((view.segment, rows[view.wanted[rows]]))
+        times = view.segment.column("time")
+        within = np.zeros(view.segment.rows, np.bool_)
+        for first, end in query.spans:
+            within |= (times >= first) & (times < end)
+        found.append(np.flatnonzero(view.wanted & within))
+    return _newest(views, found)
+
+
+def _newest(views: Sequence[_SegmentView], found: Sequence[Rows]) -> list[Rows]:
+    """Return the newest of these rows, with a limited number of parts of one memory."""
+    segments = [view.segment for view in views]
 
     def select(limit: int) -> list[ScoredRows]:
-        return [best_of_segment(segment, rows, np.zeros(len(rows)), limit) or NO_SCORED_ROWS for segment, rows in found]
+        return [
+            best_of_segment(segment, rows, np.zeros(len(rows)), limit) or NO_SCORED_ROWS
+            for segment, rows in zip(segments, found, strict=True)
+        ]
 
-    return merge_best([view.segment for view in views], select, MAX_PHRASE_CANDIDATES)
+    return merge_best(segments, select, MAX_FURTHER_CANDIDATES)
 
 
 def _rows_with_all(segment: Segment, terms: Sequence[str]) -> Rows:

@@ -37,7 +37,7 @@ from commonbook.engines.postgres.passage_rows import (
 )
 from commonbook.engines.postgres.pipeline import Binary, Pipeline, PipelineResult, Row
 from commonbook.errors import Busy
-from commonbook.ports.index import IS_MESSAGE, MAX_PHRASE_CANDIDATES, IndexQuery, IndexResult, IndexState
+from commonbook.ports.index import IS_MESSAGE, MAX_FURTHER_CANDIDATES, IndexQuery, IndexResult, IndexState
 
 _EXTRA_CANDIDATES: Final = 10
 """So many more candidates than wanted are taken at first: some are filtered out, parts of one memory, or copies."""
@@ -105,12 +105,12 @@ _NEWEST: Final = f"""
     ) p
     ORDER BY time DESC, position DESC, id LIMIT %(depth)s
 """
-# The newest passages that have all words of a phrase; of one memory, only a few parts are kept afterwards.
-_WITH_PHRASE: Final = f"""
+# The newest passages of a further sort; of one memory, only a few parts are kept afterwards.
+_FURTHER: Final = f"""
     SELECT space, uuid_send(id) FROM (
       SELECT p.space, p.id FROM recall_passage p
-      WHERE p.space = ANY(%(spaces)s::bigint[]) AND {{wanted}}{{others}} AND {{phrase}}
-      ORDER BY p.id LIMIT {MAX_PHRASE_CANDIDATES * MAX_PARTS_PER_MEMORY}
+      WHERE p.space = ANY(%(spaces)s::bigint[]) AND {{wanted}}{{others}} AND ({{condition}})
+      ORDER BY p.id LIMIT {MAX_FURTHER_CANDIDATES * MAX_PARTS_PER_MEMORY}
     ) found
 """
 # Rows are looked up by key, however many the planner expects: hence the OFFSETs, which keep it from joining.
@@ -130,7 +130,8 @@ _NEIGHBOURS: Final = f"""
       SELECT which, thread, position, row_number() OVER (PARTITION BY which ORDER BY place) AS place
       FROM wanted WHERE is_message OR thread = first_thread AND (nth <= {MAX_PARTS_PER_MEMORY} OR %(newest)s)
     ), places AS (
-      SELECT thread, position FROM few WHERE place <= CASE which WHEN 2 THEN {MAX_PHRASE_CANDIDATES} ELSE %(first)s END
+      SELECT thread, position FROM few
+      WHERE place <= CASE WHEN which < 2 THEN %(first)s ELSE {MAX_FURTHER_CANDIDATES} END
       UNION SELECT * FROM unnest(%(threads)s::bigint[], %(positions)s::bigint[])
     ), spans AS (
       SELECT thread, position + %(far)s AS last, greatest(
@@ -172,7 +173,7 @@ class _FirstRound(NamedTuple):
     versions: dict[int, SpaceVersion]
     postings: list[Row]
     nearest: list[Row]
-    with_phrase: list[Row]
+    further: list[list[Row]]
     replaced: Any
     whole: Segment | None
 
@@ -286,7 +287,7 @@ class Search:
         postings = self._send(self._postings_statement()) if spaces and self._query.terms else None
         depth = self._query.max_candidates + _EXTRA_CANDIDATES
         nearest = self._query_nearest(depth, filtered=self._selective) if spaces and by_distance else None
-        with_phrase = self._query_phrase() if spaces and self._query.phrase_terms else None
+        further = self._query_further() if spaces else []
         replaced = self._send(_REPLACED) if spaces and self._exclusion else None
         whole_result = self._send(_WHOLE_SPACE, space=whole) if whole is not None else None
         columns = state_result.row()
@@ -304,7 +305,7 @@ class Search:
             {space: SpaceVersion(size, version) for space, size, version in zip(numbers, sizes, versions, strict=True)},
             postings=postings.rows() if postings else [],
             nearest=nearest.rows() if nearest else [],
-            with_phrase=with_phrase.rows() if with_phrase else [],
+            further=[found.rows() for found in further],
             replaced=decode_ids(next((ids for (ids,) in replaced.rows()), None) if replaced else None),
             whole=None if whole_result is None else self._unpack_space(whole_result.rows(), state),
         )
@@ -314,11 +315,18 @@ class Search:
         # Filters that exclude few passages are applied to the best candidates, others before.
         return _FILTERED_POSTINGS.format(wanted=self._filters, others=self._exclusion) if self._selective else _POSTINGS
 
-    def _query_phrase(self) -> PipelineResult:
+    def _query_further(self) -> list[PipelineResult]:
+        """Query the passages that have all words of the phrase, and those of the spans."""
         params: dict[str, Any] = {}
         terms = [has_term(term, f"phrase{index}", params) for index, term in enumerate(self._query.phrase_terms)]
-        statement = _WITH_PHRASE.format(wanted=self._filters, others=self._exclusion, phrase=" AND ".join(terms))
-        return self._send(statement, **params)
+        spans = [f"p.time >= %(first{at})s AND p.time < %(end{at})s" for at in range(len(self._query.spans))]
+        for at, span in enumerate(self._query.spans):
+            params[f"first{at}"], params[f"end{at}"] = span
+        conditions = [condition for condition in (" AND ".join(terms), " OR ".join(spans)) if condition]
+        statements = [
+            _FURTHER.format(wanted=self._filters, others=self._exclusion, condition=one) for one in conditions
+        ]
+        return [self._send(statement, **params) for statement in statements]
 
     def _query_nearest(self, depth: int, *, filtered: bool) -> PipelineResult | hnsw.NearestSearch:
         if self._query.newest:
@@ -355,7 +363,7 @@ class Search:
         local = candidates(parts, self._query, counts)
         while True:
             best = matched.best(depth)
-            by_terms, by_vector, rows = self._fetch_neighbours((best, nearest, possible.with_phrase), local, first)
+            by_terms, by_vector, rows = self._fetch_neighbours((best, nearest, *possible.further), local, first)
             needs_more_terms = by_terms < first and len(best) < matched.size
             needs_more_nearest = by_vector < first and len(nearest) == depth
             if needs_more_terms or needs_more_nearest:
