@@ -22,6 +22,7 @@ from commonbook.book.book import Book
 from commonbook.compose.migration import make_keys
 from commonbook.engines.process.clock import SystemClock
 from commonbook.settings.settings import Settings
+from tests.support import new_databases
 from tests.support.places import in_memory
 from tests.support.postgres_server import TEMPLATE, Server, rows_of
 
@@ -143,7 +144,8 @@ def open_book(chosen: Settings) -> Iterator[OpenBook]:
     opened: list[Book] = []
 
     def opening() -> Book:
-        opened.append(commonbook.open(None if chosen.database else chosen.home, create=True))
+        with new_databases.copied():
+            opened.append(commonbook.open(None if chosen.database else chosen.home, create=True))
         return opened[-1]
 
     yield opening

@@ -68,6 +68,7 @@ class Server:
         self.folder = folder
         self.data = folder / "data"
         self._settings = {**_FAST, **settings}
+        self._line: psycopg.Connection | None = None
 
     @classmethod
     @contextmanager
@@ -111,6 +112,9 @@ class Server:
 
     def stop(self) -> None:
         """Stop at once, if it runs."""
+        if self._line:
+            self._line.close()
+            self._line = None
         if (self.data / "postmaster.pid").exists():
             _run("pg_ctl", "stop", "--wait", "--silent", "--mode=immediate", f"--pgdata={self.data}", check=False)
 
@@ -162,10 +166,9 @@ class Server:
 
     def make_database(self, name: str, *, template: str = "template0") -> str:
         """Make a database, in place of one of that name, and return its address."""
-        self.run(
-            f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)',
-            f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY file_copy',
-        )
+        line = self._open_line()
+        line.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+        line.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY file_copy')
         return self.address(name)
 
     def make_template(self) -> None:
@@ -175,7 +178,18 @@ class Server:
 
     def drop_database(self, name: str) -> None:
         """Remove a database, even with open connections."""
-        self.run(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+        self._open_line().execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')
+
+    def _open_line(self) -> psycopg.Connection:
+        """A connection that is kept from test to test; another one after the server was stopped or killed."""
+        try:
+            if self._line:
+                self._line.execute("SELECT 1")
+                return self._line
+        except psycopg.OperationalError:
+            pass
+        self._line = psycopg.connect(self.address(), autocommit=True)
+        return self._line
 
     def standby(self, folder: Path, **settings: str) -> Server:
         """Make a copy of this server that follows it, under the name of the folder; it is not started yet."""
