@@ -58,7 +58,7 @@ def distinct_terms(question: str) -> list[str]:
         ("parallel_add", [2, 4]),
         ("batch", [10, 2, 20, 20]),
         ("importing", [4] * 14),
-        ("mcp_server", [1, 1, 1, 1, 10, 10]),
+        ("mcp_server", [1, 1, 1, 1, 2, 2]),
         ("hooks", [2] * 5),
         pytest.param("append", [1, 1, 4, 4], marks=pytest.mark.slow),
         ("open_unchanged", [2, 3, 4]),
@@ -81,6 +81,7 @@ def distinct_terms(question: str) -> list[str]:
 )
 def test_a_benchmark_measures_ours_beside_its_reference(name, sizes, monkeypatch):
     monkeypatch.setenv("COMMONBOOK_SOAK_SECONDS", "2")
+    monkeypatch.setattr("benchmarks.agents._PROCESSES", (1, 2))
     figures = list(__main__.measured([name], TINY))
     assert [figure.n for figure in figures] == sizes
     for figure in figures:
