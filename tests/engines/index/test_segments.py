@@ -802,3 +802,11 @@ def test_how_often_a_row_is_written_grows_as_slowly_as_the_logarithm_of_all(tmp_
     few = often(2_000, 40)
     assert often(16_000, 40) < few + 2
     assert often(2_000, 5) < few + 16, "what comes in small bits is written often, but not ever more often"
+
+
+def test_hashes_of_texts_are_kept_but_not_without_end(monkeypatch):
+    monkeypatch.setattr(segments, "_MAX_CACHED_HASHES", 5)
+    monkeypatch.setattr(segments, "_HASH_CACHE", {})
+    first = [hash_text(f"word {number}") for number in range(12)]
+    assert len(segments._HASH_CACHE) <= 5
+    assert [hash_text(f"word {number}") for number in range(12)] == first

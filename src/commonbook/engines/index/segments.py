@@ -51,7 +51,8 @@ _NARROWED: Final = ("position", "length", "start", "end")
 """Columns that get the narrowest unsigned type which holds them: they are widened before they are subtracted."""
 
 _MAX_UINT32: Final = (1 << 32) - 1
-_MAX_CACHED_HASHES: Final = 200_000
+_MAX_CACHED_HASHES: Final = 30_000
+"""About 0.2 KB each. The words of texts come again and again; ids, which do not, are soon cleared away with them."""
 _HASH_CACHE: dict[str, int] = {}
 
 # The columns with one value for each row: name, type, and how to compute it from a passage.
