@@ -6,7 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -14,7 +14,10 @@ from typing import Any, NamedTuple
 import pytest
 
 from commonbook.client import addresses
+from commonbook.client.http import HttpCaller, Patience
 from commonbook.errors import Busy, NotAllowed, NotFound, ServerFailed, TooMany, Unreachable
+from commonbook.wire.requests import request_of
+from commonbook.wire.verbs import VERBS
 
 KEY = "cbk_secret"
 SPACE = {"id": "1", "name": "team", "created": "2026-11-17T12:00:00.000000Z"}
@@ -186,3 +189,21 @@ def test_a_key_is_shown_in_no_error_and_no_text(connect):
     with pytest.raises(Unreachable) as caught:
         here.status()
     assert KEY not in f"{caught.value.message} {caught.value.fix} {here!r} {here._http!r} {vars(here)!r}"
+
+
+def test_an_answer_without_end_counts_as_none(monkeypatch):
+    monkeypatch.setattr("commonbook.client.http._MAX_ANSWER_BYTES", 1000)
+    with scripted([Reply(body={**SPACE, "name": "x" * 2000})]) as [server]:
+        http = HttpCaller(addresses.parse_addresses(server.url), KEY)
+        with closing(http), pytest.raises(Unreachable, match="no end"):
+            http.send(request_of(VERBS["create_space"], {"name": "team"}), patience=Patience(60, 60, once=True))
+
+
+def test_a_proxy_of_the_system_is_no_way_to_this_machine(connect, monkeypatch):
+    with scripted([Reply()], [Reply(502)]) as [server, proxy]:
+        for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
+            monkeypatch.setenv(name, proxy.url)
+        for name in ("NO_PROXY", "no_proxy"):
+            monkeypatch.delenv(name, raising=False)
+        assert connect(server.url, KEY).create_space("team").name == "team"
+        assert (len(server.requests), len(proxy.requests)) == (1, 0)

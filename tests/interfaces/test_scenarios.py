@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 import uvicorn
@@ -13,8 +14,9 @@ import commonbook
 from commonbook.book.book import Book
 from commonbook.client.remote_book import RemoteBook
 from commonbook.interfaces.http.app import make_app
+from commonbook.model.memory import Draft
 from tests.support import scenarios
-from tests.support.scenarios import SCENARIOS, errors_of, normalized
+from tests.support.scenarios import SCENARIOS, World, errors_of, normalized
 
 
 @pytest.fixture
@@ -78,3 +80,64 @@ def test_mcp_gives_the_results_of_the_library(book, library, scenario):
     scenario(found)
     assert errors_of(found.transcript) == errors_of(expected.transcript)
     assert normalized(found.state()) == normalized(expected.state())
+
+
+@pytest.fixture(params=["library", "http", "remote book", "command line", "mcp"])
+def world(request, book, tmp_path) -> Iterator[World]:
+    """The same book through each interface."""
+    if request.param != "remote book":
+        through = {
+            "library": scenarios.through_the_library,
+            "http": lambda book: scenarios.through_http(book, make_app(book)),
+            "command line": scenarios.through_the_command_line,
+            "mcp": scenarios.through_mcp,
+        }
+        yield through[request.param](book)
+        return
+    opened: list[RemoteBook] = []
+    url = request.getfixturevalue("url")
+
+    def connect(secret: str) -> RemoteBook:
+        opened.append(commonbook.connect(url, secret, outbox=tmp_path / f"outbox-{len(opened)}.db"))
+        return opened[-1]
+
+    yield scenarios.through_remote_books(book, connect)
+    for remote in opened:
+        remote.close()
+
+
+def shown(hits: Sequence[Any], *, like: Sequence[Any] | None = None) -> list[tuple[str, object]]:
+    """Return ids and scores; a tool of MCP tells an agent no scores."""
+    with_scores = all(hasattr(hit, "score") for hit in (hits if like is None else like))
+    return [(hit.id, hit.score if with_scores else None) for hit in hits]
+
+
+def test_the_one_memory_with_a_tag_is_found_among_eighty_through_every_interface(book, world):
+    book.remember_many([Draft(text=f"kite kite kite number {number}", space="s", tags=("z",)) for number in range(80)])
+    memory = book.remember(
+        "In a long talk about the weather, of all things, somebody saw a kite.", space="s", tags=["y"]
+    )
+    assert memory.id not in [hit.id for hit in book.recall("kite number", spaces=["s"], k=5).hits]
+    expected = book.recall("kite number", spaces=["s"], k=5, tags=["y"]).hits
+    hits = world().recall("kite number", spaces=["s"], k=5, tags=["y"]).hits
+    assert shown(hits) == shown(expected, like=hits)
+    assert [hit.id for hit in hits] == [memory.id]
+
+
+def test_spaces_that_one_may_not_read_are_refused_through_every_interface_and_change_no_answer(book, world):
+    book.grant("agent:ana", "own", "reader")
+    book.remember_many([Draft(text=f"a kite over field {number}", space="own") for number in range(20)])
+    ana = world("agent:ana")
+
+    def answer() -> list[tuple[str, object]]:
+        return shown(ana.recall("kite field", spaces=["own"], k=5).hits)
+
+    alone = answer()
+    assert len(alone) == 5
+    others = [book.remember(f"kite field {number}, of others", space="secret").id for number in range(30)]
+    assert answer() == alone
+    book.delete(*others)
+    assert answer() == alone
+    book.remember("a kite that stays", space="secret")
+    ana.recall("kite", spaces=["secret"])
+    assert world.transcript[-1][-1]["refused"]["type"] == "not_allowed"

@@ -178,6 +178,9 @@ class CommandLine:
     def remember(self, text: str, *, space: str | None = None, kind: str = "note", tags: Any = (), **more: Any) -> Any:
         return self._run("remember", text, space=space, kind=kind, tag=list(tags), **more)
 
+    def recall(self, query: str, *, spaces: Any = None, k: int = 10, tags: Any = ()) -> Any:
+        return self._run("recall", query, "-k", str(k), space=spaces, tag=list(tags))
+
     def edit(self, memory_id: str, *, text: str | None = None, title: str | None = None, **more: Any) -> Any:
         return self._run("edit", memory_id, text, title=title, **more)
 
