@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run tour test check check-models check-clients lint format bench bundle constraints clean
+.PHONY: help run tour test check check-models check-clients check-hermes lint format bench bundle constraints clean
 
 help:  ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -38,6 +38,9 @@ check-models:  ## Test the embedder on sentence-transformers, with torch (1.5 GB
 check-clients: $(DEV)  ## Test with real agents and the conformance suite of MCP (npm, 1 GB, in .clients)
 	@tools/check-clients $(ARGS)
 
+check-hermes: $(DEV)  ## Test with the real Hermes from PyPI (300 MB, in .hermes; HERMES_VERSION=... for another)
+	@PYTHON=$(PYTHON) tools/check-hermes $(ARGS)
+
 lint: $(DEV)  ## Rules, format, types, import arrows and words
 	@$(BIN)/ruff check --quiet --output-format concise .
 	@$(BIN)/ruff format --quiet --check . || { echo "make format puts the files right" >&2; exit 1; }
@@ -60,7 +63,7 @@ constraints:  ## Pin the newest versions that the project allows
 	@tools/pin-versions $(PYTHON)
 
 clean:  ## Remove everything that was made here
-	@rm -rf $(VENV) .venv-models .clients build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	@rm -rf $(VENV) .venv-models .clients .hermes build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
 	@find . -name __pycache__ -type d -not -path './.git/*' -prune -exec rm -rf {} +
 
 $(READY): pyproject.toml constraints.txt

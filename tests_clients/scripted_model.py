@@ -8,9 +8,9 @@ It speaks the streaming dialects that agents use, with the standard library alon
     POST …:generateContent, …:streamGenerateContent   Gemini     (Gemini CLI)
 
 The script is a JSON list. Each request that offers tools takes the next step; requests without tools (titles,
-summaries, warm-ups) get `side` and take none. A step is one of
+summaries, warm-ups) get `side`, a text or a function of the request, and take none. A step is one of
 
-    {"text": "the answer"}
+    {"text": "the answer"}                                 with "finish": "length" if it is cut off there
     {"call": "recall", "arguments": {"query": "tea"}}      the offered tool called so, or `…__recall`, or `…_recall`
     {"status": 529, "text": "why"}                         an error answer
     {"hang": true}                                         no answer: the agent waits until it is killed
@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -41,7 +41,7 @@ class Script:
         """Take the steps, where to record, and what to say to a request without tools."""
         self._steps = list(steps)
         self._record = record
-        self._side = side
+        self.side: str | Callable[[Json], str] = side
         self._asked = 0
         self._lock = threading.Lock()
         self.hanging, self.released = threading.Event(), threading.Event()
@@ -57,7 +57,7 @@ class Script:
         with self._lock:
             self._asked += 1
             if not tools:
-                step: Json = {"text": self._side}
+                step: Json = {"text": self.side(body) if callable(self.side) else self.side}
             elif self._steps:
                 step = dict(self._steps.pop(0))
             else:
@@ -154,7 +154,7 @@ def completion(step: Json, model: str, key: str) -> Json:
     if "tool" in step:
         call = {"name": step["tool"]["name"], "arguments": json.dumps(step.get("arguments", {}))}
         spoken["tool_calls"] = [{"index": 0, "id": f"call_{step['n']}", "type": "function", "function": call}]
-    reason = "tool_calls" if "tool" in step else "stop"
+    reason = "tool_calls" if "tool" in step else step.get("finish", "stop")
     choice = {"index": 0, key: spoken, "finish_reason": None if key == "delta" else reason}
     kind = "chat.completion.chunk" if key == "delta" else "chat.completion"
     usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
@@ -166,7 +166,7 @@ def chunks(step: Json, model: str) -> Iterator[Json]:
     """Say a step in the streaming Chat Completions dialect."""
     first = completion(step, model, "delta")
     yield first
-    reason = "tool_calls" if "tool" in step else "stop"
+    reason = "tool_calls" if "tool" in step else step.get("finish", "stop")
     usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
     yield first | {"choices": [{"index": 0, "delta": {}, "finish_reason": reason}], "usage": usage}
 

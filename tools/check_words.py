@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-CODE: Final = ("src", "tests", "tests_models", "tests_clients", "benchmarks", "tools")
+CODE: Final = ("src", "tests", "tests_models", "tests_clients", "tests_hermes", "benchmarks", "tools")
 PAGES: Final = ("*.md", "docs/**/*.md", "src/**/*.md", "tools/**/*.md")
 MAX_PAGE_LINE: Final = 120
 

@@ -1,9 +1,9 @@
 """Plays the part of the Hermes agent and its memory manager, in the order and on the threads in which they call.
 
 Written from what NousResearch/hermes-agent does (agent/memory_manager.py as read at commit 002b0646, and its callers):
-`sync_turn` and `queue_prefetch` after a turn on one worker thread; `/new` as the end of the old session and the switch
-in one task of that worker; `/resume`, `/branch`, undo and compression on the agent's own thread; `prefetch` on a thread
-of its own, for at most 8 seconds; whatever a provider raises is noted and swallowed.
+`on_turn_start` before a turn, `sync_turn` and `queue_prefetch` after it on one worker thread; `/new` as the end of the
+old session and the switch in one task of that worker; `/resume`, `/branch`, undo and compression on the agent's own
+thread; `prefetch` on a thread of its own, for at most 8 seconds; whatever a provider raises is noted and swallowed.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from commonbook.model.memory import Filter
 from commonbook.model.session import Message, Session
 
 SUMMARY = "[CONTEXT COMPACTION - REFERENCE ONLY] Earlier turns were compacted into the summary below. They spoke."
+TRUNCATED = "[System: Your previous response was truncated by the output length limit. Continue exactly there.]"
 BOUND = 15.0
 """No call of Hermes takes longer, on a machine that is busy with other things."""
 
@@ -83,19 +84,38 @@ class Hermes:
 
     # --- turns
 
-    def turn(self, user: str, assistant: str, *, shown: str | None = None, drain: bool = True) -> str:
-        """Have a turn, and return what was recalled; `shown` is what the user said with a skill's text around it."""
-        self.turns += 1
-        self._call(self.provider.on_turn_start, self.turns, user, model="m", platform="cli")
+    def turn(self, user: str, assistant: str, *, shown: str | None = None, drain: bool = True, parts: int = 1) -> str:
+        """Have a turn, and return what was recalled.
+
+        `shown` is what the user said with a skill's text around it. The answer is cut off by its length into `parts`.
+        """
+        self._begin(user, shown or user)
         recalled = self._call(self.provider.prefetch, user, session_id=self.session) or ""
-        self.messages.append({"role": "user", "content": shown or user})
         self._tool_round()
-        self.messages.append({"role": "assistant", "content": assistant})
+        self._answer(assistant, parts)
         self.recorded.append(Turn(self.session, user, assistant))
         self.sync(user, assistant)
         if drain:
             self.drain()
         return str(recalled)
+
+    def _begin(self, user: str, shown: str) -> None:
+        """Announce a turn. Hermes joins its question to words that have no answer."""
+        self.turns += 1
+        self._call(self.provider.on_turn_start, self.turns, user)
+        if self.messages and self.messages[-1]["role"] == "user" and self.messages[-1]["content"] != SUMMARY:
+            before = self.messages.pop()["content"]
+            shown = f"{before}\n\n{shown}"
+        self.messages.append({"role": "user", "content": shown})
+
+    def _answer(self, assistant: str, parts: int) -> None:
+        size = -(-len(assistant) // parts)
+        for at in range(0, len(assistant), size):
+            is_last = at + size >= len(assistant)
+            part, reason = assistant[at : at + size].strip(), "stop" if is_last else "length"
+            self.messages.append({"role": "assistant", "content": part, "finish_reason": reason})
+            if not is_last:
+                self.messages.append({"role": "user", "content": TRUNCATED})
 
     def _tool_round(self) -> None:
         call = {"id": f"c{self.turns}", "type": "function", "function": {"name": "look", "arguments": "{}"}}
@@ -113,17 +133,25 @@ class Hermes:
         )
 
     def interrupted(self, user: str) -> None:
-        """Have a turn that the user interrupts: the provider hears nothing of it."""
-        self.turns += 1
-        self._call(self.provider.on_turn_start, self.turns, user)
-        self.messages.append({"role": "user", "content": user})
+        """Have a turn that the user interrupts: it is never handed over."""
+        self._begin(user, user)
+        self.recorded.append(Turn(self.session, user, ""))
+
+    def retry(self, assistant: str) -> None:
+        """/retry: the last turn leaves the transcript without a word to the provider, and is asked again."""
+        last = max(at for at, one in enumerate(self.messages) if one["role"] == "user")
+        question = self.messages[last]["content"]
+        del self.messages[last:]
+        gone = max(at for at, one in enumerate(self.recorded) if one.session == self.session)
+        del self.recorded[gone]
+        self.turn(question, assistant)
 
     # --- commands
 
     def new(self, session: str) -> None:
         """/new and /reset: one task on the worker, behind the turns that are queued there."""
         old, history = self.session, list(self.messages)
-        self.session, self.messages = session, []
+        self.session, self.messages, self.turns = session, [], 0
         switch = {"parent_session_id": old, "reset": True, "reason": "new_session"}
         self._later(
             (self.provider.on_session_end, (history,), {}), (self.provider.on_session_switch, (session,), switch)
@@ -210,8 +238,9 @@ def check(
             assert not agent.errors, agent.errors
             assert agent.slowest < BOUND, agent.slowest
             for turn in agent.recorded:
-                expected.setdefault(turn.session, []).append((turn.user, turn.assistant))
-        found = {name: turns_of(messages) for name, (_, messages) in stored.items() if messages}
+                pair = [("user", turn.user), ("assistant", turn.assistant)]
+                expected.setdefault(turn.session, []).extend(pair if turn.assistant else pair[:1])
+        found = {name: [(one.role, one.text) for one in messages] for name, (_, messages) in stored.items() if messages}
         for name in sorted({*found, *expected}):
             assert found.get(name) == expected.get(name), name
         for name, parent in (parents or {}).items():

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from commonbook.adapters.hermes.provider import CommonbookMemoryProvider
-from tests.support.hermes import SUMMARY, Hermes, check
+from tests.support.hermes import SUMMARY, TRUNCATED, Hermes, Turn, check
 
 SCRIPTS = int(os.environ.get("COMMONBOOK_SCRIPTS", "6"))
 SEED = os.environ.get("COMMONBOOK_SEED") or str(time.time_ns())
@@ -31,6 +31,7 @@ class Script:
         self.hermes = Hermes(self.provider(), "s0")
         self.steps: list[str] = []
         self.undone: set[str] = set()
+        self.killed: list[CommonbookMemoryProvider] = []
 
     def provider(self) -> CommonbookMemoryProvider:
         return CommonbookMemoryProvider(hermes_home=str(self.folder / "hermes"))
@@ -38,6 +39,7 @@ class Script:
     def run(self) -> None:
         verbs = [self.turn] * 8 + [self.again, self.interrupted_end, self.new, self.resume, self.branch, self.undo]
         verbs += [self.compress, self.rotate, self.checkpoint, self.restart]
+        verbs += [self.interrupt, self.interrupt, self.retry, self.cut_off_turn, self.queued_turns, self.kill]
         for _ in range(STEPS):
             verb = self.dice.choice(verbs)
             self.steps.append(verb.__name__)
@@ -67,9 +69,50 @@ class Script:
         self.hermes.turn(f"ask {words}", f"answer {words}", drain=self.dice.random() < 0.7)
         self.undone.discard(self.hermes.session)
 
+    def interrupt(self) -> None:
+        """A turn that the user interrupts; the answer to the one before may still be queued."""
+        self.count += 1
+        if not self.own():
+            # A turn that never ends does not show that it was ahead of two switches to new sessions.
+            self.hermes.drain()
+        self.hermes.interrupted(f"wait {self.count}")
+
+    def retry(self) -> None:
+        self.hermes.drain()
+        own = self.own()
+        # After a compression, the question cannot be told from the same one asked twice, or if nothing else is left.
+        is_clear = len(self.users()) > 1 and own.count(own[-1]) == 1 if own else False
+        is_clear |= not any(one["content"] == SUMMARY for one in self.hermes.messages)
+        is_clear &= self.hermes.session not in self.undone
+        if own and own[-1].assistant and self.last_user() == own[-1].user and is_clear:
+            self.count += 1
+            same = self.dice.random() < 0.3
+            self.hermes.retry(own[-1].assistant if same else f"answer {self.count} in other words")
+
+    def cut_off_turn(self) -> None:
+        self.count += 1
+        self.hermes.turn(f"tell {self.count}", f"a long answer {self.count} about reeds and mills", parts=3)
+        self.undone.discard(self.hermes.session)
+
+    def queued_turns(self) -> None:
+        """Two turns with the same words, the second of which starts before the first is handed over."""
+        self.count += 1
+        self.hermes.turn(f"go on {self.count}", "done", drain=False)
+        self.hermes.turn(f"go on {self.count}", "done", drain=self.dice.random() < 0.5)
+        self.undone.discard(self.hermes.session)
+
+    def own(self) -> list[Turn]:
+        return [one for one in self.hermes.recorded if one.session == self.hermes.session]
+
     def again(self) -> None:
-        turns = [one for one in self.hermes.recorded if one.session == self.hermes.session]
-        if turns and self.last_user() == turns[-1].user and self.hermes.session not in self.undone:
+        self.hermes.drain()
+        turns = self.own()
+        if (
+            turns
+            and turns[-1].assistant
+            and self.last_user() == turns[-1].user
+            and self.hermes.session not in self.undone
+        ):
             self.hermes.sync(turns[-1].user, turns[-1].assistant)
             self.hermes.drain()
 
@@ -95,18 +138,20 @@ class Script:
 
     def undo(self) -> None:
         self.hermes.drain()
-        own = [one for one in self.hermes.recorded if one.session == self.hermes.session]
+        own = self.own()
         # If nothing is left by which it could be known what was undone, the provider says so: that has its own test.
-        if own and self.last_user() == own[-1].user and len(self.users()) > 1:
+        if own and own[-1].assistant and self.last_user() == own[-1].user and len(self.users()) > 1:
             self.hermes.undo()
             self.undone.add(self.hermes.session)
 
     def users(self) -> list[str]:
         texts = [one["content"] for one in self.hermes.messages if one["role"] == "user"]
-        return [one for one in texts if one != SUMMARY]
+        return [one for one in texts if one not in (SUMMARY, TRUNCATED)]
 
     def last_user(self) -> str:
-        return self.users()[-1] if self.users() else ""
+        """The last message of the user, from which Hermes undoes and retries; a notice of Hermes is one too."""
+        texts = [one["content"] for one in self.hermes.messages if one["role"] == "user"]
+        return texts[-1] if texts else ""
 
     def compress(self) -> None:
         self.hermes.drain()
@@ -120,24 +165,39 @@ class Script:
     def tail(self) -> int:
         """Hermes cuts before a user's message."""
         starts = [len(self.hermes.messages)] + [
-            at for at, one in enumerate(self.hermes.messages) if one["role"] == "user" and one["content"] != SUMMARY
+            at
+            for at, one in enumerate(self.hermes.messages)
+            if one["role"] == "user" and one["content"] not in (SUMMARY, TRUNCATED)
         ]
         return len(self.hermes.messages) - self.dice.choice(starts[-3:] + starts[:1])
 
     def checkpoint(self) -> None:
+        if self.hermes.provider._session != self.hermes.session:
+            # A transcript has no session: Hermes compresses only what it has switched to.
+            self.hermes.drain()
         self.hermes._call(self.hermes.provider.on_pre_compress, self.hermes.messages)
 
     def restart(self) -> None:
         """Another process goes on with the conversation."""
         self.show_what_was_undone()
-        if self.undone:
-            return
+        if not self.undone:
+            if self.dice.random() < 0.5:
+                self.hermes._call(self.hermes.provider.on_session_end, self.hermes.messages)
+            self.hermes._call(self.hermes.provider.shutdown)
+            self.go_on_in_another_process()
+
+    def kill(self) -> None:
+        """Another process goes on; the provider of the first was not told."""
+        self.show_what_was_undone()
+        if not self.undone:
+            self.killed.append(self.hermes.provider)
+            self.go_on_in_another_process()
+
+    def go_on_in_another_process(self) -> None:
         old = self.hermes
-        if self.dice.random() < 0.5:
-            old._call(old.provider.on_session_end, old.messages)
-        old._call(old.provider.shutdown)
         self.hermes = Hermes(self.provider(), old.session)
         self.hermes.messages, self.hermes.recorded, self.hermes.parked = old.messages, old.recorded, old.parked
+        self.hermes.turns = sum(one["role"] == "user" for one in self.hermes.messages)
         self.hermes.errors, self.hermes.slowest = old.errors, max(old.slowest, self.hermes.slowest)
 
 
@@ -150,3 +210,6 @@ def test_a_random_conversation_is_stored_as_it_was(place, number, tmp_path):
     except BaseException:
         print(f"COMMONBOOK_SEED={SEED}, number {number}:", *script.steps)
         raise
+    finally:
+        for provider in script.killed:
+            provider.shutdown()

@@ -67,7 +67,7 @@ def test_of_a_transcript_that_begins_with_what_was_said_elsewhere_only_the_last_
         ("AaBbCc", "Dd", "", "Dd"),
         ("AaBbCc", "BbDd", "AaBb", "Dd"),
         ("AaBbCc", "AaXDd", "Aa", "XDd"),
-        ("AaAaAa", "AaAaBb", "AaAaAa", "Bb"),
+        ("AaAaAa", "AaAaBb", "AaAa", "Bb"),
     ],
 )
 def test_what_was_undone_shows_in_the_next_turn_s_transcript(known, words, kept, new):

@@ -77,15 +77,6 @@ def test_the_end_of_a_session_may_be_told_before_its_last_turns(provider, place,
     assert stored_turns(place) == [("first", "one"), ("second", "two")]
 
 
-def test_a_turn_that_the_user_interrupted_is_stored_with_the_next(provider, place):
-    hermes = Hermes(provider)
-    hermes.turn("first", "one")
-    hermes.interrupted("no, wait")
-    hermes.turn("second", "two")
-    with reading(place) as book:
-        assert [one.text for one in everything(book)["s1"][1]] == ["first", "one", "no, wait", "second", "two"]
-
-
 def test_a_skill_s_text_is_not_stored_in_place_of_the_user_s_words(provider, place):
     hermes = Hermes(provider)
     hermes.turn("/deploy now", "deployed", shown="[skill: deploy] " + "instructions " * 500 + "now")
@@ -186,3 +177,67 @@ def test_nothing_is_recorded_where_a_project_does_not_want_it(provider, place, t
     with reading(place) as book:
         assert not everything(book)
     assert not hermes.errors
+
+
+def stored_texts(place, session="s1"):
+    with reading(place) as book:
+        return [one.text for one in everything(book)[session][1]]
+
+
+def test_a_question_is_on_disk_when_its_turn_has_started(provider, place):
+    hermes = Hermes(provider)
+    hermes.turn("first", "one")
+    hermes.interrupted("count the reeds")
+    assert stored_texts(place) == ["first", "one", "count the reeds"]
+
+
+def test_words_of_interrupted_turns_are_kept_apart_though_hermes_joins_them(provider, place, batches):
+    hermes = Hermes(provider, batches=batches)
+    hermes.turn("first", "one")
+    hermes.interrupted("no, wait")
+    hermes.interrupted("no, wait")
+    hermes.interrupted("stop")
+    hermes.turn("second", "two")
+    hermes.exit()
+    assert stored_texts(place) == ["first", "one", "no, wait", "no, wait", "stop", "second", "two"]
+
+
+def test_an_interrupted_turn_at_the_end_is_stored(provider, place):
+    hermes = Hermes(provider)
+    hermes.interrupted("no, wait")
+    hermes.interrupted("stop")
+    provider.shutdown()
+    assert stored_texts(place) == ["no, wait", "stop"]
+
+
+def test_a_retry_replaces_the_answer(provider, place):
+    hermes = Hermes(provider)
+    hermes.turn("first", "one")
+    hermes.turn("second", "two")
+    hermes.retry("another two")
+    hermes.retry("another two")
+    hermes.turn("third", "three")
+    hermes.exit()
+    assert stored_turns(place) == [("first", "one"), ("second", "another two"), ("third", "three")]
+    with reading(place) as book:
+        assert not [hit for hit in book.recall("two").hits if hit.passage.strip() == "two"]
+
+
+def test_an_answer_that_was_cut_off_is_stored_once_and_whole(provider, place):
+    hermes = Hermes(provider)
+    for number in range(3):
+        hermes.turn(f"question {number}", f"a long answer {number} about reeds and mills", parts=3)
+    hermes.exit()
+    check(place, hermes)
+
+
+def test_turns_with_the_same_words_that_start_before_the_last_is_handed_over_are_all_stored(provider, place, batches):
+    hermes = Hermes(provider, batches=batches)
+    for number in range(1, 4):
+        provider.on_turn_start(number, "go on")
+    for number in range(1, 4):
+        hermes.messages += [{"role": "user", "content": "go on"}, {"role": "assistant", "content": "done"}]
+        arguments = {"messages": list(hermes.messages)} if batches else {}
+        provider.sync_turn("go on", "done", session_id="s1", **arguments)
+        assert stored_texts(place)[: 2 * number] == ["go on", "done"] * number
+    assert stored_turns(place) == [("go on", "done")] * 3

@@ -151,16 +151,21 @@ class CommonbookMemoryProvider:
         """Close everything within a time limit; a later `initialize` starts again."""
         active, self._active = self._active, None
         self._generations[self._session] += 1
+        if active is not None and active.recorder is not None:
+            try:
+                active.recorder.store_held()
+            except CommonbookError as error:
+                self._warn(f"A question could not be stored ({error.message}).")
         if active is not None and not active.keeper.close(wait=_CLOSE_SECONDS):
             self._warn("The book did not close in time; acknowledged turns are safe.")
 
     # --- turns
 
     def on_turn_start(self, turn_number: int, message: str, **kwargs: Any) -> None:  # noqa: ANN401 - arguments of Hermes
-        """Note that a turn starts."""
-        del turn_number, message, kwargs
+        """Store the question of a turn that starts; it is on disk when this returns, unless an earlier turn is open."""
+        del kwargs
         if recorder := self._recorder_if_active():
-            recorder.turn_started()
+            recorder.start_turn(self._session, turn_number, message)
 
     def sync_turn(
         self,

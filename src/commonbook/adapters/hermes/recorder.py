@@ -1,7 +1,8 @@
 """The recorder stores each turn once, under the session, parent and tags that were current when it was said.
 
-It keeps a ledger of the known messages for each session. The ledger is read from the book when the session is first
-used, and then kept up to date. A transcript is compared with the ledger, and only new messages are stored.
+A question is stored when its turn starts, the answer when Hermes hands the turn over. The recorder keeps a ledger of
+the known messages for each session. The ledger is read from the book when the session is first used, and then kept up
+to date. A transcript is compared with the ledger, and only new messages are stored.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from commonbook.adapters.hermes import transcript_diff
 from commonbook.adapters.hermes.keeper import Keeper, StoredSession, Warn
-from commonbook.adapters.hermes.transcript_diff import TranscriptDiff, TranscriptMessage
+from commonbook.adapters.hermes.ledger import KnownMessage, Ledger, known_message
+from commonbook.adapters.hermes.open_turns import OpenTurn, OpenTurns, with_overtaken
+from commonbook.adapters.hermes.transcript_diff import LastTurn, TranscriptDiff, TranscriptMessage
 from commonbook.errors import Busy
 from commonbook.model.ids import new_id
 from commonbook.model.session import NewMessage, SwitchReason
@@ -25,54 +27,6 @@ _MAX_LEDGERS: Final = 64
 _BATCH_MESSAGES: Final = 1000
 _MAX_PARENTS: Final = 8
 _CONTINUING_REASONS: Final = ("branch", "compress")
-
-
-class KnownMessage(NamedTuple):
-    """A known message: its fingerprint, and its client ids if it belongs to this session (several if it was split)."""
-
-    fingerprint: str
-    ids: tuple[str, ...] = ()
-
-
-@dataclass(slots=True)
-class Ledger:
-    """The known messages of a session, and the state of its transcripts."""
-
-    context: SessionContext
-    generation: str
-    message_count: int = 0
-    """Number of messages that it ever had. Client ids consist of the generation and this number."""
-    known: list[KnownMessage] = field(default_factory=list)
-    inherits_from: str | None = None
-    """The session whose transcript this one continues. Its known messages are copied when the first turn comes here,
-    because its own last turns may still be queued when Hermes switches."""
-    parent: str | None = None
-    """The parent that another process recorded; a transcript may begin with messages of it."""
-    unknown_prefix: bool = False
-    """Whether a transcript may begin with messages that are not in the ledger."""
-    undo_pending: bool = False
-    """Whether messages were undone; the next transcript shows which."""
-    stored_early: list[str] = field(default_factory=list)
-    """Fingerprints of messages that a whole transcript brought before their own turn was synced."""
-    last_transcript: list[str] = field(default_factory=list)
-    """Fingerprints of the last transcript that came with a turn; the same transcript again is a repeat."""
-    turns_since_settle: int = 0
-    """Number of turns since the session was last settled."""
-    last_turn: tuple[int, list[str]] = (0, [])
-    """How many turns had started when the last turn was synced, and the fingerprints of that turn. The same turn
-    again is a repeat, unless another one has started."""
-
-    readable: bool = True
-    """Whether the session could be read from the book."""
-
-    @property
-    def is_unknown(self) -> bool:
-        """Whether it is not known which messages the session has."""
-        return not self.readable and not self.known
-
-    def fingerprints(self) -> list[str]:
-        """Return the fingerprints of the known messages."""
-        return [message.fingerprint for message in self.known]
 
 
 class Speakers(NamedTuple):
@@ -93,40 +47,126 @@ class Recorder:
         self._ledgers: OrderedDict[str, Ledger] = OrderedDict()
         self._parents: dict[str, str] = {}
         self._turns_started = 0
+        self._open = OpenTurns()
         self._lock = threading.RLock()
 
     def set_parent(self, session: str, parent: str) -> None:
         """Set the parent of a session, in case it is new."""
         self._parents[session_name(session)] = session_name(parent)
 
-    def turn_started(self) -> None:
-        """Count a started turn, so that the next sync is not a repeat of the last."""
-        self._turns_started += 1
-
     # --- turns and transcripts
 
-    def record_turn(self, session: str, user: str, assistant: str, messages: Iterable[object] | None) -> None:
+    def start_turn(self, session: str, number: int, words: str) -> None:
+        """Note that a turn starts, and store its question; `number` is 1 in a session without earlier turns."""
+        with self._lock:
+            self._turns_started += 1
+            if question := transcript_diff.transcript_message("user", words):
+                turn = OpenTurn(session_name(session), question, is_first=number == 1)
+                # Hermes switches to a new session behind the turns that are queued: this one may be ahead of it.
+                ledger = self._ledger(turn.session)
+                turn.is_unplaced = turn.is_first and self._has_turns(ledger)
+                self._adopt_from_source(turn, ledger)
+                if overflow := self._open.add(turn):
+                    self._store_question(overflow)
+                self._store_if_next(turn)
+
+    def _leave_to_next(self, session: str, ledger: Ledger, messages: Sequence[object]) -> None:
+        """Take turns out of a session that ends without them: they started ahead of the switch to the next session."""
+        if ledger.is_compressed or transcript_diff.has_summary(messages):
+            return
+        turns = self._open.of_session(session)
+        start = max((at for at, turn in enumerate(turns) if turn.is_first), default=len(turns))
+        shown = {message.fingerprint for message in self._transcript(session, ledger, messages)}
+        for turn in reversed(turns[start:] if turns[start:] and turns[start].question.fingerprint not in shown else ()):
+            at = ledger.index(turn)
+            if at is not None and at == len(ledger.known) - 1:
+                self._rewind(session, ledger, at)
+            turn.ids, turn.is_unplaced = (), True
+
+    def _has_turns(self, ledger: Ledger) -> bool:
+        source = ledger.inherits_from
+        return bool(ledger.known) or (source is not None and self._has_turns(self._ledger(source)))
+
+    def _adopt_from_source(self, turn: OpenTurn, ledger: Ledger) -> None:
+        """Leave a question in the session that was compressed before the turn started, and had it already."""
+        source = ledger.inherits_from
+        if source is not None and turn.question.fingerprint in self._ledger(source).stored_early:
+            turn.session, turn.is_unplaced = source, False
+
+    def _store_if_next(self, turn: OpenTurn) -> None:
+        """Store the question of a turn, if nothing that is still to come belongs before it."""
+        ledger = self._ledger(turn.session)
+        if not (ledger.is_unknown or ledger.undo_pending) and not turn.is_unplaced and self._open.is_next(turn):
+            self._store_question(turn)
+
+    def _store_question(self, turn: OpenTurn) -> None:
+        ledger = self._ledger(turn.session)
+        if turn.is_held and turn.question.fingerprint not in ledger.stored_early:
+            self._store(turn.session, ledger, [turn.question])
+        if turn.is_held:
+            known = (one.ids for one in reversed(ledger.known) if one.fingerprint == turn.question.fingerprint)
+            turn.ids = next(known, ())
+
+    def store_held(self, session: str | None = None) -> None:
+        """Store the questions that were held back, of a session that ends or of all."""
+        with self._lock:
+            for turn in self._open.held():
+                if session is None or (turn.session == session and not turn.is_unplaced):
+                    self._store_question(turn)
+
+    def record_turn(self, session: str, user: str, assistant: str, messages: Sequence[object] | None) -> None:
         """Store a turn, and all other new messages of its transcript."""
         with self._lock:
             session = session_name(session)
             ledger = self._ledger(session)
-            transcript = transcript_diff.with_turn(transcript_diff.transcript_messages(messages or ()), user, assistant)
-            last = [message.fingerprint for message in transcript[transcript_diff.last_turn_start(transcript) :]]
+            transcript = self._transcript(session, ledger, transcript_diff.split_question(messages or (), user))
+            turn = transcript_diff.with_turn(transcript, user, assistant, known=ledger.fingerprints())
+            last = [message.fingerprint for message in turn.messages[turn.start :]]
+            opened = self._open.up_to(turn.messages, turn.start)
+            ledger.notices.update(turn.notices)
             if messages:
-                self._inherit(ledger, transcript[: len(transcript) - len(last)])
-                changes = self._diff_turn(session, ledger, transcript, last)
+                ledger.is_compressed |= transcript_diff.has_summary(messages)
+                self._inherit(ledger, turn.messages[: turn.start])
+                self._take_back_misplaced(session, ledger, opened[-1:])
+                changes = self._diff_turn(session, ledger, turn, last, opened[-1] if opened else None)
             else:
-                changes = self._diff_bare_turn(ledger, transcript, last)
-            self._apply(session, ledger, changes)
+                changes = self._diff_bare_turn(ledger, turn, last, opened)
+            self._apply(session, ledger, with_overtaken(changes, opened, ledger.stored_early))
+            self._open.remove(opened)
             # Only after storing: a turn that could not be stored is synced again, and is then no repeat.
-            ledger.last_transcript = [message.fingerprint for message in transcript]
+            ledger.last_transcript = [message.fingerprint for message in turn.messages]
             ledger.last_turn = (self._turns_started, last)
             for fingerprint in last:
                 _remove_if_present(ledger.stored_early, fingerprint)
+            self._store_next(session)
             ledger.turns_since_settle += 1 if changes.new else 0
             if self._settle_every and ledger.turns_since_settle >= self._settle_every:
                 ledger.turns_since_settle = 0
                 self._keeper.settle(session)
+
+    def _take_back_misplaced(self, session: str, ledger: Ledger, opened: Sequence[OpenTurn]) -> None:
+        """Rewind a question that was stored in the session before, because Hermes was about to leave it."""
+        for turn in opened:
+            if turn.session != session and not turn.is_held and turn.question.fingerprint not in ledger.fingerprints():
+                source = self._ledger(turn.session)
+                if source.known and source.index(turn) == len(source.known) - 1:
+                    self._rewind(turn.session, source, len(source.known) - 1)
+
+    def _store_next(self, session: str) -> None:
+        for turn in self._open.of_session(session)[:1]:
+            self._store_if_next(turn)
+
+    def _unanswered(self, ledger: Ledger) -> list[list[TranscriptMessage]]:
+        """Return the unanswered messages of a session, and of those that it continues."""
+        source = ledger.inherits_from
+        return [*(self._unanswered(self._ledger(source)) if source is not None else ()), *ledger.unanswered()]
+
+    def _transcript(self, session: str, ledger: Ledger, messages: Iterable[object]) -> list[TranscriptMessage]:
+        """Return the messages of a transcript as they were typed: none of Hermes, and none joined."""
+        unanswered = self._unanswered(ledger)
+        unanswered[-1] += [turn.question for turn in self._open.of_session(session) if turn.is_held]
+        parsed = transcript_diff.split_joined(transcript_diff.transcript_messages(messages), unanswered)
+        return [message for message in parsed if message.fingerprint not in ledger.notices]
 
     def checkpoint(self, session: str, messages: Iterable[object]) -> None:
         """Store the new messages of a whole transcript; raise if it is not known which are new."""
@@ -138,27 +178,59 @@ class Recorder:
     def record_transcript(self, session: str, messages: Iterable[object]) -> None:
         """Store the new messages of a whole transcript."""
         with self._lock:
-            session = session_name(session)
+            session, messages = session_name(session), list(messages)
+            ledger = self._ledger(session)
+            ledger.is_compressed |= transcript_diff.has_summary(messages)
             # An empty transcript means that Hermes has none, not that everything was undone.
-            if transcript := transcript_diff.transcript_messages(messages):
-                ledger = self._ledger(session)
+            if transcript := self._transcript(session, ledger, messages):
                 self._inherit(ledger, transcript)
                 changes = self._diff(session, ledger, transcript, completes_turn=False)
                 self._apply(session, ledger, changes)
                 ledger.stored_early += [message.fingerprint for message in changes.new]
+            self.store_held(session)
 
     def _diff_turn(
-        self, session: str, ledger: Ledger, transcript: Sequence[TranscriptMessage], last: list[str]
+        self, session: str, ledger: Ledger, turn: LastTurn, last: list[str], started: OpenTurn | None
     ) -> TranscriptDiff:
         """Return the new messages in the transcript of a turn; a whole transcript may have brought them before."""
-        fingerprints = [message.fingerprint for message in transcript]
+        if started is not None and not ledger.undo_pending:
+            changes = self._diff_started(ledger, turn, started)
+            if changes is not None:
+                return changes
+        fingerprints = [message.fingerprint for message in turn.messages]
         searched = last if ledger.unknown_prefix else fingerprints
         stored_before = all(fingerprint in ledger.stored_early for fingerprint in last) and transcript_diff.is_sublist(
             ledger.fingerprints(), searched
         )
-        if stored_before or (self._is_repeat(ledger, fingerprints, last) and not ledger.undo_pending):
+        is_repeat = started is None and self._is_repeat(ledger, fingerprints, last) and not ledger.undo_pending
+        if stored_before or is_repeat:
             return TranscriptDiff(len(ledger.known), ())
-        return self._diff(session, ledger, transcript, completes_turn=True)
+        return self._diff(session, ledger, turn.messages, completes_turn=True)
+
+    def _diff_started(self, ledger: Ledger, turn: LastTurn, started: OpenTurn) -> TranscriptDiff | None:
+        """Return the new messages of a turn whose question is stored already, or asked again; None of another."""
+        question = turn.messages[turn.start].fingerprint
+        if turn.start and ledger.fingerprints().count(question) > (not started.is_held):
+            # It may be asked again, which shows in what was said before it.
+            self._load_parents(ledger, _MAX_PARENTS)
+        at = ledger.index(started)
+        if at is not None:
+            # The transcript may have the question in other words, by which it is recognised from now on.
+            ledger.known[at] = ledger.known[at]._replace(fingerprint=question)
+            return transcript_diff.compare_started(
+                ledger.fingerprints(),
+                at,
+                turn,
+                unknown_prefix=ledger.unknown_prefix,
+                is_compressed=ledger.is_compressed,
+            )
+        if question in ledger.stored_early:
+            return None
+        prior = [message.fingerprint for message in turn.messages[: turn.start]]
+        retried = transcript_diff.retry_index(
+            ledger.fingerprints(), prior, question, is_compressed=ledger.is_compressed
+        )
+        return None if retried is None else TranscriptDiff(retried, tuple(turn.messages[turn.start :]))
 
     def _is_repeat(self, ledger: Ledger, fingerprints: list[str], last: list[str]) -> bool:
         """Tell whether a turn was synced before: no other has started since, and it is the last synced or known one."""
@@ -170,10 +242,14 @@ class Recorder:
             and (fingerprints == ledger.last_transcript or last_synced == last or is_last_known)
         )
 
-    def _diff_bare_turn(self, ledger: Ledger, messages: Sequence[TranscriptMessage], last: list[str]) -> TranscriptDiff:
+    def _diff_bare_turn(
+        self, ledger: Ledger, turn: LastTurn, last: list[str], opened: Sequence[OpenTurn]
+    ) -> TranscriptDiff:
         """Return the new messages of a turn without transcript; if Hermes announces no turns, every turn is new."""
-        if self._turns_started and ledger.last_turn == (self._turns_started, last):
+        if not opened and self._turns_started and ledger.last_turn == (self._turns_started, last):
             return TranscriptDiff(len(ledger.known), ())
+        is_stored = bool(opened) and not opened[-1].is_held
+        messages = [message for at, message in enumerate(turn.messages) if at != turn.start or not is_stored]
         stored_early = list(ledger.stored_early)
         return TranscriptDiff(
             len(ledger.known),
@@ -203,7 +279,10 @@ class Recorder:
         self._load_parents(ledger, _MAX_PARENTS)
         known = ledger.fingerprints()
         changes = transcript_diff.compare_after_undo(
-            known, transcript, unknown_prefix=ledger.unknown_prefix, completes_turn=completes_turn
+            known,
+            transcript,
+            unknown_prefix=ledger.unknown_prefix or ledger.is_compressed,
+            completes_turn=completes_turn,
         )
         if changes is None and known:
             self._warn(f"It is not clear what was undone in {session}; nothing was rewound.")
@@ -214,7 +293,7 @@ class Recorder:
         if ledger.parent is not None and max_depth:
             parent, ledger.parent = self._ledger(ledger.parent), None
             self._load_parents(parent, max_depth - 1)
-            ledger.known[:0] = [KnownMessage(message.fingerprint) for message in parent.known]
+            ledger.known[:0] = [message._replace(ids=()) for message in parent.known]
 
     def _apply(self, session: str, ledger: Ledger, changes: TranscriptDiff) -> None:
         if changes.kept < len(ledger.known):
@@ -244,7 +323,7 @@ class Recorder:
                 NewMessage(part, role=message.role, author=author, client_id=client_id)
                 for part, client_id in zip(parts, ids, strict=True)
             ]
-            known.append(KnownMessage(message.fingerprint, ids))
+            known.append(KnownMessage(message.fingerprint, ids, message.text if message.role == "user" else ""))
             count += len(parts)
         self._keeper.append(session, new, ledger.context)
         # Only durable messages are known: one that could not be stored is new again in the next transcript.
@@ -291,6 +370,7 @@ class Recorder:
         """Leave one session for another, new or resumed."""
         with self._lock:
             old, new = session_name(old), session_name(new)
+            self.store_held(old)
             old_ledger = self._ledger(old)
             cached = self._ledgers.pop(new, None)
             if reason != "resume":
@@ -300,6 +380,8 @@ class Recorder:
             old_ledger.generation = _next_generation(old_ledger.generation)
             old_ledger.turns_since_settle = 0
             self._keeper.switch(old, new, reason=reason, tags=self._speakers.tags)
+            self._open.place(new)
+            self._store_next(new)
 
     def _new_ledger(self, old: str, *, carries_on: bool) -> Ledger:
         """Return the ledger of a new session; with `carries_on`, its transcripts begin with messages of the old one."""
@@ -316,7 +398,7 @@ class Recorder:
                 changes := self._diff_after_undo(source, source_ledger, transcript, completes_turn=False)
             ):
                 self._apply(source, source_ledger, changes._replace(new=()))
-            ledger.known[:0] = [KnownMessage(message.fingerprint) for message in source_ledger.known]
+            ledger.known[:0] = [message._replace(ids=()) for message in source_ledger.known]
             ledger.parent = source_ledger.parent
 
     def end_session(self, session: str, messages: Iterable[object]) -> None:
@@ -324,9 +406,12 @@ class Recorder:
         with self._lock:
             name = session_name(session)
             ledger = self._ledger(name)
+            messages = list(messages)
+            self._leave_to_next(name, ledger, messages)
             # A session that continues another one and has no turn yet still has the transcript of the other one.
             if ledger.inherits_from is None or self._ledger(ledger.inherits_from).undo_pending:
                 self.record_transcript(name, messages)
+            self.store_held(name)
             ledger.turns_since_settle = 0
             self._keeper.settle(name, close=True)
 
@@ -334,7 +419,8 @@ class Recorder:
         """Settle a session that continues with a compressed transcript."""
         with self._lock:
             name = session_name(session)
-            self._ledger(name).last_transcript = []
+            ledger = self._ledger(name)
+            ledger.last_transcript, ledger.is_compressed = [], True
             self._keeper.settle(name)
 
     def settle(self, session: str) -> None:
@@ -363,14 +449,11 @@ class Recorder:
             # The session may exist or not. A generation of its own keeps its client ids apart from all others.
             return Ledger(context, _new_generation(), unknown_prefix=True, last_turn=last_turn, readable=False)
         known = [
-            KnownMessage(transcript_diff.fingerprint(message.role, message.text), (message.client_id or message.id,))
+            known_message(message.role, message.text, message.client_id or message.id)
             for message in stored.messages
             if message.rewound_at is None
         ]
-        known += [
-            KnownMessage(transcript_diff.fingerprint(message.role, message.text), (message.client_id,))
-            for message in stored.pending
-        ]
+        known += [known_message(message.role, message.text, message.client_id) for message in stored.pending]
         if stored.session is None:
             return Ledger(context, "1", message_count=len(known), known=known, last_turn=last_turn)
         return Ledger(

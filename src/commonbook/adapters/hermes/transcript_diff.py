@@ -1,30 +1,26 @@
 """Transcript diff: find the messages of a Hermes transcript that are not stored yet. All functions are pure.
 
 Hermes hands over the same conversation again and again: after each turn, before it compresses, and at the end. A
-compression cuts the transcript at the front, an undo cuts it at the end. Messages have no ids. So a message is
-recognised by its fingerprint, a hash of its role and cleaned text, together with its neighbours. The position alone is
-not enough, since positions move. The text alone is not enough, since people say `yes` twice.
+compression cuts the transcript at the front, an undo or a retry cuts it at the end. Messages have no ids. So a message
+is recognised by its fingerprint, a hash of its role and cleaned text, together with its neighbours. The position alone
+is not enough, since positions move. The text alone is not enough, since people say `yes` twice.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Final, NamedTuple
 
+from commonbook.adapters.hermes.typed_words import is_marked, is_summary, typed_words
 from commonbook.text import masking, recall_fence
 
 _MAX_PIECE_CHARS: Final = 256 * 1024
 """This many characters are at most 1 MiB, the limit of a message, in any script."""
+_MAX_JOINED: Final = 8
+"""So many messages without an answer between them are recognised if Hermes has joined them."""
 
-# Hermes puts these texts into a transcript itself; nobody said them.
-_HERMES_PREFIXES: Final = (
-    "[CONTEXT COMPACTION",
-    "[CONTEXT SUMMARY]",
-    "[PRIOR CONTEXT",
-    "[Your active task list was preserved",
-)
 _EMPTY_MEMORY_CONTEXT: Final = re.compile(
     r"<\s*memory-context\s*>\s*(?:\[System note:[^\]]{0,400}\]\s*)?</\s*memory-context\s*>\s*", re.IGNORECASE
 )
@@ -53,26 +49,48 @@ def clean(text: str) -> str:
 
 def transcript_message(role: str, content: object) -> TranscriptMessage | None:
     """Return a message as it is stored; None if it is empty, of another role, or written by Hermes itself."""
-    text = clean(_text(content))
-    if role not in ("user", "assistant") or not text or text.startswith(_HERMES_PREFIXES):
+    if role not in ("user", "assistant"):
         return None
-    return TranscriptMessage(role, text, fingerprint(role, text))
+    text = clean(_text(content))
+    # A summary may also be in the name of the assistant.
+    words = "" if is_summary(text) else clean(typed_words(text)) if role == "user" else text
+    return TranscriptMessage(role, words, fingerprint(role, words)) if words else None
 
 
 def fingerprint(role: str, text: str) -> str:
-    """Return the hash by which a message is recognised."""
-    return sha256(f"{role}\n{text}".encode("utf-8", "replace")).hexdigest()[:24]
+    """Return the hash by which a message is recognised; Hermes may join and strip texts, so spaces do not count."""
+    return sha256(f"{role}\n{''.join(text.split())}".encode("utf-8", "replace")).hexdigest()[:24]
 
 
 def transcript_messages(messages: Iterable[object]) -> list[TranscriptMessage]:
-    """Return the messages of user and assistant; those of tools, system prompts and summaries are left out."""
-    parsed = (
-        transcript_message(str(message.get("role") or ""), message.get("content"))
-        if isinstance(message, Mapping)
-        else None
-        for message in messages
-    )
-    return [message for message in parsed if message is not None]
+    """Return the messages of user and assistant; those of tools, system prompts and Hermes itself are left out.
+
+    An answer that was cut off by the limit of its length is one message with its continuation.
+    """
+    result: list[TranscriptMessage] = []
+    is_cut_off = False
+    for message in messages:
+        if not isinstance(message, Mapping) or is_marked(message):
+            continue
+        parsed = transcript_message(str(message.get("role") or ""), message.get("content"))
+        if parsed is None:
+            continue
+        if is_cut_off and parsed.role == "assistant":
+            parsed = joined((result.pop(), parsed))
+        result.append(parsed)
+        is_cut_off = parsed.role == "assistant" and message.get("finish_reason") == "length"
+    return result
+
+
+def joined(messages: Sequence[TranscriptMessage]) -> TranscriptMessage:
+    """Return several messages of one role as one."""
+    text = ("\n\n" if messages[0].role == "user" else " ").join(message.text for message in messages)
+    return TranscriptMessage(messages[0].role, text, fingerprint(messages[0].role, text))
+
+
+def has_summary(messages: Iterable[object]) -> bool:
+    """Tell whether the beginning of a transcript was replaced by a summary."""
+    return any(isinstance(message, Mapping) and is_summary(_text(message.get("content"))) for message in messages)
 
 
 def _text(content: object) -> str:
@@ -92,24 +110,111 @@ def split_text(text: str) -> list[str]:
 # --- the last turn
 
 
-def with_turn(messages: Sequence[TranscriptMessage], user: str, assistant: str) -> list[TranscriptMessage]:
-    """Return a transcript that ends with this turn, with the texts that Hermes gives for the turn itself.
+def split_question(messages: Iterable[object], question: str) -> list[object]:
+    """Return a transcript in which the question of the last turn is a message of its own.
 
-    A transcript may have the whole text of a skill where the user said two words. The fingerprints stay those of the
-    transcript, so that the same message is recognised in the next transcript.
+    Hermes joins it to the message before if that has no answer: words of a turn that was interrupted, or a summary.
+    """
+    result = list(messages)
+    for index in range(len(result) - 1, -1, -1):
+        message = result[index]
+        content = message.get("content") if isinstance(message, Mapping) and message.get("role") == "user" else None
+        if isinstance(content, str) and question and content.endswith("\n\n" + question):
+            before = content[: -len(question)].rstrip()
+            result[index : index + 1] = [{"role": "user", "content": before}, {"role": "user", "content": question}]
+            break
+        if content == question:
+            break
+    return result
+
+
+def split_joined(
+    messages: Iterable[TranscriptMessage], unanswered: Sequence[Sequence[TranscriptMessage]]
+) -> list[TranscriptMessage]:
+    """Return a transcript in which messages that Hermes joined are apart.
+
+    `unanswered` has the known messages of the user in runs without an answer between them. Unknown words may follow
+    the last run.
+    """
+    runs = _joined_runs([run[-_MAX_JOINED:] for run in unanswered])
+    last = unanswered[-1][-_MAX_JOINED:] if unanswered else ()
+    return [
+        part
+        for message in messages
+        for part in runs.get(message.fingerprint) or _split_unknown(message, last) or (message,)
+    ]
+
+
+def _joined_runs(runs: Sequence[Sequence[TranscriptMessage]]) -> dict[str, Sequence[TranscriptMessage]]:
+    """Return all parts of the runs, by the fingerprint that they have when they are joined."""
+    return {
+        joined(run[start:end]).fingerprint: run[start:end]
+        for run in runs
+        for start in range(len(run))
+        for end in range(start + 2, len(run) + 1)
+    }
+
+
+def _split_unknown(message: TranscriptMessage, run: Sequence[TranscriptMessage]) -> Sequence[TranscriptMessage]:
+    """Return the known messages with which a message begins, and its other words; empty if there are none."""
+    parts: list[TranscriptMessage] = []
+    words = message.text if message.role == "user" else ""
+    for known in run:
+        if words.startswith(known.text + "\n\n"):
+            words = words[len(known.text) :].lstrip()
+            parts.append(known)
+    return [*parts, TranscriptMessage("user", words, fingerprint("user", words))] if parts and words else ()
+
+
+class LastTurn(NamedTuple):
+    """A transcript that ends with a turn: its messages, the index of the question, and notices that were left out."""
+
+    messages: list[TranscriptMessage]
+    start: int
+    notices: tuple[str, ...] = ()
+
+
+def with_turn(
+    messages: Sequence[TranscriptMessage], user: str, assistant: str, known: Collection[str] = ()
+) -> LastTurn:
+    """Return a transcript that ends with this turn, with the answer that Hermes gives for the turn itself.
+
+    Nobody types within a turn. So all messages of the user after the question are notices of Hermes. The fingerprints
+    stay those of the transcript, so that the same message is recognised in the next transcript.
     """
     question, answer = transcript_message("user", user), transcript_message("assistant", assistant)
     result = list(messages)
-    start = last_turn_start(result)
+    start = _question_index(result, question, known)
     if start == len(result):
-        return [*result, *(message for message in (question, answer) if message)]
-    if question:
+        # The transcript has no words of a person: Hermes began the turn, or there is no transcript at all.
+        is_answered = question is None and bool(result)
+        missing = [message for message in (question, answer) if message]
+        return LastTurn(result if is_answered else [*result, *missing], len(result))
+    notices = tuple(message.fingerprint for message in result[start + 1 :] if message.role == "user")
+    result[start + 1 :] = [message for message in result[start + 1 :] if message.role != "user"]
+    if question and not result[start].text.endswith(question.text):
         result[start] = result[start]._replace(text=question.text)
     if answer and result[-1].role == "assistant":
         result[-1] = result[-1]._replace(text=answer.text)
     elif answer:
         result.append(answer)
-    return result
+    return LastTurn(result, start, notices)
+
+
+def _question_index(
+    messages: Sequence[TranscriptMessage], question: TranscriptMessage | None, known: Collection[str]
+) -> int:
+    """Return the index of the question; the last message of the user, if no new one has its words."""
+    last = last_turn_start(messages)
+    if question is None or last == len(messages):
+        return last
+    for index in range(last, -1, -1):
+        if messages[index].role == "user":
+            if messages[index].text.endswith(question.text):
+                return index
+            if messages[index].fingerprint in known:
+                break
+    return last
 
 
 def last_turn_start(messages: Sequence[TranscriptMessage]) -> int:
@@ -146,6 +251,42 @@ def compare(
     return TranscriptDiff(len(known), tuple(messages[last_turn_start(messages) :]) if completes_turn else ())
 
 
+def compare_started(
+    known: Sequence[str], at: int, turn: LastTurn, *, unknown_prefix: bool, is_compressed: bool
+) -> TranscriptDiff:
+    """Compare a transcript whose last question was stored when its turn started, at this index of the known messages.
+
+    The question is stored again, after the others, if the transcript has unknown messages before it.
+    """
+    messages, start = turn.messages, turn.start
+    fingerprints = [message.fingerprint for message in messages]
+    before, prior = known[:at], fingerprints[:start]
+    retried = retry_index(before, prior, known[at], is_compressed=is_compressed)
+    if retried is not None:
+        return TranscriptDiff(retried, tuple(messages[start:]))
+    end = _end_of_overlap(before, prior)
+    if (end and end < len(prior)) or (prior and not before and not unknown_prefix):
+        return TranscriptDiff(at, tuple(messages[end:]))
+    early, answer = list(known[at + 1 :]), fingerprints[start + 1 :]
+    answered = len(answer) if early[: len(answer)] == answer else _end_of_overlap(early, answer)
+    return TranscriptDiff(len(known), tuple(messages[start + 1 + answered :]))
+
+
+def retry_index(known: Sequence[str], prior: Sequence[str], question: str, *, is_compressed: bool) -> int | None:
+    """Return where a question is known that is asked again; None if it is new.
+
+    `prior` is the transcript before the question. It ends where the question was first asked, if the answer was
+    discarded. A compressed transcript begins later than the known messages.
+    """
+    if not is_compressed and list(known[: len(prior)]) == list(prior):
+        end = len(prior)
+    else:
+        ends = ((_common_suffix(known[:end], prior, len(prior)), end) for end in range(1, len(known) + 1))
+        length, end = max(ends, default=(0, 0))
+        end = end if length else len(known)
+    return end if end < len(known) and known[end] == question else None
+
+
 def is_sublist(known: Sequence[str], fingerprints: Sequence[str]) -> bool:
     """Tell whether the fingerprints are a contiguous part of the known ones."""
     return any(
@@ -176,13 +317,16 @@ def compare_after_undo(
 ) -> TranscriptDiff | None:
     """Return the remaining and the new messages after an undo; None if the transcript does not show them.
 
-    Known messages remain up to the end of the longest run that the transcript shares with them.
+    Known messages remain up to the end of the longest run that the transcript shares with them; of several, the one
+    with which both begin.
     """
     compared = last_turn_start(messages) if completes_turn else len(messages)
     fingerprints = [message.fingerprint for message in messages[:compared]]
     if not fingerprints and messages and not unknown_prefix:
         return TranscriptDiff(0, tuple(messages))
     length, end, kept = _longest_run(known, fingerprints)
+    if not unknown_prefix and list(known[:length]) == fingerprints[:length]:
+        end = kept = length
     if not length:
         return None
     return TranscriptDiff(kept, tuple(messages[end:]))

@@ -1,0 +1,37 @@
+"""Calls that the real Hermes made, as `make check-hermes` recorded them, stored as the same messages on each engine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from commonbook.adapters.hermes.provider import CommonbookMemoryProvider
+from tests.support.hermes import everything, reading
+
+RECORDINGS = sorted((Path(__file__).parent / "recorded").glob("*.json"))
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
+def test_what_the_real_hermes_hands_over_is_stored_as_it_was_typed(place, path, tmp_path):
+    recording = json.loads(path.read_text(encoding="utf-8"))
+    hermes_home = str(tmp_path / "hermes")
+    providers: list[CommonbookMemoryProvider] = []
+    for call in recording["calls"]:
+        if call["call"] == "initialize":
+            # Another process, also if the one before was killed.
+            providers.append(CommonbookMemoryProvider(hermes_home=hermes_home))
+            providers[-1].save_config({"write_seconds": 60}, hermes_home)
+            call["kwargs"]["hermes_home"] = hermes_home
+        getattr(providers[-1], call["call"])(*call["args"], **call["kwargs"])
+    with reading(place) as book:
+        sessions = sorted(everything(book).items())
+    stored = [[one.role, one.text] for _, (_, messages) in sessions for one in messages]
+    assert stored == recording["stored"]
+    for provider in providers:
+        provider.shutdown()
+
+
+def test_there_are_recordings():
+    assert len(RECORDINGS) >= 7
