@@ -17,12 +17,13 @@ from commonbook.model.memory import Memory
 from commonbook.model.session import Message
 from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading
-from commonbook.ports.index import IS_MESSAGE, CandidatePool, IndexQuery
+from commonbook.ports.index import IS_MESSAGE, CandidatePool, IndexQuery, IndexResult, IndexView, PendingDeltas
 from commonbook.recall import indexed_passages
 from commonbook.recall.query import ParsedQuery
 from commonbook.tables import memories, sessions
 from commonbook.text.phrases import Phrase
 
+_MORE_CANDIDATES: Final = 4
 _FULL_WORDS: Final = 7
 """The number of words from which on a phrase counts fully: two words follow each other by chance."""
 
@@ -40,7 +41,44 @@ class PhraseMatches(NamedTuple):
     with_quoted: npt.NDArray[np.bool_] | None = None
 
 
-def match_phrases(
+class Search(NamedTuple):
+    """A query, and the transaction and the spaces that it is searched in."""
+
+    tx: Reading
+    scope: SpaceScope
+    query: ParsedQuery
+
+
+def search(
+    view: IndexView, request: Search, index_query: IndexQuery, pending: PendingDeltas
+) -> tuple[IndexResult, npt.NDArray[np.float64] | None]:
+    """Search the index and compare phrases; return the result, and how much of the phrase each row has.
+
+    Rows without the quoted phrases cannot be hits. As long as too few have them, more rows with all their words are
+    compared, until there are no more.
+    """
+    compared = -1
+    while True:
+        result = view.search(index_query, pending, request.tx)
+        pool = result.pool
+        matches = _match_phrases(*request, index_query, pool)
+        if matches is None or matches.with_quoted is None:
+            return result, None if matches is None else matches.shares
+        possible = int(np.count_nonzero(pool.eligible))
+        has_enough = np.count_nonzero(matches.with_quoted) >= index_query.max_candidates
+        if has_enough or possible < index_query.max_candidates or possible == compared:
+            return result._replace(pool=pool._replace(eligible=matches.with_quoted)), matches.shares
+        compared = possible
+        index_query = index_query._replace(max_candidates=_MORE_CANDIDATES * index_query.max_candidates)
+
+
+def nothing_has(quoted: Sequence[Phrase]) -> str:
+    """Return the note of a recall that found no passage with the quoted phrases."""
+    words = " and ".join(f'"{phrase.text}"' for phrase in quoted)
+    return f"nothing that was searched has the words {words} in this order"
+
+
+def _match_phrases(
     tx: Reading, scope: SpaceScope, query: ParsedQuery, index_query: IndexQuery, pool: CandidatePool
 ) -> PhraseMatches | None:
     """Compare the phrases of a query with the rows of a pool; None if there is nothing to compare."""

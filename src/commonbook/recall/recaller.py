@@ -17,20 +17,17 @@ import numpy.typing as npt
 
 from commonbook.access import rate_limits, scope
 from commonbook.errors import Busy, CommonbookError, EmbedderFailed
-from commonbook.model.memory import Memory
 from commonbook.model.recall import RecallRequest, RecallResult
 from commonbook.model.reports import Finding, Progress
-from commonbook.model.spaces import Actor, SpaceScope
-from commonbook.ports.database import Reading
+from commonbook.model.spaces import Actor
 from commonbook.ports.embedding import Embedder, Thesaurus
 from commonbook.ports.engines import Engines
-from commonbook.ports.index import Index, IndexQuery, IndexResult, IndexView, PendingDeltas
-from commonbook.recall import embed_missing, index_updater, indexed_passages
+from commonbook.ports.index import Index, IndexView
+from commonbook.recall import embed_missing, index_updater, indexed_passages, phrases
 from commonbook.recall.candidate_order import order_candidates
 from commonbook.recall.hits import HitBuilder
 from commonbook.recall.index_query import IndexQueryBuilder
 from commonbook.recall.index_updater import ViewOutdated
-from commonbook.recall.phrases import match_phrases
 from commonbook.recall.query import ParsedQuery, parse
 from commonbook.recall.result import result_of
 from commonbook.sharing import refresh
@@ -38,7 +35,6 @@ from commonbook.tables import changes
 
 _CACHE_TEXTS: Final = 500
 _MAX_ATTEMPTS: Final = 3
-_MORE_CANDIDATES: Final = 4
 
 
 class _Stopwatch:
@@ -65,42 +61,6 @@ class _Call(NamedTuple):
     query: ParsedQuery
     watch: _Stopwatch
     is_counted: bool = False
-
-
-class _Search(NamedTuple):
-    """A query, and the transaction and the spaces that it is searched in."""
-
-    tx: Reading
-    scope: SpaceScope
-    query: ParsedQuery
-
-
-def _search(
-    view: IndexView, search: _Search, index_query: IndexQuery, pending: PendingDeltas
-) -> tuple[IndexResult, npt.NDArray[np.float64] | None]:
-    """Search the index and compare phrases; return the result, and how much of the phrase each row has.
-
-    Rows without the quoted phrases cannot be hits. As long as too few have them, more rows with all their words are
-    compared, until there are no more.
-    """
-    compared = -1
-    while True:
-        result = view.search(index_query, pending, search.tx)
-        pool = result.pool
-        matches = match_phrases(search.tx, search.scope, search.query, index_query, pool)
-        if matches is None or matches.with_quoted is None:
-            return result, None if matches is None else matches.shares
-        possible = int(np.count_nonzero(pool.eligible))
-        has_enough = np.count_nonzero(matches.with_quoted) >= index_query.max_candidates
-        if has_enough or possible < index_query.max_candidates or possible == compared:
-            return result._replace(pool=pool._replace(eligible=matches.with_quoted)), matches.shares
-        compared = possible
-        index_query = index_query._replace(max_candidates=_MORE_CANDIDATES * index_query.max_candidates)
-
-
-def _nothing_has(query: ParsedQuery) -> str:
-    quoted = " and ".join(f'"{phrase.text}"' for phrase in query.quoted)
-    return f"nothing that was searched has the words {quoted} in this order"
 
 
 class Recaller:
@@ -162,27 +122,24 @@ class Recaller:
             index_query, expansions = self._queries.build(query, allowed, vector)
             watch.lap("expansion")
             try:
-                result, shares = _search(view, _Search(tx, allowed, query), index_query, pending)
+                result, shares = phrases.search(view, phrases.Search(tx, allowed, query), index_query, pending)
             except Busy as error:
                 raise ViewOutdated from error
             watch.lap("search")
             rows, scores = order_candidates(engines, query, index_query, result, expansions, shares)
             if query.quoted and not rows:
-                notes.append(_nothing_has(query))
+                notes.append(phrases.nothing_has(query.quoted))
             watch.lap("rank")
             readable = scope.LazyScope(partial(scope.select, tx, actor))
             builder = HitBuilder(engines, tx, allowed, query, result.pool, scores, readable=readable)
             answer = builder.answer(rows)
             answered = result_of(engines.keys, answer, budget_tokens=request.budget_tokens, notes=notes)
             watch.lap("hits")
-        self._request_refresh(engines, builder.stale)
-        return answered._replace(took_ms=watch.total, steps=watch.steps if request.explain else {})
-
-    def _request_refresh(self, engines: Engines, stale: Sequence[Memory]) -> None:
-        """Enqueue a refresh of stale copies; the recall itself changes no memory and does not wait for the refresh."""
-        if stale:
+        if stale := builder.stale:
+            # Enqueued only: the recall itself changes no memory and does not wait for the refresh.
             with suppress(CommonbookError):
                 refresh.enqueue_refresh(engines, stale)
+        return answered._replace(took_ms=watch.total, steps=watch.steps if request.explain else {})
 
     def _text_vector(self, text: str) -> npt.NDArray[np.float64]:
         """Return the thesaurus vector of a text, cached: windows of messages overlap, so each recurs many times."""
