@@ -57,15 +57,11 @@ def test_four_processes_remember_into_one_home_and_nothing_is_lost(place, new):
 @pytest.mark.timeout(120 + 5 * ROUNDS)
 def test_sixteen_processes_hold_transactions_of_20_ms_and_nobody_is_refused(place, record_property):
     commonbook.open(place, create=True).close()
-    begun = time.monotonic()
-    reports = crashing.run("many", place, 16, ROUNDS * 2, 0.02, 2, deadline=60 + 5 * ROUNDS)
-    took = time.monotonic() - begun
+    reports = crashing.run("many", place, 16, ROUNDS * 2, 0.02, 2, deadline=120 + 5 * ROUNDS)
     assert len(reports) == 16
     _all_found(place, reports, each=ROUNDS * 2)
-    # With a fair lock, no writer waits much longer than one round of the others; with an unfair one, some wait for all.
-    longest = max(one["longest"] for one in reports)
-    record_property("longest wait in seconds", longest)
-    assert longest < took * 0.6, f"a writer waited {longest:.1f} s of {took:.1f} s"
+    # That turns are in the order of arrival is shown in tests/engines/process/test_fair_lock.py, without a clock.
+    record_property("longest wait in seconds", max(one["longest"] for one in reports))
 
 
 def test_sixteen_processes_make_one_new_home_at_the_same_time(place):
