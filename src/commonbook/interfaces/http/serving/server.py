@@ -27,6 +27,7 @@ from commonbook.interfaces.http.guards.stack import guarded
 from commonbook.interfaces.http.serving import addresses, logs
 from commonbook.interfaces.http.serving.events import ChangeStreams, with_stream
 from commonbook.interfaces.http.serving.health import Health
+from commonbook.interfaces.http.serving.malloc import limit_malloc
 from commonbook.interfaces.http.serving.mcp import McpEndpoint
 from commonbook.interfaces.http.serving.metrics import ServerMetrics
 
@@ -53,6 +54,7 @@ def serve(book: Book, options: ServeOptions, *, ready: Callable[[Sequence[str]],
     """Serve a book of the owner until SIGINT or SIGTERM; `ready` is called with the URLs when it listens."""
     addresses.require_safe(options, has_keys=_has_keys(book))
     logs.write_to_stderr(with_requests=options.log_requests)
+    limit_malloc()
     with ExitStack() as stack:
         sockets = [stack.enter_context(addresses.bind(options.host, options.port))]
         if options.metrics_port is not None:
