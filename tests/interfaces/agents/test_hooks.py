@@ -146,8 +146,8 @@ def test_a_start_brings_the_newest_memories_with_the_same_bytes_each_time(garden
             book.remember(f"Decision {number}: plant tulips in row {number}", kind="decision", space="projects/garden")
         book.remember("Another project's secret", space="projects/other")
     first = hook(event("SessionStart", source="startup"))
-    assert "row 0" in first
-    assert "row 4" in first
+    # In the order in which they were made: a new one comes last, and those before it stay the same.
+    assert first.index("row 0") < first.index("row 1") < first.index("row 4")
     assert "secret" not in first
     hook(prompt("Please plant more tulips in another row", session="elsewhere"))
     assert hook(event("SessionStart", "third", source="startup")) == first
@@ -335,6 +335,38 @@ def test_a_session_stays_in_the_space_of_its_first_event(garden, home, tmp_path,
     with commonbook.open(home) as book:
         (session,) = book.sessions()
         assert (session.space.name, session.last) == ("projects/garden", 2)
+
+
+def test_a_compaction_settles_the_session_and_its_end_closes_it(garden, home):
+    hook(prompt("The roses are watered on Mondays", "1"))
+    hook(event("PreCompact", trigger="auto"))
+    with commonbook.open(home) as book:
+        (session,) = book.sessions()
+        assert (session.unsettled, session.closed) == (0, None)
+        hook(event("SessionEnd", reason="other"))
+        (session,) = book.sessions()
+        assert session.closed is not None
+
+
+def test_a_message_that_the_book_refuses_is_kept(garden, home):
+    with commonbook.open(home) as book:
+        for space in ("personal", "projects"):
+            book.revoke("agent:claude-code", space)
+    assert hook(prompt("The roses are watered on Mondays")) == ""
+    (kept,) = (home / ".commonbook" / "hooks" / "spool" / "claude-code").iterdir()
+    assert kept.name.endswith(".refused")
+    assert "Mondays" in kept.read_text()
+
+
+def test_the_state_of_a_session_that_ended_long_ago_is_removed(garden, home):
+    hook(prompt("The roses are watered on Mondays"))
+    (state,) = (home / ".commonbook" / "hooks" / "sessions" / "claude-code").iterdir()
+    hook(event("SessionStart", "another", source="startup"))
+    assert state.exists()
+    forty_days_ago = state.stat().st_mtime - 40 * 86400
+    os.utime(state, (forty_days_ago, forty_days_ago))
+    hook(event("SessionStart", "third", source="startup"))
+    assert not state.exists()
 
 
 def test_events_of_vs_code_are_read_too(garden, home):

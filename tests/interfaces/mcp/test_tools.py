@@ -9,9 +9,13 @@ import pytest
 
 from commonbook.book.book import Book
 from commonbook.interfaces.mcp.calls import call
+from commonbook.interfaces.mcp.failures import NoSuchResource
 from commonbook.interfaces.mcp.instructions import INSTRUCTIONS
+from commonbook.interfaces.mcp.methods import METHODS
 from commonbook.interfaces.mcp.table import TOOLS
 from commonbook.interfaces.mcp.values import outline
+from commonbook.model.memory import Draft
+from commonbook.text.space_names import is_system
 
 MAX_LIST_TOKENS = 2500
 CHARS_A_TOKEN = 4
@@ -148,6 +152,82 @@ def test_arguments_of_another_form_are_refused_with_the_form(book, home, tool, a
     assert "fix: " in words
 
 
+def test_options_of_tools_reach_the_book(book):
+    old, new, better = (
+        run(book, "remember", text=text, space="personal")["id"]
+        for text in ("The key hangs on the left", "The key hangs on the right", "Whoever needs the key goes right")
+    )
+    thought = run(book, "reflect", text="Whoever needs the key goes left", on=[old[-12:]], space="personal")["id"]
+    run(book, "supersede", old=old, by=new, reason="it was moved")
+    assert [item.reason for item in book.inbox().items] == ["it was moved"]
+    # Notices are in a space of the book's own, which is none for an agent to write to.
+    assert any(is_system(space.name) for space in book.spaces())
+    assert not any(map(is_system, run(book, "status")["spaces"]))
+    run(book, "triage", id=thought, verdict="supersede", by=better[-12:])
+    assert book.get(thought).superseded_by == better
+    copy = run(book, "share", id=new, to="team", refresh="snapshot")["id"]
+    assert book.get(copy).shared.mode == "snapshot"
+    far = run(book, "share", id=copy, to="far")["id"]
+    assert far in str(run(book, "lineage", id=new))
+    assert far not in str(run(book, "lineage", id=new, depth=1))
+    assert run(book, "delete", ids=[better], dry_run=True)["ids"] == [better]
+    assert book.get(better).deleted is None
+
+
+def test_a_recall_without_a_budget_has_room_in_a_conversation(book, home):
+    book.remember_many([Draft(f"Rule {number} of the tea house. " + "Tea is served. " * 70) for number in range(40)])
+    hits = run(book, "recall", query="rules of the tea house", k=50)["hits"]
+    assert 0 < len(json.dumps(hits)) < 4 * 4000 * 2
+    assert len(run(book, "recall", query="rules of the tea house", k=50, budget_tokens=20_000)["hits"]) > len(hits)
+
+
+def test_lists_of_results_are_there_also_if_they_are_empty(book, home):
+    memory = run(book, "remember", text="Tea is at four", space="personal", expires="2099-01-01")["id"]
+    assert run(book, "inbox") == {"items": []}
+    lineage = run(book, "lineage", id=memory)
+    assert (lineage["ancestors"], lineage["copies"]) == ([], [])
+    run(book, "edit", id=memory, clear=["expires"])
+    assert book.get(memory).expires is None
+
+
+def test_resources_come_in_pages_and_by_their_whole_address(book, home):
+    book.remember_many([Draft(f"Tea number {number}", space="personal") for number in range(51)])
+    first = METHODS["resources/list"](Source(book), {})
+    second = METHODS["resources/list"](Source(book), {"cursor": first["nextCursor"]})
+    assert (len(first["resources"]), len(second["resources"]), "nextCursor" in second) == (50, 1, False)
+    (last,) = second["resources"]
+    assert "Tea number 0" in METHODS["resources/read"](Source(book), {"uri": last["uri"]})["contents"][0]["text"]
+    with pytest.raises(NoSuchResource):
+        METHODS["resources/read"](Source(book), {"uri": last["uri"].rpartition("/")[2]})
+
+
+def test_options_of_sessions_reach_the_book(book):
+    run(book, "append", session="first", messages=[{"text": "Hello"}], space="personal")
+    run(book, "append", session="next", messages=[{"text": "Again"}], space="personal", parent="first", tags=["talk"])
+    run(book, "switch", old="next", new="branch", reason="branch", space="personal")
+    session = book.messages("next").session
+    assert (session.parent, session.tags, session.closed) == ("first", ("talk",), None)
+
+
+def test_the_prompt_has_the_topic_and_the_newest(book):
+    run(book, "remember", text="Oolong tea is at four", space="personal")
+    run(book, "remember", text="The harbour closes in winter", space="personal")
+    prompt = METHODS["prompts/get"](Source(book), {"name": "start", "arguments": {"topic": "oolong tea"}})
+    words = prompt["messages"][0]["content"]["text"]
+    about, _, newest = words.partition("newest:")
+    assert "at four" in about
+    assert "harbour" in newest
+    assert "at four" not in newest
+
+
+def test_an_unknown_tool_is_an_error_for_the_model_that_names_a_near_one(book, home):
+    result = METHODS["tools/call"](Source(book), {"name": "recal", "arguments": {"query": "tea"}})
+    assert result["isError"]
+    words = result["content"][0]["text"]
+    assert "did you mean 'recall'?" in words
+    assert all(name in words for name in TOOLS)
+
+
 def test_a_wrong_id_suggests_near_ones(book):
     memory = run(book, "remember", text="Tea is at four", space="personal")["id"]
     digit = "1" if memory[-1] == "0" else "0"
@@ -156,6 +236,8 @@ def test_a_wrong_id_suggests_near_ones(book):
     assert memory in words
     unknown = "01a19a5c-7d1e-7c3a-9f61-0b2f4c6e8a10"
     assert "nearest" not in refused(book, "delete", {"ids": [unknown]})
+    # An id that is right is no suggestion for one that is wrong.
+    assert "nearest" not in refused(book, "delete", {"ids": [memory, unknown]})
 
 
 def test_near_ids_are_those_that_the_agent_may_read(book):
