@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import signal
 import threading
-import time
 from collections import Counter
 from contextlib import closing
 from pathlib import Path
@@ -54,7 +53,7 @@ def test_four_processes_remember_into_one_home_and_nothing_is_lost(place, new):
     _all_found(place, reports, each=ADDS)
 
 
-@pytest.mark.timeout(120 + 5 * ROUNDS)
+@pytest.mark.timeout(180 + 5 * ROUNDS)
 def test_sixteen_processes_hold_transactions_of_20_ms_and_nobody_is_refused(place, record_property):
     commonbook.open(place, create=True).close()
     reports = crashing.run("many", place, 16, ROUNDS * 2, 0.02, 2, deadline=120 + 5 * ROUNDS)
