@@ -1,7 +1,7 @@
-"""Limits of glibc's malloc: a server of many threads gives freed memory back.
+"""Limits of glibc's malloc: the threads of a server share two arenas.
 
 By default each thread has an arena of its own, and arrays of several MB come from these arenas too. What is freed there
-is rarely returned, so that a server grows for hours. Two arenas are enough for threads that share one lock (the GIL).
+is rarely returned to the system. Two arenas are enough for threads that share one lock (the GIL).
 """
 
 from __future__ import annotations
