@@ -43,12 +43,14 @@ FOR_ANYBODY: Final = frozenset(
 
 FOR_READERS: Final = frozenset(
     {"get", "find_id", "history", "links", "messages", "lineage", "copies", "dependents", "log", "space_for_writing"}
+    | {"uses", "session_uses"}
 )
 """The verbs that a reader of the space may use, beside those for anybody."""
 
 READS: Final[dict[str, dict[str, Any]]] = {
     "recall": {"query": "memory", "spaces": ["s"]},
     "messages": {"session": "talk", "space": "s"},
+    "session_uses": {"session": "talk", "space": "s"},
     "log": {"space": "s"},
     "prefetch": {"session": "talk", "query": "memory", "space": "s"},
     "prefetched": {"session": "talk", "query": "memory", "space": "s"},
