@@ -101,7 +101,8 @@ class Hermes:
 
     def _begin(self, user: str, shown: str) -> None:
         """Announce a turn. Hermes joins its question to words that have no answer."""
-        self.turns += 1
+        # Hermes counts the turns of a history that it has resumed.
+        self.turns = (self.turns or sum(one["role"] == "user" for one in self.messages)) + 1
         self._call(self.provider.on_turn_start, self.turns, user)
         if self.messages and self.messages[-1]["role"] == "user" and self.messages[-1]["content"] != SUMMARY:
             before = self.messages.pop()["content"]

@@ -72,6 +72,9 @@ class Script:
     def interrupt(self) -> None:
         """A turn that the user interrupts; the answer to the one before may still be queued."""
         self.count += 1
+        if self.hermes.session in self.undone:
+            # What was undone shows only in a whole turn.
+            return
         if not self.own():
             # A turn that never ends does not show that it was ahead of two switches to new sessions.
             self.hermes.drain()
@@ -117,9 +120,10 @@ class Script:
             self.hermes.drain()
 
     def interrupted_end(self) -> None:
-        """The end of a session is told, and it goes on all the same."""
+        """The end of a session is told, and it goes on all the same; not of one that has not begun."""
         self.hermes.drain()
-        self.hermes._call(self.hermes.provider.on_session_end, self.hermes.messages)
+        if self.hermes.messages:
+            self.hermes._call(self.hermes.provider.on_session_end, self.hermes.messages)
 
     def new(self) -> None:
         self.undone.discard(self.hermes.session)
@@ -140,7 +144,9 @@ class Script:
         self.hermes.drain()
         own = self.own()
         # If nothing is left by which it could be known what was undone, the provider says so: that has its own test.
-        if own and own[-1].assistant and self.last_user() == own[-1].user and len(self.users()) > 1:
+        # Of two equal turns in a compressed transcript, nobody can tell whether one was undone.
+        is_clear = bool(own) and own.count(own[-1]) == 1 and len(self.users()) > 1
+        if is_clear and own[-1].assistant and self.last_user() == own[-1].user:
             self.hermes.undo()
             self.undone.add(self.hermes.session)
 
@@ -155,12 +161,14 @@ class Script:
 
     def compress(self) -> None:
         self.hermes.drain()
-        self.hermes.compress(tail=self.tail())
+        if self.users():
+            self.hermes.compress(tail=self.tail())
 
     def rotate(self) -> None:
         self.hermes.drain()
-        self.hermes.parked[self.hermes.session] = list(self.hermes.messages)
-        self.hermes.compress(self.begin(), tail=self.tail())
+        if self.users():
+            self.hermes.parked[self.hermes.session] = list(self.hermes.messages)
+            self.hermes.compress(self.begin(), tail=self.tail())
 
     def tail(self) -> int:
         """Hermes cuts before a user's message."""
@@ -189,7 +197,9 @@ class Script:
     def kill(self) -> None:
         """Another process goes on; the provider of the first was not told."""
         self.show_what_was_undone()
-        if not self.undone:
+        # Words that are held back are in memory: the README names that limit.
+        recorder = self.hermes.provider._require_recorder()
+        if not self.undone and recorder and not any(recorder._open.held()):
             self.killed.append(self.hermes.provider)
             self.go_on_in_another_process()
 

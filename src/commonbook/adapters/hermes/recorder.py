@@ -64,7 +64,7 @@ class Recorder:
                 turn = OpenTurn(session_name(session), question, is_first=number == 1)
                 # Hermes switches to a new session behind the turns that are queued: this one may be ahead of it.
                 ledger = self._ledger(turn.session)
-                turn.is_unplaced = turn.is_first and self._has_turns(ledger)
+                turn.is_unplaced = turn.is_first and (ledger.has_ended or self._has_turns(ledger))
                 self._adopt_from_source(turn, ledger)
                 if overflow := self._open.add(turn):
                     self._store_question(overflow)
@@ -133,6 +133,7 @@ class Recorder:
                 changes = self._diff_bare_turn(ledger, turn, last, opened)
             self._apply(session, ledger, with_overtaken(changes, opened, ledger.stored_early))
             self._open.remove(opened)
+            ledger.has_ended = False
             # Only after storing: a turn that could not be stored is synced again, and is then no repeat.
             ledger.last_transcript = [message.fingerprint for message in turn.messages]
             ledger.last_turn = (self._turns_started, last)
@@ -156,10 +157,14 @@ class Recorder:
         for turn in self._open.of_session(session)[:1]:
             self._store_if_next(turn)
 
-    def _unanswered(self, ledger: Ledger) -> list[list[TranscriptMessage]]:
-        """Return the unanswered messages of a session, and of those that it continues."""
-        source = ledger.inherits_from
-        return [*(self._unanswered(self._ledger(source)) if source is not None else ()), *ledger.unanswered()]
+    def _unanswered(self, ledger: Ledger, max_depth: int = _MAX_PARENTS) -> list[list[TranscriptMessage]]:
+        """Return the unanswered messages of a session, and of those that it continues; a run may go on in the next."""
+        source = ledger.inherits_from or ledger.parent
+        own = ledger.unanswered()
+        if source is None or not max_depth:
+            return own
+        *earlier, last = self._unanswered(self._ledger(source), max_depth - 1)
+        return [*earlier, last + own[0], *own[1:]]
 
     def _transcript(self, session: str, ledger: Ledger, messages: Iterable[object]) -> list[TranscriptMessage]:
         """Return the messages of a transcript as they were typed: none of Hermes, and none joined."""
@@ -210,8 +215,9 @@ class Recorder:
     def _diff_started(self, ledger: Ledger, turn: LastTurn, started: OpenTurn) -> TranscriptDiff | None:
         """Return the new messages of a turn whose question is stored already, or asked again; None of another."""
         question = turn.messages[turn.start].fingerprint
-        if turn.start and ledger.fingerprints().count(question) > (not started.is_held):
-            # It may be asked again, which shows in what was said before it.
+        known = ledger.fingerprints()
+        if known[:1] != [turn.messages[0].fingerprint] and known.count(question) > (not started.is_held):
+            # It may be asked again, which shows in what was said before it, also in another session.
             self._load_parents(ledger, _MAX_PARENTS)
         at = ledger.index(started)
         if at is not None:
@@ -408,6 +414,7 @@ class Recorder:
             ledger = self._ledger(name)
             messages = list(messages)
             self._leave_to_next(name, ledger, messages)
+            ledger.has_ended = True
             # A session that continues another one and has no turn yet still has the transcript of the other one.
             if ledger.inherits_from is None or self._ledger(ledger.inherits_from).undo_pending:
                 self.record_transcript(name, messages)
