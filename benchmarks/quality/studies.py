@@ -288,7 +288,7 @@ def _literally(fragments: Sequence[str], search: Callable[[str], list[str]]) -> 
         times.append((time.perf_counter() - begun) * 1000)
         ranks.append(next((rank for rank, text in enumerate(texts, 1) if _letters(fragment) in _letters(text)), 99))
     found = [measures.mean([float(rank <= k) for rank in ranks]) for k in (1, 10)]
-    return [*found, statistics.median(times)]
+    return [*found, statistics.median(times) if times else 0.0]
 
 
 def _letters(text: str) -> str:
