@@ -13,6 +13,7 @@ from commonbook.errors import BadInput
 from commonbook.interfaces.http.models import result_type
 from commonbook.interfaces.http.verb_calls import call_of
 from commonbook.model.memory import Filter
+from commonbook.model.session import PromptPassage
 from commonbook.wire.encoding import decode, encode
 from commonbook.wire.verbs import VERBS
 
@@ -251,12 +252,14 @@ def test_every_answer_fits_its_documented_model(book, client):
     book.share(memory, "copies")
     book.supersede(memory, book.remember("three").id)
     book.append("talk", ["hi"], space="team")
+    book.record_uses("talk", [PromptPassage(memory, "0" * 64)], space="team")
     book.grant("agent:helper", "team", "reader")
     book.add_rule("other", "team")
     book.set_limit("share", 9)
     given = {
         "find_id": {"part": memory},
         "messages": {"session": "talk"},
+        "session_uses": {"session": "talk"},
         "log": {"space": "team"},
         "get": {"memory_id": other},
     }
