@@ -79,14 +79,11 @@ def carry_out(plan: Plan) -> None:
 
 
 def _changes(*, added: Sequence[FileEdit] = (), removed: Sequence[FileEdit]) -> tuple[FileChange, ...]:
-    before: dict[str, str | None] = {}
-    after: dict[str, str] = {}
+    before = {path: _read(path) for path in dict.fromkeys(path for path, _ in (*added, *removed))}
+    after = {path: text or "" for path, text in before.items()}
     undone = ((path, edit.undone) for path, edit in removed)
     made = ((path, edit.made) for path, edit in added)
     for path, change_text in (*undone, *made):
-        if path not in before:
-            before[path] = _read(path)
-            after[path] = before[path] or ""
         try:
             after[path] = change_text(after[path])
         except BadInput as error:
