@@ -35,9 +35,11 @@ _BYTES_BY_TABLE: Final = (
 
 
 _TIMED_IMPORT: Final = """
-import sys, time, commonbook
+import inspect, sys, time, commonbook
 home, folder = sys.argv[1:]
-with commonbook.open(home, create=True) as book:
+# An earlier version made every home.
+create = {"create": True} if "create" in inspect.signature(commonbook.open).parameters else {}
+with commonbook.open(home, **create) as book:
     begun = time.perf_counter()
     book.import_folder(folder)
     print(time.perf_counter() - begun)
