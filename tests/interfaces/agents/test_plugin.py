@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from commonbook.interfaces.agents.clients import CLIENTS, Request
+from commonbook.interfaces.agents.clients import CLIENTS, Request, Scope
 from commonbook.interfaces.agents.installation import plan_install
 from commonbook.interfaces.cli.arguments import parser
 from commonbook.interfaces.mcp.table import TOOLS
@@ -28,29 +28,28 @@ def parsed(path: Path) -> Any:
     return json.loads(path.read_text(encoding="utf-8"))
 
 
-def test_the_plugin_has_what_install_writes_into_a_project(tmp_path):
-    request = Request(
-        command=("commonbook", "mcp", "--as", "agent:claude-code"),
-        hook=("commonbook", "hook", "claude-code", "--as", "agent:claude-code"),
-        folders=AgentFolders(*[str(tmp_path)] * 3),
-        project=str(tmp_path),
-        scope="project",
+def request_of(agent: str, scope: Scope, folder: str) -> Request:
+    """Return the request for an installation with hooks, as the plugins have it."""
+    principal = ("--as", f"agent:{agent}")
+    return Request(
+        command=("commonbook", "mcp", *principal),
+        hook=("commonbook", "hook", agent, *principal),
+        folders=AgentFolders(*[folder] * 3),
+        project=folder,
+        scope=scope,
         permissions=False,
     )
+
+
+def test_the_plugin_has_what_install_writes_into_a_project(tmp_path):
+    request = request_of("claude-code", "project", str(tmp_path))
     servers, settings = plan_install(CLIENTS["claude-code"], request).changes
     assert parsed(PLUGIN / ".mcp.json") == json.loads(servers.after or "")
     assert parsed(PLUGIN / "hooks" / "hooks.json") == json.loads(settings.after or "")
 
 
 def test_the_plugin_of_codex_has_what_install_writes(tmp_path):
-    request = Request(
-        command=("commonbook", "mcp", "--as", "agent:codex"),
-        hook=("commonbook", "hook", "codex", "--as", "agent:codex"),
-        folders=AgentFolders(*[str(tmp_path)] * 3),
-        project=str(tmp_path),
-        scope="user",
-        permissions=False,
-    )
+    request = request_of("codex", "user", str(tmp_path))
     (config,) = plan_install(CLIENTS["codex"], request).changes
     written = tomllib.loads(config.after or "")
     assert parsed(CODEX / ".mcp.json")["mcpServers"] == written["mcp_servers"]

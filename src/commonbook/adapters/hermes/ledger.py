@@ -38,7 +38,7 @@ class Ledger:
     is_compressed: bool = False
     """Whether a transcript may begin after the first messages of the ledger."""
     has_ended: bool = False
-    """Whether Hermes has told the end of the session, and no turn of it came since."""
+    """Whether Hermes has reported the end of the session, and no turn of it came since."""
     undo_pending: bool = False
     """Whether messages were undone; the next transcript shows which."""
     stored_early: list[str] = field(default_factory=list)
