@@ -35,10 +35,10 @@ from commonbook.write.pending import LogLocks, Pending
 
 if TYPE_CHECKING:
     from commonbook.model.keyed_request import KeyedRequest
-    from commonbook.write import idempotent_requests
+    from commonbook.write import encrypted_answers
 else:
     # Only interfaces over a network have requests with keys.
-    idempotent_requests = LazyModule("commonbook.write.idempotent_requests")
+    encrypted_answers = LazyModule("commonbook.write.encrypted_answers")
 
 
 def write(
@@ -68,7 +68,7 @@ def _for_one_actor(
 
     def run(contexts: Sequence[WriteContext]) -> Result:
         (ctx,) = contexts
-        return run_counted(ctx) if request is None else idempotent_requests.answer_once(ctx, request, run_counted)
+        return run_counted(ctx) if request is None else encrypted_answers.answer_once(ctx, request, run_counted)
 
     return run
 
