@@ -243,17 +243,39 @@ def _exists_on_server(settings: Settings, clock: Clock) -> bool:
     return False
 
 
-def prepare_home(folder: str) -> str:
-    """Create the missing folders of a home and return its hidden folder, or raise the reason why that is impossible."""
-    require_folder(folder)
-    hidden = os.path.join(folder, HIDDEN_FOLDER)
-    is_new = not is_home(folder)
+def require_usable(settings: Settings) -> None:
+    """Raise the reason why a home cannot be opened or made, as far as that is seen without changing anything.
+
+    A home that is read-only passes: it can be read.
+    """
+    require_folder(settings.home)
+    _refuse_network(settings.home)
+    if is_home(settings.home):
+        return
+    existing = _nearest_existing(settings.home)
+    if not os.access(existing, os.W_OK | os.X_OK):
+        reason = "it is read-only" if existing == settings.home else f"{existing} is read-only"
+        raise HomeReadOnly(
+            f"{settings.home} cannot be made a home: {reason}",
+            fix="choose another home (--home, COMMONBOOK_HOME), or give this user write access",
+        )
+
+
+def _refuse_network(folder: str) -> None:
     kind = network_file_system(_nearest_existing(folder))
     if kind is not None:
         raise NetworkFileSystem(
             f"{folder} is on a network file system ({kind}), whose locks cannot be trusted",
             fix="put the home on a local disk; to share a book between machines, use the server on PostgreSQL",
         )
+
+
+def prepare_home(folder: str) -> str:
+    """Create the missing folders of a home and return its hidden folder, or raise the reason why that is impossible."""
+    require_folder(folder)
+    hidden = os.path.join(folder, HIDDEN_FOLDER)
+    is_new = not is_home(folder)
+    _refuse_network(folder)
     try:
         make_folders(hidden, mode=0o700)
         make_folders(os.path.join(hidden, "out"), mode=0o700)

@@ -45,6 +45,8 @@ SIGNATURES = {
     "on_delegation": "(task, result, *, child_session_id='', **kwargs)",
     "get_config_schema": "()",
     "save_config": "(values, hermes_home)",
+    "post_setup": "(hermes_home, config)",
+    "get_status_config": "(provider_config)",
     "on_memory_write": "(action, target, content, metadata=None)",
     "backup_paths": "()",
 }

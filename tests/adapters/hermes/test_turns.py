@@ -166,7 +166,7 @@ def test_the_author_is_who_writes_on_that_platform(provider, place):
     hermes.turn("hello there", "good day")
     check(place, hermes, tags=("hermes", "telegram"))
     with reading(place) as book:
-        assert [one.author for one in everything(book)["s1"][1]] == ["user:4711", "agent:coder"]
+        assert [one.author for one in everything(book)["s1"][1]] == ["user:4711", "agent:hermes/coder"]
 
 
 def test_nothing_is_recorded_where_a_project_does_not_want_it(provider, place, tmp_path):

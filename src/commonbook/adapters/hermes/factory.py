@@ -13,6 +13,7 @@ from commonbook.adapters.hermes.keeper import Keeper, Warn
 from commonbook.adapters.hermes.options import Options
 from commonbook.adapters.hermes.recorder import Speakers
 from commonbook.adapters.hermes.server_keeper import ServerKeeper
+from commonbook.errors import CommonbookError
 from commonbook.settings.default_space import capture_allowed as may_capture
 from commonbook.settings.default_space import default_space
 from commonbook.settings.settings import Settings
@@ -28,12 +29,21 @@ if TYPE_CHECKING:
 _ANSWER_SECONDS: Final = 4.0
 """After twice this time another process sends the messages of a process that was killed while sending."""
 
+_DEFAULT_PROFILE: Final = "default"
+
 _NOT_IN_A_TAG: Final = re.compile(r"[,\[\]{}#\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
 _NOT_IN_A_NAME: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
 
 
-def unavailable_reason(hermes_home: str, transport: Transport | None) -> str:
-    """Return why the provider cannot be used with its configuration; an empty text if it can."""
+def problem(hermes_home: str, transport: Transport | None) -> str:
+    """Return why the provider cannot be used, and a fix; an empty text if it can."""
+    try:
+        return _unavailable_reason(hermes_home, transport)
+    except CommonbookError as error:
+        return f"{error.message}; {error.fix}"
+
+
+def _unavailable_reason(hermes_home: str, transport: Transport | None) -> str:
     config = options.load(hermes_home)
     if config.url and transport is None:
         return (
@@ -41,7 +51,11 @@ def unavailable_reason(hermes_home: str, transport: Transport | None) -> str:
             f"remove `url` from {options.folder(hermes_home) / 'config.json'} to use a book on this machine"
         )
     if not config.url:
-        _settings(config)
+        settings = _settings(config)
+        if settings.database is None:
+            from commonbook.compose.book import require_usable
+
+            require_usable(settings)
     return ""
 
 
@@ -52,7 +66,7 @@ def make_keeper(config: Options, hermes_home: str, transport: Transport | None, 
         if transport is None:
             from commonbook.errors import BadInput
 
-            raise BadInput(unavailable_reason(hermes_home, transport), fix="see the README of the adapter")
+            raise BadInput(problem(hermes_home, transport), fix="see the README of the adapter")
         path = _outbox_path(folder, "outbox", config.url)
         return ServerKeeper(_client(path, transport, space=default_space(_settings(config))), warn=warn)
     settings = _settings(config)
@@ -103,6 +117,27 @@ def _settings(config: Options) -> Settings:
     return Settings.load(config.home or None, space=config.space or None)
 
 
+def home(config: Options) -> str:
+    """Return the folder of the book; an empty text if the book is on a server."""
+    settings = _settings(config)
+    return "" if config.url or settings.database else settings.home
+
+
+def status(hermes_home: str, transport: Transport | None) -> dict[str, str]:
+    """Return what `hermes memory status` shows: the place of the book, its space, and what is wrong."""
+    shown: dict[str, str] = {}
+    try:
+        config = options.load(hermes_home)
+        settings = _settings(config)
+        shown["book"] = config.url or (settings.database.place if settings.database else settings.home)
+        shown["space"] = default_space(settings)
+    except CommonbookError as error:
+        return {"problem": f"{error.message}; {error.fix}"}
+    if reason := problem(hermes_home, transport):
+        shown["problem"] = reason
+    return shown
+
+
 def capture_enabled(config: Options) -> bool:
     """Tell whether the project allows its sessions to be recorded."""
     return may_capture(_settings(config))
@@ -121,10 +156,10 @@ def speakers(config: Options, session_info: Mapping[str, Any]) -> Speakers:
     """Return the authors and tags of a session, from the options and the arguments of Hermes."""
     tags = [*config.tags.split(","), str(session_info.get("platform") or "")]
     user = _NOT_IN_A_NAME.sub(" ", str(session_info.get("user_id") or "")).strip()[:190]
-    agent = _NOT_IN_A_NAME.sub(" ", str(session_info.get("agent_identity") or "")).strip()[:190]
+    profile = _NOT_IN_A_NAME.sub(" ", str(session_info.get("agent_identity") or "")).strip()[:180]
     cleaned = (" ".join(_NOT_IN_A_TAG.sub(" ", tag).split())[:64].strip() for tag in tags)
     return Speakers(
         user=f"user:{user}" if user else None,
-        agent=f"agent:{agent or 'hermes'}",
+        agent=f"agent:hermes/{profile}" if profile not in ("", _DEFAULT_PROFILE) else "agent:hermes",
         tags=tuple(dict.fromkeys(tag for tag in cleaned if tag)),
     )

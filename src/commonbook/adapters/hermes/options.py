@@ -90,6 +90,16 @@ def schema() -> list[dict[str, Any]]:
     return [_describe_field(name, field, default[name]) for name, field in _FIELDS.items()]
 
 
+def description(name: str) -> str:
+    """Return the description of an option."""
+    return _FIELDS[name].description
+
+
+def require(name: str, value: object) -> object:
+    """Return the value of an option; raise BadInput if it is not one."""
+    return _value(name, value, Options()._asdict()[name], "the answer")
+
+
 def _describe_field(name: str, field: _Field, default: object) -> dict[str, Any]:
     description: dict[str, Any] = {"key": name, "description": field.description, "default": default}
     if not isinstance(default, str):

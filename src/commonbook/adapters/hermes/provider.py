@@ -90,10 +90,7 @@ class CommonbookMemoryProvider:
 
     def unavailable_reason(self) -> str:
         """Return why the provider cannot be used, and a fix; an empty text if it can."""
-        try:
-            return factory.unavailable_reason(self._home(), self._transport)
-        except CommonbookError as error:
-            return f"{error.message}; {error.fix}"
+        return factory.problem(self._home(), self._transport)
 
     def get_config_schema(self) -> list[dict[str, Any]]:
         """Return the options for `hermes memory setup`."""
@@ -102,6 +99,17 @@ class CommonbookMemoryProvider:
     def save_config(self, values: dict[str, Any], hermes_home: str) -> None:
         """Save the options."""
         options.save(values, str(hermes_home))
+
+    def post_setup(self, hermes_home: str, config: dict[str, Any]) -> None:
+        """Ask for the options, and make this the provider: `hermes memory setup commonbook`."""
+        from commonbook.adapters.hermes import setup_dialog
+
+        setup_dialog.run(str(hermes_home), config)
+
+    def get_status_config(self, provider_config: dict[str, Any]) -> dict[str, Any]:
+        """Return what `hermes memory status` shows, with the reason if the provider is not available."""
+        del provider_config  # The options are in a file of the provider's own.
+        return factory.status(self._home(), self._transport)
 
     def backup_paths(self) -> list[str]:
         """Return the home, if it is on this machine."""
