@@ -60,7 +60,7 @@ def distinct_terms(question: str) -> list[str]:
         ("importing", [4] * 14),
         ("mcp_server", [1, 1, 1, 1, 2, 2]),
         ("hooks", [2] * 5),
-        pytest.param("append", [1, 1, 4, 4], marks=pytest.mark.slow),
+        ("append", [1, 2]),
         ("open_unchanged", [2, 3, 4]),
         ("cold_status", [2, 3, 4]),
         ("recall", [60] * 6 + [120] * 6),
@@ -73,15 +73,17 @@ def distinct_terms(question: str) -> list[str]:
         ("supersede", [0, 3]),
         ("recall_suspect", [20]),
         ("suspect_chain", [3, 3, 3, 3]),
-        pytest.param("http", [120, 120, 120, 120, 32], marks=pytest.mark.slow),
+        ("http", [120, 120, 120, 120, 32]),
         ("soak", [2]),
-        pytest.param("postgres_recall", [720, 120, 120, 2, 2, 2, 2, 1, 1], marks=pytest.mark.slow),
-        pytest.param("postgres_append", [1, 4, 4, 4, 4], marks=pytest.mark.slow),
+        ("postgres_recall", [720, 120, 120, 2, 2, 2, 2, 1, 1]),
+        ("postgres_append", [1, 2]),
     ],
 )
 def test_a_benchmark_measures_ours_beside_its_reference(name, sizes, monkeypatch):
     monkeypatch.setenv("COMMONBOOK_SOAK_SECONDS", "2")
     monkeypatch.setattr("benchmarks.agents._PROCESSES", (1, 2))
+    monkeypatch.setattr("benchmarks.capturing._CASES", ((1, 1), (2, 2)))
+    monkeypatch.setattr("benchmarks.capturing_on_postgres._CASES", ((1, "in turn", 1, None), (2, "at once", 2, None)))
     figures = list(__main__.measured([name], TINY))
     assert [figure.n for figure in figures] == sizes
     for figure in figures:

@@ -31,13 +31,17 @@ def run(project: pytest.Pytester, *args: str) -> pytest.RunResult:
 
 
 @pytest.mark.parametrize("workers", ["0", "1"])
-@pytest.mark.parametrize("how", LEFT_OUT)
-def test_a_run_that_leaves_a_test_out_fails_and_names_it(project, monkeypatch, how, workers):
+def test_a_run_that_leaves_tests_out_fails_and_names_each(project, monkeypatch, workers):
     monkeypatch.setenv("COMMONBOOK_NO_SKIPS", "1")
-    project.makepyfile(test_left_out=f"import pytest\n{LEFT_OUT[how]}\n", test_other="def test_other(): ...")
+    files = {f"test_{how.replace(' ', '_')}": f"import pytest\n{body}\n" for how, body in LEFT_OUT.items()}
+    project.makepyfile(test_other="def test_other(): ...", **files)
     result = run(project, "-n", workers, "-k", "not unwanted")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["*left out*", "test_left_out.py*"])
+    result.stdout.fnmatch_lines(["*left out*"])
+    named = result.outlines[next(at for at, line in enumerate(result.outlines) if "left out" in line) :]
+    for name in files:
+        assert any(line.startswith(f"{name}.py") for line in named)
+    assert not any(line.startswith("test_other.py") for line in named)
 
 
 def test_a_run_of_everything_passes(project, monkeypatch):

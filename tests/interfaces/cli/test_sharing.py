@@ -394,9 +394,9 @@ def test_completion_knows_the_commands_of_sharing(cli, home):
 
 
 @pytest.mark.slow
-def test_twenty_commands_that_share_one_memory_at_once_make_one_copy(cli, source):
+def test_commands_that_share_one_memory_at_once_make_one_copy(cli, source):
     command = [sys.executable, "-m", "commonbook", "share", source, "--to", "team", "--json"]
-    running = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(20)]
+    running = [subprocess.Popen(command, stdout=subprocess.PIPE) for _ in range(6)]
     receipts = [json.loads(one.communicate(timeout=60)[0])["items"][0] for one in running]
     assert len({one["id"] for one in receipts}) == 1
     assert [one["new"] for one in receipts].count(True) == 1
