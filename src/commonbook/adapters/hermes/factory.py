@@ -13,6 +13,7 @@ from commonbook.adapters.hermes.keeper import Keeper, Warn
 from commonbook.adapters.hermes.options import Options
 from commonbook.adapters.hermes.recorder import Speakers
 from commonbook.adapters.hermes.server_keeper import ServerKeeper
+from commonbook.adapters.hermes.shared_book import SharedBook, shared_books
 from commonbook.errors import CommonbookError
 from commonbook.settings.default_space import capture_allowed as may_capture
 from commonbook.settings.default_space import default_space
@@ -70,18 +71,36 @@ def make_keeper(config: Options, hermes_home: str, transport: Transport | None, 
         path = _outbox_path(folder, "outbox", config.url)
         return ServerKeeper(_client(path, transport, space=default_space(_settings(config))), warn=warn)
     settings = _settings(config)
-    space = default_space(settings)
     spill = _outbox_path(folder, "spill", _book_identity(settings))
-    keeper = BookKeeper(
-        lambda: _book(settings),
-        lambda to_book: _client(spill, to_book, space=space),
-        space=space,
-        find_space=lambda book: book.space_for_writing(),
+    shared = _shared_book(settings, spill)
+    return BookKeeper(
+        shared,
+        space=default_space(settings),
+        find_space=lambda book: settings.space or book.space_for_writing(),
         write_seconds=config.write_seconds,
         warn=warn,
     )
-    keeper.catch_up(spilled=spill.exists())
-    return keeper
+
+
+def _shared_book(settings: Settings, spill: Path) -> SharedBook:
+    """Return the book of this process, with one user more; send what an earlier process left in the spill file."""
+    # Calls name their space, so that providers with different ones share a book.
+    settings = settings._replace(space=None)
+
+    def make() -> SharedBook:
+        return SharedBook(
+            lambda: _book(settings), lambda to_book: _client(spill, to_book, space=default_space(settings))
+        )
+
+    shared = shared_books.acquire((settings, str(spill)), make)
+    try:
+        if spill.exists():
+            shared.spill_client()
+        shared.start_housekeeper()
+    except BaseException:
+        shared_books.let_go(shared)
+        raise
+    return shared
 
 
 def wait_until_open(keeper: Keeper, *, seconds: float) -> None:

@@ -77,6 +77,13 @@ class Keeper(Protocol):
         """Close everything, and tell whether that was done in time. Durable messages stay durable."""
         ...
 
+    def drop(self, finish: Callable[[], None], tags: Sequence[str]) -> None:
+        """Close in the background, after `finish`, because the provider was dropped; its sessions have the tags.
+
+        A finalizer calls this, at any point of any thread.
+        """
+        ...
+
 
 def for_outbox(messages: Sequence[NewMessage]) -> list[OutboxMessage]:
     """Convert messages for an outbox."""

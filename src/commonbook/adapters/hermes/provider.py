@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import json
 import logging
+import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from commonbook.adapters.hermes import factory, options, tools
-from commonbook.adapters.hermes.keeper import Keeper
+from commonbook.adapters.hermes.keeper import Keeper, Warn
 from commonbook.adapters.hermes.memory_mirror import mirror
 from commonbook.adapters.hermes.recorder import Recorder
 from commonbook.errors import BadInput, CommonbookError, HomeError
@@ -69,6 +70,7 @@ class CommonbookMemoryProvider:
         self._hermes_home = hermes_home
         self._transport = transport
         self._active: _Active | None = None
+        self._finalizer: weakref.finalize[..., CommonbookMemoryProvider] | None = None
         self._session = ""
         self._generations: Counter[str] = Counter()
         self._prefetch_generations: dict[str, int] = {}
@@ -137,8 +139,12 @@ class CommonbookMemoryProvider:
         self._warning_callback = kwargs.get("warning_callback")
         self._session, self._in_prompt = session_id, {}
         config = options.load(self._home())
-        keeper = factory.make_keeper(config, self._home(), self._transport, warn=self._warn)
-        self._active = _Active(keeper, self._make_recorder(keeper, config, kwargs), config)
+        # Nothing that the provider has may keep it alive: Hermes drops it without a shutdown.
+        warn = _weak_warn(weakref.WeakMethod(self._warn))
+        keeper = factory.make_keeper(config, self._home(), self._transport, warn=warn)
+        self._active = _Active(keeper, self._make_recorder(keeper, config, kwargs, warn), config)
+        self._finalizer = weakref.finalize(self, _drop, self._active)
+        self._finalizer.atexit = False
         factory.wait_until_open(keeper, seconds=config.write_seconds)
 
     def initialize_for_inspection(self, session_id: str, **kwargs: Any) -> None:  # noqa: ANN401 - arguments of Hermes
@@ -146,11 +152,13 @@ class CommonbookMemoryProvider:
         self._hermes_home = str(kwargs.get("hermes_home") or self._home())
         self._session = session_id
 
-    def _make_recorder(self, keeper: Keeper, config: options.Options, kwargs: Mapping[str, Any]) -> Recorder | None:
+    def _make_recorder(
+        self, keeper: Keeper, config: options.Options, kwargs: Mapping[str, Any], warn: Warn
+    ) -> Recorder | None:
         if (kwargs.get("agent_context") or "primary") != "primary" or not factory.capture_enabled(config):
             return None
         speakers = factory.speakers(config, kwargs)
-        recorder = Recorder(keeper, speakers, settle_every=config.settle_every, warn=self._warn)
+        recorder = Recorder(keeper, speakers, settle_every=config.settle_every, warn=warn)
         if parent := str(kwargs.get("parent_session_id") or ""):
             recorder.set_parent(self._session, parent)
         return recorder
@@ -158,6 +166,8 @@ class CommonbookMemoryProvider:
     def shutdown(self) -> None:
         """Close everything within a time limit; a later `initialize` starts again."""
         active, self._active = self._active, None
+        if self._finalizer is not None:
+            self._finalizer.detach()
         self._generations[self._session] += 1
         if active is not None and active.recorder is not None:
             try:
@@ -348,6 +358,24 @@ class CommonbookMemoryProvider:
         self._last_warning = f" ({problem})"
         if self._warning_callback is not None:
             self._warning_callback(f"Commonbook: {problem}")
+
+
+def _drop(active: _Active) -> None:
+    """Release the parts of a provider that was dropped without a shutdown."""
+    recorder = active.recorder
+    active.keeper.drop(recorder.store_held if recorder else lambda: None, recorder.speakers.tags if recorder else ())
+
+
+def _weak_warn(method: weakref.WeakMethod[Warn]) -> Warn:
+    """Return a function that warns by a method, as long as its object lives; afterwards in the log alone."""
+
+    def warn(problem: str) -> None:
+        if bound := method():
+            bound(problem)
+        else:
+            logger.warning("Commonbook: %s", problem)
+
+    return warn
 
 
 def _reason(given: str, *, reset: bool, parent: str) -> SwitchReason:

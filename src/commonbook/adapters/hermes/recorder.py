@@ -42,7 +42,7 @@ class Recorder:
 
     def __init__(self, keeper: Keeper, speakers: Speakers, *, settle_every: int, warn: Warn) -> None:
         """Start without ledgers."""
-        self._keeper, self._speakers = keeper, speakers
+        self._keeper, self.speakers = keeper, speakers
         self._settle_every, self._warn = settle_every, warn
         self._ledgers: OrderedDict[str, Ledger] = OrderedDict()
         self._parents: dict[str, str] = {}
@@ -319,7 +319,7 @@ class Recorder:
     def _store(self, session: str, ledger: Ledger, messages: Sequence[TranscriptMessage]) -> None:
         new, known, count = [], [], ledger.message_count
         for message in messages:
-            author = self._speakers.user if message.role == "user" else self._speakers.agent
+            author = self.speakers.user if message.role == "user" else self.speakers.agent
             parts = transcript_diff.split_text(message.text)
             ids = tuple(
                 f"hermes:{ledger.generation}:{count + number}:{message.fingerprint[:12]}"
@@ -349,7 +349,7 @@ class Recorder:
         fingerprints = "\n".join(message.fingerprint for message in messages)
         fingerprint = transcript_diff.fingerprint("delegation", fingerprints)[:12]
         child_session = session_name(child or f"{session}.{fingerprint}")
-        author = {"user": self._speakers.agent, "assistant": "agent:subagent"}
+        author = {"user": self.speakers.agent, "assistant": "agent:subagent"}
         new = [
             NewMessage(
                 piece,
@@ -361,7 +361,7 @@ class Recorder:
             for part, piece in enumerate(transcript_diff.split_text(message.text))
         ]
         if new:
-            tags = (*self._speakers.tags, "delegation")
+            tags = (*self.speakers.tags, "delegation")
             self._keeper.append(child_session, new, SessionContext(parent=session_name(session), tags=tags))
             self._keeper.settle(child_session, close=True)
 
@@ -385,13 +385,13 @@ class Recorder:
                 self._ledger(new).undo_pending = True
             old_ledger.generation = _next_generation(old_ledger.generation)
             old_ledger.turns_since_settle = 0
-            self._keeper.switch(old, new, reason=reason, tags=self._speakers.tags)
+            self._keeper.switch(old, new, reason=reason, tags=self.speakers.tags)
             self._open.place(new)
             self._store_next(new)
 
     def _new_ledger(self, old: str, *, carries_on: bool) -> Ledger:
         """Return the ledger of a new session; with `carries_on`, its transcripts begin with messages of the old one."""
-        context = SessionContext(parent=old, tags=self._speakers.tags)
+        context = SessionContext(parent=old, tags=self.speakers.tags)
         return Ledger(context, _new_generation(), inherits_from=old if carries_on else None, unknown_prefix=carries_on)
 
     def _inherit(self, ledger: Ledger, transcript: Sequence[TranscriptMessage]) -> None:
@@ -450,7 +450,7 @@ class Recorder:
             self._ledgers.popitem(last=False)
 
     def _make_ledger(self, session: str, stored: StoredSession | None) -> Ledger:
-        context = SessionContext(parent=self._parents.get(session), tags=self._speakers.tags)
+        context = SessionContext(parent=self._parents.get(session), tags=self.speakers.tags)
         last_turn: tuple[int, list[str]] = (self._turns_started, [])
         if stored is None:
             # The session may exist or not. A generation of its own keeps its client ids apart from all others.

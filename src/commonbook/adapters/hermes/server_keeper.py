@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from commonbook.adapters.hermes.keeper import LAST_FLUSH_SECONDS, Result, StoredSession, Warn, count_of, for_outbox
+from commonbook.adapters.hermes.worker_thread import run_aside
 from commonbook.errors import BadInput, CommonbookError
 from commonbook.model.recall import RecallResult
 from commonbook.model.session import NewMessage, SwitchReason
@@ -76,3 +77,15 @@ class ServerKeeper:
             self._client.flush(min(wait, LAST_FLUSH_SECONDS))
         self._client.close()
         return True
+
+    def drop(self, finish: Callable[[], None], tags: Sequence[str]) -> None:
+        """Close in a thread of its own, because the provider was dropped."""
+        del tags
+
+        def close() -> None:
+            try:
+                finish()
+            finally:
+                self.close(wait=LAST_FLUSH_SECONDS)
+
+        run_aside(close, "commonbook-hermes-close")
