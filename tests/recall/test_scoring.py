@@ -94,6 +94,7 @@ def pool_of(passages: Sequence[Passage], near: Sequence[str] = ()) -> tuple[Cand
         entries=(columns[:, 0], columns[:, 1], columns[:, 2]),
         vectors=whole if size else None,
         scales=scales.astype(np.float32) if size else None,
+        suspect=np.zeros(len(rows), np.bool_),
     )
     return pool, rows
 

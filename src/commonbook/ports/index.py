@@ -34,6 +34,7 @@ class IndexedPassage(NamedTuple):
     `root` is the first source of a copy, and empty for other passages. `wording` is the same for a root and for those
     of its copies that have its title and text: only the first of these memories is a candidate.
     It is superseded from `superseded` on, and until its last successor ends.
+    `doubted` is the memory that becomes suspect by this passage, if it is of an open notice.
     """
 
     passage: str
@@ -60,6 +61,7 @@ class IndexedPassage(NamedTuple):
     root: str = ""
     wording: str = ""
     superseded_until: int = FOREVER
+    doubted: str = ""
 
 
 IS_MESSAGE: Final = 1
@@ -72,6 +74,8 @@ BY_USER: Final = 8
 """Flag: the passage is a message with the role `user`."""
 IS_COPY: Final = 16
 """Flag: the passage is of a copy that follows its source."""
+HAS_DECISIONS: Final = 32
+"""Flag: the passage is of a memory with decisions about what made it suspect."""
 
 
 MAX_FURTHER_CANDIDATES: Final = 200
@@ -134,6 +138,11 @@ class CandidatePool(NamedTuple):
     entries: tuple[Ints, Ints, Ints]
     vectors: npt.NDArray[np.int8] | None
     scales: Floats | None
+    suspect: Flags
+    """The rows that are suspect for certain: an open notice is about their memory, which has no decision.
+
+    Others may be suspect too.
+    """
 
 
 class IndexResult(NamedTuple):

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Final, NamedTuple
 
-from commonbook.model.invalidation import Invalidation, Notice
+from commonbook.model.invalidation import ENDED, Invalidation, Notice
 from commonbook.model.memory import Link, Memory
 from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading
@@ -58,6 +58,18 @@ def keys_among(tx: Reading, incoming: Iterable[Link]) -> dict[str, set[tuple[str
 def is_open(memory: Memory) -> bool:
     """Tell whether a memory is a notice that is not settled; its id must be the hash that we would give it."""
     return memory.notice is not None and memory.deleted is None and _has_own_id(memory.id, memory.notice)
+
+
+def doubted_by(memory: Memory) -> str | None:
+    """Return the memory that is suspect because this one is an open notice about it; None if it is no such notice.
+
+    It is suspect unless it has a decision of its own. About a successor that has ended, nothing is suspect.
+    """
+    notice = memory.notice
+    if notice is None or notice.invalidating == ENDED or not is_open(memory):
+        return None
+    is_linked = any((link.relation, link.target) == (NOTICE_RELATION, notice.dependent) for link in memory.links)
+    return notice.dependent if is_linked else None
 
 
 def _has_own_id(id_: str, notice: Notice) -> bool:

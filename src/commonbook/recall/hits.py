@@ -11,6 +11,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+import numpy as np
+
 from commonbook.markdown import transcript
 from commonbook.memories import marks
 from commonbook.model.memory import LAZY, Memory
@@ -72,6 +74,8 @@ class HitBuilder:
         self._weighed_rows: set[int] = set()
         self._loaded_rows: set[int] = set()
         self._member_requests: list[collapse.Members] = []
+        self._places: dict[int, int] = {}
+        self._bounds = scores.total if query.is_empty else penalties.bounds(scores.total, pool.suspect)
         # Lists: reading single numbers from an array is slow, and these are read many times.
         self._threads: list[int] = pool.threads.tolist()
         self._positions: list[int] = pool.positions.tolist()
@@ -145,9 +149,10 @@ class HitBuilder:
 
         They are at most one more than k, and so many more that the confidence of each is the same for every k. More
         rows are read until none that is left can score higher than the last hit. So fewer hits are always the first of
-        more, although penalties are known only of the rows that were read.
+        more, although not all penalties are known of the rows that were not read.
         """
         limit = depth = self._depth()
+        rows = self._by_bounds(rows)
         selected, above = self._select(rows, limit), math.inf
         while True:
             distinct = self._collapse(self._rank(selected))
@@ -164,10 +169,23 @@ class HitBuilder:
         k = self._query.request.k
         return k if self._query.is_empty else max(k, confidence.BEST_HITS) + 1
 
+    def _by_bounds(self, rows: Sequence[int]) -> Sequence[int]:
+        """Return rows by the highest score that they can have; of equal ones, in the order that they had.
+
+        Those that score less than zero without penalties are left out.
+        """
+        by_total = np.array(rows, np.intp)
+        by_total = by_total[self._scores.total[by_total] >= 0]
+        if self._bounds is not self._scores.total:
+            self._places = {row: place for place, row in enumerate(rows)}
+            by_total = by_total[np.argsort(-self._bounds[by_total], kind="stable")]
+        by_bound: list[int] = by_total.tolist()
+        return by_bound
+
     def _rank(self, selected: list[int]) -> list[int]:
-        """Weigh the selected rows, and return them by score; of equal scores, in the order that they had."""
+        """Weigh the selected rows, and return them by score; of equal scores, in the order of `order_candidates`."""
         self._weigh(selected)
-        return sorted(selected, key=lambda row: -self._score(row))
+        return sorted(selected, key=lambda row: (-self._score(row), self._places.get(row, 0)))
 
     def _has_copies(self, rows: Sequence[int]) -> bool:
         return any(self._pool.flags[row] & IS_COPY for row in rows)
@@ -191,12 +209,11 @@ class HitBuilder:
     def _select(self, rows: Sequence[int], limit: int, above: float = math.inf) -> list[int]:
         """Return the first rows that become hits: messages, and the best passage of each memory.
 
-        They are `limit` or fewer, and further ones that score higher than `above` without penalties.
+        They are `limit` or fewer, and further ones that may score higher than `above`. `rows` are given by bounds.
         """
         chosen: dict[str, int] = {}
         for row in rows:
-            score = float(self._scores.total[row])
-            if score < 0 or (len(chosen) >= limit and round(score, 6) <= above):
+            if len(chosen) >= limit and round(float(self._bounds[row]), 6) <= above:
                 break
             passage, memory = self._ids_of(row)
             is_message = bool(self._pool.flags[row] & IS_MESSAGE)

@@ -36,7 +36,7 @@ from commonbook.recall.indexed_passages import embedded_texts, indexed_message, 
 from commonbook.runtime.batches import in_batches
 from commonbook.tables import changes, home, memories, sessions, spaces, vectors
 
-INDEX_RULES: Final = "8"
+INDEX_RULES: Final = "9"
 """The version of the passage and term rules: an index with another version is rebuilt."""
 
 NO_LIMIT: Final = sys.maxsize

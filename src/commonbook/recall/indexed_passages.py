@@ -13,7 +13,17 @@ from commonbook.memories.validity import Validity, valid_since
 from commonbook.model.memory import Memory
 from commonbook.model.session import Message
 from commonbook.ports.embedding import Embedder, EmbeddingInput
-from commonbook.ports.index import BY_USER, FOREVER, IS_COPY, IS_MESSAGE, IS_QUESTION, TELLS_TIME, IndexedPassage
+from commonbook.ports.index import (
+    BY_USER,
+    FOREVER,
+    HAS_DECISIONS,
+    IS_COPY,
+    IS_MESSAGE,
+    IS_QUESTION,
+    TELLS_TIME,
+    IndexedPassage,
+)
+from commonbook.reasoning import open_notices
 from commonbook.recall import labels, scoring
 from commonbook.tables import vectors
 from commonbook.text import dates_in_text, passages, stopwords, titles
@@ -240,12 +250,13 @@ def _indexed(memory: Memory, piece: Passage, terms: Sequence[str], validity: Val
         start=piece.start,
         end=piece.end,
         seq=piece.message.seq if piece.message else -1,
-        flags=_flags(piece, len(terms)) | IS_COPY * follows_source(memory),
+        flags=_flags(piece, len(terms)) | IS_COPY * follows_source(memory) | HAS_DECISIONS * bool(memory.decisions),
         speaker=speaker,
         length=len(terms),
         terms=Counter(terms),
         vector=None,
         root=memory.root if follows_source(memory) else "",
+        doubted=open_notices.doubted_by(memory) or "",
     )
 
 

@@ -29,12 +29,13 @@ from commonbook.engines.index.segments import (
     with_zero_vectors,
 )
 from commonbook.model.memory import KINDS
-from commonbook.ports.index import FOREVER, IS_COPY, IS_MESSAGE, Delta, IndexedPassage, IndexQuery
+from commonbook.ports.index import FOREVER, HAS_DECISIONS, IS_COPY, IS_MESSAGE, Delta, IndexedPassage, IndexQuery
 from tests.support.index_worlds import (
     DIMENSIONS,
     MARKER,
     NOWHERE,
     SPACES,
+    WORDS,
     Answer,
     Laid,
     Maker,
@@ -422,6 +423,39 @@ def test_a_thread_at_the_end_of_all_hashes_has_its_neighbours(lay, monkeypatch):
     _check(_found(lay(_spread(entries, 3)), sought), expected(entries, sought))
 
 
+@_settings
+@given(seed=st.integers(0, 10**9), steps=st.sampled_from([1, 3, 10]), unwritten=st.sampled_from([0, 1, 3]))
+def test_a_row_is_suspect_while_a_notice_of_any_space_is_about_its_owner(lay, monkeypatch, seed, steps, unwritten):
+    maker = Maker(seed)
+    ids = [memory_id(number) for number in range(1, 21)]
+    world = {owner: _in_doubt(maker.dice, ids, passages) for owner, passages in maker.world(20).items()}
+    monkeypatch.setattr(mapped_index, "_MERGE_FACTOR", 2)
+    history = maker.history(world, steps)
+    changes = [
+        layer._replace(entries=_in_doubt(maker.dice, ids, layer.entries)) for layer in history[: max(steps // 2, 1)]
+    ]
+    # The last change of each owner is the one of the world.
+    layers = [*changes, *history[len(changes) :], Delta(tuple(one for owner in world.values() for one in owner))]
+    doubted = {one.doubted for passages in world.values() for one in passages}
+    decided = {one.passage for passages in world.values() for one in passages if one.flags & HAS_DECISIONS}
+    pool = lay(layers, unwritten=min(unwritten, len(layers))).search(IndexQuery(tuple(WORDS), spaces=ALL)).pool
+    ids_of = [pool.ids_of(row) for row in range(len(pool.positions))]
+    assert pool.suspect.tolist() == [memory in doubted and passage not in decided for passage, memory in ids_of]
+
+
+def _in_doubt(
+    dice: random.Random, ids: Sequence[str], passages: Sequence[IndexedPassage]
+) -> tuple[IndexedPassage, ...]:
+    """Return passages of which some are of notices about these memories, and some of memories with decisions."""
+    return tuple(
+        one._replace(
+            doubted=dice.choice(ids) if dice.random() < 0.2 else "",
+            flags=one.flags | HAS_DECISIONS * (dice.random() < 0.3),
+        )
+        for one in passages
+    )
+
+
 # --- what is written comes back
 
 
@@ -449,6 +483,7 @@ def _expected_row(one: IndexedPassage) -> tuple[object, ...]:
         hash_text(one.thread), one.position, hash_text(one.owner), order_of(one), hash_text(one.wording),
         KINDS.index(one.kind), flags, one.length, one.start, one.end, one.seq, one.time, one.valid_from,
         one.valid_until, one.superseded, one.superseded_until, one.expires,
+        hash_text(one.doubted) if one.doubted else 0,
     )  # fmt: skip
     terms = [(hash_text(term), min(count, 65535)) for term, count in one.terms.items()]
     terms += [(hash_text(tag_term(tag)), 1) for tag in one.tags]

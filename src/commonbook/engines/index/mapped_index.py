@@ -30,7 +30,7 @@ from commonbook.ports.database import Reading
 from commonbook.ports.index import Delta, IndexQuery, IndexResult, IndexState, PendingDeltas, SpacePosition
 
 MANIFEST: Final = "manifest.json"
-FORMAT: Final = 3
+FORMAT: Final = 4
 _ManifestStamp: TypeAlias = tuple[int, int, int]
 
 _MERGE_FACTOR: Final = 8

@@ -33,6 +33,7 @@ from commonbook.engines.index.vector_distance import (
 from commonbook.model.memory import KINDS
 from commonbook.ports.index import (
     FOREVER,
+    HAS_DECISIONS,
     IS_COPY,
     IS_MESSAGE,
     MAX_FURTHER_CANDIDATES,
@@ -59,9 +60,10 @@ class Part(NamedTuple):
 
 
 class _SegmentView(NamedTuple):
-    """A segment as one query sees it: the live rows in its spaces, and those that also pass its filters."""
+    """A segment as one query sees it: its live rows, those in the query's spaces, and those that pass its filters."""
 
     segment: Segment
+    alive: Bools
     visible: Bools
     wanted: Bools
 
@@ -147,12 +149,12 @@ def _view_segment(part: Part, query: IndexQuery) -> _SegmentView:
     spaces = np.array([space in query.spaces for space in segment.table("space")], np.bool_)
     if not len(spaces) or not spaces.any():
         nothing = np.zeros(segment.rows, np.bool_)
-        return _SegmentView(segment, nothing, nothing)
+        return _SegmentView(segment, alive, nothing, nothing)
     visible = alive if spaces.all() else alive & spaces[segment.column("space")]
     wanted = visible
     for condition in _filter_masks(segment, query):
         wanted = wanted & condition
-    return _SegmentView(segment, visible, wanted)
+    return _SegmentView(segment, alive, visible, wanted)
 
 
 def _filter_masks(segment: Segment, query: IndexQuery) -> list[Bools]:
@@ -421,7 +423,7 @@ def _assemble_pool(
         for segment, rows in pairs
         if len(rows)
     ]
-    vector = query.vector
+    vector, flags = query.vector, joined("flags")
     with_vectors = bool(pairs) and vector is not None and all(part.dimensions == len(vector) for part, _ in pairs)
     return CandidatePool(
         ids_of=ids_of,
@@ -435,12 +437,22 @@ def _assemble_pool(
         ends=joined("end").astype(np.int64),
         seqs=joined("seq"),
         times=joined("time"),
-        flags=joined("flags"),
+        flags=flags,
         lengths=joined("length").astype(np.int64),
         entries=_term_entries(pairs, sorting, query),
         vectors=joined("vectors") if with_vectors else None,
         scales=joined("scales") if with_vectors else None,
+        suspect=_suspects(views, joined("owner"), flags),
     )
+
+
+def _suspects(views: Sequence[_SegmentView], owners: Hashes, flags: Any) -> Bools:  # noqa: ANN401 - an array
+    """Tell which rows are of owners that open notices of any space are about, and that have no decisions."""
+    suspect: Bools = np.zeros(len(owners), np.bool_)
+    for view in views:
+        suspect |= view.segment.doubts(owners, view.alive)
+    suspect &= (flags & HAS_DECISIONS) == 0
+    return suspect
 
 
 def _positions(rows_of: Sequence[tuple[Segment, Rows]]) -> Any:  # noqa: ANN401 - an array

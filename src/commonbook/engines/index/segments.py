@@ -47,7 +47,7 @@ _NO_MEMORY_FLAG: Final = 128
 _COPY_ORDERS: Final = 1 << 16
 """The number of places below a root over which its copies are spread, so that they have an order of their own."""
 
-_NARROWED: Final = ("position", "length", "start", "end")
+_NARROWED: Final = ("position", "length", "start", "end", "doubted")
 """Columns that get the narrowest unsigned type which holds them: they are widened before they are subtracted."""
 
 _MAX_UINT32: Final = (1 << 32) - 1
@@ -74,6 +74,7 @@ _COLUMNS: Final[tuple[tuple[str, type, Callable[[IndexedPassage], object]], ...]
     ("superseded", np.int64, lambda entry: entry.superseded),
     ("superseded_until", np.int64, lambda entry: entry.superseded_until),
     ("expires", np.int64, lambda entry: entry.expires),
+    ("doubted", np.uint64, lambda entry: hash_text(entry.doubted) if entry.doubted else 0),
 )
 _TABLES: Final = ("space", "speaker")
 
@@ -172,6 +173,23 @@ class Segment:
         by_owner = self.bundle.arrays["by_owner"]
         owned = self.bundle.arrays["owner_sorted"]
         return by_owner[ranges(np.searchsorted(owned, owners), np.searchsorted(owned, owners, "right"))].astype(np.intp)
+
+    @cached_property
+    def _notices(self) -> tuple[Rows, Hashes]:
+        """The rows of open notices, and the owners that they are about, sorted by these."""
+        doubted = self.bundle.arrays["doubted"]
+        rows = np.flatnonzero(doubted)
+        rows = rows[np.argsort(doubted[rows])]
+        return rows, doubted[rows].astype(np.uint64)
+
+    def doubts(self, owners: Hashes, alive: Bools) -> Bools:
+        """Tell about which of these owners the segment has open notices, among its live rows."""
+        rows, doubted = self._notices
+        if not len(rows):
+            return np.zeros(len(owners), np.bool_)
+        live_before = np.concatenate([[0], np.cumsum(alive[rows])])
+        first, last = np.searchsorted(doubted, owners), np.searchsorted(doubted, owners, "right")
+        return live_before[last] > live_before[first]
 
     def with_terms(self, terms: Sequence[str]) -> list[Rows]:
         """Return the rows that have each of these terms."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-FORMAT: Final = 6
+FORMAT: Final = 7
 """Changes with every change of the tables, or of the meaning of their contents."""
 
 TABLES: Final = ("recall_index", "recall_space", "recall_passage", "recall_posting")
