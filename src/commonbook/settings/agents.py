@@ -18,6 +18,8 @@ class AgentFolders(NamedTuple):
     """XDG_CONFIG_HOME, else `~/.config`."""
     codex: str
     """CODEX_HOME, else `~/.codex`."""
+    hermes: str
+    """HERMES_HOME, else `~/.hermes`; without the part that names a profile."""
 
     @classmethod
     def load(cls, environ: Mapping[str, str] | None = None) -> AgentFolders:
@@ -29,4 +31,10 @@ class AgentFolders(NamedTuple):
             home=home,
             config=config if os.path.isabs(config) else os.path.join(home, ".config"),
             codex=env.get("CODEX_HOME") or os.path.join(home, ".codex"),
+            hermes=_hermes_root(env.get("HERMES_HOME", "").strip() or os.path.join(home, ".hermes")),
         )
+
+
+def _hermes_root(folder: str) -> str:
+    above, parent = os.path.split(os.path.dirname(os.path.abspath(folder)))
+    return above if parent == "profiles" else os.path.abspath(folder)

@@ -84,7 +84,8 @@ def test_files_that_an_installation_made_are_gone_without_a_trace(user, client):
 
 
 def test_every_agent_of_the_table_has_golden_files():
-    assert FILES.keys() == CLIENTS.keys() - {"other"}
+    # Hermes has golden files too, in test_install_hermes.py.
+    assert FILES.keys() == CLIENTS.keys() - {"other", "hermes"}
 
 
 @pytest.mark.parametrize("client", FILES)
@@ -241,7 +242,7 @@ def test_the_list_says_where_the_book_is(user, capsys):
     listed = {each["client"]: each for each in json.loads(capsys.readouterr().out)["clients"]}
     assert listed["codex"] == {"client": "codex", "title": "Codex", "tried": True, "installed": ["user"]}
     assert listed["cursor"]["installed"] == []
-    assert {name for name, each in listed.items() if each["tried"]} == {"claude-code", "codex", "gemini"}
+    assert {name for name, each in listed.items() if each["tried"]} == {"claude-code", "codex", "gemini", "hermes"}
 
 
 def test_another_agent_gets_a_principal_and_its_configuration_is_shown(user, capsys):

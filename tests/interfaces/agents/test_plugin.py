@@ -34,7 +34,7 @@ def request_of(agent: str, scope: Scope, folder: str) -> Request:
     return Request(
         command=("commonbook", "mcp", *principal),
         hook=("commonbook", "hook", agent, *principal),
-        folders=AgentFolders(*[folder] * 3),
+        folders=AgentFolders(*[folder] * 4),
         project=folder,
         scope=scope,
         permissions=False,

@@ -51,6 +51,10 @@ class Request(NamedTuple):
     instructions: bool = False
     tool_output: bool = False
     """Whether hooks store the output of tools too."""
+    home: str | None = None
+    """The home of the book, for an agent that opens it by itself; None for the default home."""
+    plugin_folder: bool = True
+    """Whether the agent finds a plugin only by its folder."""
 
 
 class FileEdit(NamedTuple):
@@ -69,6 +73,8 @@ class Client(NamedTuple):
     tried: bool = False
     scopes: tuple[Scope, ...] = ("user", "project")
     instructions_file: str = "AGENTS.md"
+    opens_book: bool = False
+    """Whether the agent opens the book itself, as its owner, and needs no grants."""
 
     @property
     def principal(self) -> str:
@@ -175,6 +181,13 @@ def _opencode(request: Request) -> Iterator[FileEdit]:
     yield FileEdit(path, Member(("mcp", SERVER), server))
 
 
+def _hermes(request: Request) -> Iterator[FileEdit]:
+    from commonbook.interfaces.agents import hermes_plugin  # Imported late: only this agent needs YAML.
+
+    for path, edit in hermes_plugin.edits(request.folders.hermes, home=request.home, with_folder=request.plugin_folder):
+        yield FileEdit(path, edit)
+
+
 def _application_data(request: Request, name: str) -> str:
     if sys.platform == "darwin":
         return os.path.join(request.folders.home, "Library", "Application Support", name)
@@ -185,6 +198,7 @@ _CLIENTS: Final = (
     Client("claude-code", "Claude Code", _claude_code, tried=True, instructions_file="CLAUDE.md"),
     Client("codex", "Codex", _codex, tried=True),
     Client("gemini", "Gemini CLI", _gemini, tried=True, instructions_file="GEMINI.md"),
+    Client("hermes", "Hermes", _hermes, tried=True, scopes=("user",), opens_book=True),
     Client("claude-desktop", "Claude Desktop", _claude_desktop, scopes=("user",)),
     Client("cursor", "Cursor", _cursor),
     Client("vscode", "VS Code", _vscode),

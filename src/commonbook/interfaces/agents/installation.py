@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
@@ -16,9 +17,10 @@ from commonbook.errors import BadInput, CommonbookError
 from commonbook.interfaces.agents import json_text
 from commonbook.interfaces.agents.clients import SERVER, Client, FileEdit, Request
 from commonbook.interfaces.agents.edits import Element, Member
+from commonbook.settings.agents import AgentFolders
 
 _MAX_FILE_BYTES: Final = 32 << 20
-_COMMAND_SECONDS: Final = 60
+_COMMAND_SECONDS: Final = 600
 _MAX_OWN_FOLDERS: Final = 2
 
 
@@ -54,7 +56,14 @@ def plan_install(client: Client, request: Request, *, own_command: str | None = 
 
 def plan_uninstall(client: Client, request: Request, *, own_command: str | None = None) -> Plan:
     """Return what a removal changes: everything that any installation may have added."""
-    everything = request._replace(permissions=True, hooks=True, instructions=True, tool_output=True)
+    everything = request._replace(
+        permissions=True,
+        hooks=True,
+        instructions=not client.opens_book,
+        tool_output=True,
+        home=request.home or "",
+        plugin_folder=True,
+    )
     edits, commands = _without_own(client.all_edits(everything), request, own_command, install=False)
     return Plan(_changes(removed=edits), commands)
 
@@ -109,6 +118,8 @@ def _write(change: FileChange) -> None:
         if change.after is None:
             with suppress(FileNotFoundError):
                 os.unlink(path)
+            if path.endswith(".py"):
+                shutil.rmtree(os.path.join(os.path.dirname(path), "__pycache__"), ignore_errors=True)
             _remove_empty_folders(os.path.dirname(path))
             return
         if _read(path) != change.before:
@@ -128,8 +139,11 @@ def _write(change: FileChange) -> None:
 
 def _remove_empty_folders(folder: str) -> None:
     """Remove the folders that an installation made for a file: at most two, if nothing else is in them."""
+    home = os.path.realpath(AgentFolders.load().home)
     with suppress(OSError):
         for _ in range(_MAX_OWN_FOLDERS):
+            if folder == home:
+                return
             os.rmdir(folder)
             folder = os.path.dirname(folder)
 

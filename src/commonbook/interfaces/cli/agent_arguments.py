@@ -35,6 +35,7 @@ def install_arguments(to: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also add a block to CLAUDE.md, GEMINI.md or AGENTS.md of this folder",
     )
+    to.add_argument("--program", metavar="PATH", help="the program of Hermes, if there are several or it is not found")
     _confirmation(to)
 
 

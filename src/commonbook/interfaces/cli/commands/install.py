@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from commonbook.compose.book import may_be_made, open_book
 from commonbook.errors import BadInput
-from commonbook.interfaces.agents import installation
+from commonbook.interfaces.agents import hermes_plugin, hermes_program, installation
 from commonbook.interfaces.agents.clients import CLIENTS, SERVER, Client, Request
 from commonbook.interfaces.agents.installation import FileChange, Plan
 from commonbook.interfaces.cli.output.plain import is_terminal
@@ -43,10 +43,18 @@ def run_install(call: Call) -> int:
     if call.args.list:
         return _list(call)
     client = _client(call)
+    hermes = _hermes(call) if client.name == "hermes" else None
     request = _request(call, client)
+    if hermes is not None:
+        request = request._replace(plugin_folder=not hermes.knows_entry_points)
     plan = installation.plan_install(client, request, own_command=_own_command(client, request))
-    access = _Access(client.principal, granted=_missing_grants(call, client.principal))
+    if hermes is not None and (command := hermes_program.package_command(hermes)):
+        plan = plan._replace(commands=(command,))
+    granted = () if client.opens_book else _missing_grants(call, client.principal)
+    access = _Access(client.principal, granted=granted)
     done = _ask_and_do(call, plan, access, question=f"Plug the book into {client.title}?")
+    if hermes is not None and (done or (plan.is_empty and not call.args.dry_run)):
+        hermes_program.check(hermes, hermes_plugin.profiles(request.folders.hermes))
     answer = {**_answer_json(client, plan, access), "installed": done, "configuration": _snippet(client, request)}
     return call.print_answer(answer, lambda out: _show_installed(out, call, client, request, plan, access, done=done))
 
@@ -87,6 +95,18 @@ def _refuse_other_actors(call: Call) -> None:
         )
 
 
+def _hermes(call: Call) -> hermes_program.Hermes:
+    """Return the Hermes of this machine; refuse what only agents with MCP have."""
+    if call.args.url is not None:
+        raise BadInput("Hermes cannot use the book of a server yet", fix="leave out --url")
+    if call.args.spaces or call.args.instructions or call.args.tool_output:
+        raise BadInput(
+            "--space, --instructions and --tool-output are for agents with MCP",
+            fix="leave them out; `hermes memory setup commonbook` asks for the space",
+        )
+    return hermes_program.find(AgentFolders.load(), call.args.program)
+
+
 # --- the command that an agent starts
 
 
@@ -101,6 +121,7 @@ def _request(call: Call, client: Client) -> Request:
         hooks=getattr(call.args, "hooks", True),
         tool_output=getattr(call.args, "tool_output", False),
         instructions=getattr(call.args, "instructions", False),
+        home=None if call.settings.is_default_home else call.settings.home,
     )
 
 
@@ -231,7 +252,7 @@ def _show_installed(
     if call.args.dry_run or call.args.yes:
         _show_plan(out, plan, access)
     if done:
-        where = f", as {client.principal}" if call.args.url is None else ""
+        where = "" if call.args.url is not None or client.opens_book else f", as {client.principal}"
         out.line(f"{client.title} has the book now{where}; start it anew", "green")
         if not client.tried and client.name != "other":
             out.note(f"{client.title} was not tried: this follows its documentation")
@@ -250,6 +271,8 @@ def _show_uninstalled(out: Output, call: Call, client: Client, plan: Plan, acces
         _show_plan(out, plan, access)
     if done:
         out.line(f"{client.title} no longer has the book; its memories stay", "green")
+        if client.opens_book:
+            out.note("The package commonbook stays in its environment; `pip uninstall commonbook` there removes it")
     else:
         out.line("Nothing was changed" if not plan.is_empty else f"{client.title} does not have the book")
 
