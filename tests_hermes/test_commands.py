@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -86,11 +87,46 @@ def test_a_second_setup_keeps_what_was_chosen(user):
         "import sys; from hermes_cli.memory_setup import cmd_setup_provider as run; run('commonbook')",
     ]  # 0.13 has this function, and no words for it
     python = [str(HERMES.parent / "python"), *setup]
-    said = run(python, user.env, user.home, "\nwork\n\n3\n")
-    assert "Start a new session" in said
+    output = run(python, user.env, user.home, "\nwork\n\n3\n")
+    assert "Start a new session" in output
     assert json.loads(options.read_text()) == {"space": "work", "settle_every": 3}
     run(python, user.env, user.home, "\n" * 6)
     assert json.loads(options.read_text()) == {"space": "work", "settle_every": 3}
+
+
+def test_a_backup_taken_during_writes_brings_the_book_back(user):
+    user.commonbook("install", "hermes", "--yes")
+    user.commonbook("remember", "Herons nest by the mill")
+    writer = subprocess.Popen(
+        [sys.executable, "-c", WRITER, str(user.home / "commonbook")], env=user.env, stdout=subprocess.PIPE, text=True
+    )
+    assert writer.stdout is not None
+    acknowledged = [writer.stdout.readline().strip() for _ in range(20)]
+    user.hermes("backup", "--output", str(user.home / "kept.zip"))
+    writer.kill()
+    writer.communicate()
+    backups = user.hermes_home / "commonbook" / "backups"
+    assert not backups.exists()
+    shutil.rmtree(user.home / "commonbook")
+    user.hermes("import", "--force", str(user.home / "kept.zip"))
+    if not HAS_BACKUP_PATHS:
+        # Hermes 0.13 archives its own folder alone.
+        assert not backups.exists()
+        return
+    assert "put-back" in user.hermes("commonbook")
+    user.hermes("commonbook", "put-back")
+    assert user.commonbook("doctor").strip().endswith("no problems")
+    shown = user.commonbook("list", "--json", "--limit", "1000")
+    assert all(text in shown for text in (*acknowledged, "Herons nest by the mill"))
+
+
+WRITER = """
+import itertools, sys, commonbook
+with commonbook.open(sys.argv[1]) as book:
+    for number in itertools.count():
+        book.remember(f"Heron number {number} of the mill")
+        print(f"Heron number {number} of the mill", flush=True)
+"""
 
 
 def has(word: str, path: str) -> bool:

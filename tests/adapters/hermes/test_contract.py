@@ -153,10 +153,6 @@ def test_an_inspected_provider_opens_nothing_and_stores_nothing(provider, home, 
     assert not home.exists()
 
 
-def test_the_backup_takes_the_home_along_before_anything_is_initialized(provider, home):
-    assert provider.backup_paths() == [str(home)]
-
-
 def test_a_book_on_a_server_is_not_the_backup_s_to_take_along(provider, monkeypatch):
     monkeypatch.setenv("COMMONBOOK_DATABASE", "postgresql://db.example/book")
     assert provider.backup_paths() == []
@@ -175,7 +171,6 @@ def test_what_is_configured_is_written_read_and_described(provider, home, tmp_pa
         "min_confidence": 0.3,
     }
     assert path.stat().st_mode & 0o777 == 0o600
-    assert provider.backup_paths() == [str(tmp_path / "elsewhere")]
 
 
 def test_the_limit_of_an_earlier_version_is_still_read(provider, tmp_path):

@@ -34,7 +34,7 @@ class StandIn:
 
     def __init__(self, folder: Path, **has: object) -> None:
         self.program, self.python = folder / "bin" / "hermes", folder / "bin" / "python"
-        self.status, self.asked = folder / "status", folder / "asked"
+        self.status, self.requests = folder / "status", folder / "requests"
         self.program.parent.mkdir(parents=True)
         answer = {"hermes": "0.19.0", "commonbook": __version__, "entry_points": False, "pip": True, "found": True}
         (folder / "answer").write_text(json.dumps(answer | has))
@@ -42,7 +42,8 @@ class StandIn:
         self.program.write_text(f"#!{self.python}\nimport hermes_cli\n")
         self.python.write_text(
             f'#!/bin/sh\ncase "$*" in\n-I*) cat {folder}/answer;;\n'
-            f'*status) echo "$HERMES_HOME" >>{self.asked}; cat {self.status};;\n*) echo "$*" >>{self.asked};;\nesac\n'
+            f'*status) echo "$HERMES_HOME" >>{self.requests}; cat {self.status};;\n'
+            f'*) echo "$*" >>{self.requests};;\nesac\n'
         )
         self.program.chmod(0o755)
         self.python.chmod(0o755)
@@ -83,7 +84,7 @@ def test_an_installation_is_as_the_golden_file_in_every_profile_and_its_removal_
     for profile in (".hermes", ".hermes/profiles/coder"):
         # Hermes looks for this word before it imports a folder.
         assert b"register_memory_provider" in after[f"{profile}/plugins/commonbook/__init__.py"]
-    assert hermes.asked.read_text().split() == [str(user / ".hermes"), str(user / ".hermes" / "profiles" / "coder")]
+    assert hermes.requests.read_text().split() == [str(user / ".hermes"), str(user / ".hermes" / "profiles" / "coder")]
     assert main(["install", "hermes", "--yes"]) == 0
     assert files(user) == after
     (user / ".hermes" / "plugins" / "commonbook" / "__pycache__").mkdir()
@@ -107,7 +108,7 @@ def test_nothing_is_changed_without_a_question_or_by_a_dry_run(user, hermes, cap
     assert main(["install", "hermes", "--dry-run"]) == 0
     assert "# commonbook: was" in capsys.readouterr().out
     assert files(user) == before
-    assert not hermes.asked.exists()
+    assert not hermes.requests.exists()
 
 
 def test_a_hermes_without_the_package_is_given_it_by_a_command_that_is_shown(user, tmp_path, capsys, monkeypatch):
@@ -115,7 +116,7 @@ def test_a_hermes_without_the_package_is_given_it_by_a_command_that_is_shown(use
     monkeypatch.setattr(hermes_program, "_source", lambda: ("commonbook==9",))
     assert main(["install", "hermes", "--program", str(hermes.program), "--yes"]) == 0
     assert f"{hermes.python} -m pip install commonbook==9" in capsys.readouterr().out
-    assert hermes.asked.read_text().startswith("-m pip install commonbook==9\n")
+    assert hermes.requests.read_text().startswith("-m pip install commonbook==9\n")
 
 
 def test_a_hermes_without_pip_is_served_by_uv_or_named_the_command(user, tmp_path, monkeypatch):
@@ -143,9 +144,9 @@ def test_no_hermes_and_several_are_reported_with_what_to_do(user, hermes, tmp_pa
     before = files(user)
     StandIn(user / ".hermes" / "hermes-agent" / "venv")
     assert main(["install", "hermes", "--yes"]) == 2
-    told = capsys.readouterr().err
-    assert str(hermes.program) in told
-    assert "--program" in told
+    message = capsys.readouterr().err
+    assert str(hermes.program) in message
+    assert "--program" in message
     assert main(["install", "hermes", "--program", str(hermes.program), "--dry-run"]) == 0
     shutil.rmtree(user / ".hermes" / "hermes-agent")
     monkeypatch.setattr(shutil, "which", lambda _name: None)

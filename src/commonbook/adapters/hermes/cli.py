@@ -29,10 +29,14 @@ def commonbook_command(args: argparse.Namespace) -> None:
         for name, value in CommonbookMemoryProvider().get_status_config({}).items():
             sys.stdout.write(f"{name}: {value}\n")
         return
+    if words == ["put-back"]:
+        done = factory.put_back(settings.hermes_home(), replace=True)
+        sys.stdout.write(f"{done or 'There is no backup to put back: `hermes import FILE` brings one.'}\n")
+        return
     home = factory.home(options.load(settings.hermes_home()))
     place = ["--home", home] if home else []
     sys.stdout.flush()
-    done = subprocess.run(  # noqa: S603 - this program, with the words of the user
+    result = subprocess.run(  # noqa: S603 - this program, with the words of the user
         [sys.executable, "-m", "commonbook", *place, *words], check=False
     )
-    sys.exit(done.returncode)
+    sys.exit(result.returncode)

@@ -71,6 +71,11 @@ def make_keeper(config: Options, hermes_home: str, transport: Transport | None, 
         path = _outbox_path(folder, "outbox", config.url)
         return ServerKeeper(_client(path, transport, space=default_space(_settings(config))), warn=warn)
     settings = _settings(config)
+    try:
+        if done := put_back(hermes_home):
+            warn(done)
+    except CommonbookError as error:
+        warn(f"The book of a backup could not be put back ({error.message}).")
     spill = _outbox_path(folder, "spill", _book_identity(settings))
     shared = _shared_book(settings, spill)
     return BookKeeper(
@@ -154,6 +159,12 @@ def status(hermes_home: str, transport: Transport | None) -> dict[str, str]:
         return {"problem": f"{error.message}; {error.fix}"}
     if reason := problem(hermes_home, transport):
         shown["problem"] = reason
+    from commonbook.adapters.hermes import backup
+
+    if brought := backup.waiting(hermes_home):
+        shown["backup"] = (
+            f"brought on {brought:%Y-%m-%d %H:%M} UTC; `hermes commonbook put-back` replaces the book by it"
+        )
     return shown
 
 
@@ -163,12 +174,23 @@ def capture_enabled(config: Options) -> bool:
 
 
 def backup_paths(hermes_home: str) -> list[str]:
-    """Return the folders outside of the folder of Hermes that a backup needs."""
+    """Return what a backup needs: a copy of the book, if it is on this machine."""
     config = options.load(hermes_home)
     if config.url:
         return []
     settings = _settings(config)
-    return [] if settings.database else [settings.home]
+    if settings.database:
+        return []
+    from commonbook.adapters.hermes import backup
+
+    return backup.paths(settings, hermes_home)
+
+
+def put_back(hermes_home: str, *, replace: bool = False) -> str:
+    """Put a book back that `hermes import` has brought, and return what was done; an empty text if nothing."""
+    from commonbook.adapters.hermes import backup
+
+    return backup.put_back(_settings(options.load(hermes_home)), hermes_home, replace=replace)
 
 
 def speakers(config: Options, session_info: Mapping[str, Any]) -> Speakers:

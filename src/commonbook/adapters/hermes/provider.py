@@ -114,7 +114,7 @@ class CommonbookMemoryProvider:
         return factory.status(self._home(), self._transport)
 
     def backup_paths(self) -> list[str]:
-        """Return the home, if it is on this machine."""
+        """Make a copy of the book as it is now, if it is on this machine, and return its path."""
         try:
             return factory.backup_paths(self._home())
         except CommonbookError:
