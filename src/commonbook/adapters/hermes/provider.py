@@ -327,6 +327,8 @@ class CommonbookMemoryProvider:
             raise BadInput(f"there is no tool {name}", fix=f"use {tools.RECALL} or {tools.REMEMBER}")
         if active.recorder is None:
             raise BadInput("nothing is stored in this context", fix="store it in a conversation with the user")
+        if held := tools.hold_back(args):
+            return held
         return active.keeper.write(lambda book: tools.remember(book, args, self._session))
 
     # --- state

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from commonbook.errors import BadInput, CommonbookError
+from commonbook.errors import BadInput, CommonbookError, NotAllowed
 from commonbook.model import prompts
 from commonbook.model.recall import Hit
 from commonbook.text import masking, recall_fence
@@ -73,6 +74,28 @@ def remember(book: Book, args: Mapping[str, Any], session: str) -> dict[str, Any
     key = f"hermes:{sha256(identity.encode('utf-8', 'replace')).hexdigest()[:32]}"
     receipt = book.remember(text, kind=cast("Kind", kind), tags=["hermes", *map(str, tags)], key=key)
     return {"id": receipt.id, "stored": True}
+
+
+def hold_back(args: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Let Hermes' write approval decide about a memory; return the answer for the model if it is not stored now.
+
+    What waits for approval is put into the pending store of Hermes, where `/memory approve` makes it an entry of
+    Hermes' memory, and the mirror a memory of the book. A Hermes without write approval stores at once.
+    """
+    try:
+        gate = importlib.import_module("tools.write_approval")
+    except ImportError:
+        return None
+    text = masking.mask(recall_fence.unfence_any(_require_text(args, "text"))).text
+    decision = gate.evaluate_gate(gate.MEMORY, inline_summary="remember in Commonbook", inline_detail=text)
+    if decision.allow:
+        return None
+    if decision.blocked:
+        raise NotAllowed(decision.message, fix="do not store it in another way")
+    target = "user" if args.get("kind") == "preference" else "memory"
+    entry = {"action": "add", "target": target, "content": text, "old_text": None}
+    record = gate.stage_write(gate.MEMORY, entry, summary=f"remember: {text[:120]}", origin=gate.current_origin())
+    return {"stored": False, "staged": True, "pending_id": record["id"], "message": decision.message}
 
 
 def _require_text(args: Mapping[str, Any], name: str) -> str:

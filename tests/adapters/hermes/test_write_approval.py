@@ -1,0 +1,84 @@
+"""Hermes' write approval (`memory.write_approval`) decides about the memories that the model stores.
+
+`tests_hermes/test_approval.py` does the same with the real Hermes.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+import commonbook
+from commonbook.adapters.hermes.provider import CommonbookMemoryProvider
+
+
+@pytest.fixture
+def provider(home, tmp_path, monkeypatch):
+    monkeypatch.setenv("COMMONBOOK_HOME", str(home))
+    made = CommonbookMemoryProvider(hermes_home=str(tmp_path / "hermes"))
+    made.save_config({"write_seconds": 60, "space": "personal"}, str(tmp_path / "hermes"))
+    made.initialize("s1", platform="cli")
+    yield made
+    made.shutdown()
+
+
+@pytest.fixture
+def gate(monkeypatch):
+    """The write approval of Hermes, with the calls that it got."""
+    module: Any = ModuleType("tools.write_approval")
+    module.MEMORY, module.calls, module.staged = "memory", [], []
+    module.decision = SimpleNamespace(allow=True, blocked=False, stage=False, message="")
+
+    def evaluate_gate(subsystem, *, inline_summary, inline_detail):
+        module.calls.append((subsystem, inline_summary, inline_detail))
+        return module.decision
+
+    def stage_write(subsystem, payload, *, summary, origin):
+        module.staged.append((subsystem, payload, summary, origin))
+        return {"id": "abc"}
+
+    module.evaluate_gate, module.stage_write, module.current_origin = evaluate_gate, stage_write, lambda: "foreground"
+    monkeypatch.setitem(sys.modules, "tools", ModuleType("tools"))
+    monkeypatch.setitem(sys.modules, "tools.write_approval", module)
+    return module
+
+
+def remember(provider, text, **more):
+    return json.loads(provider.handle_tool_call("commonbook_remember", {"text": text, **more}))
+
+
+def stored(home):
+    with commonbook.open(home) as book:
+        return [memory.text.strip() for memory in book.list().items]
+
+
+def test_what_was_approved_is_stored(provider, gate, home):
+    assert remember(provider, "Tea without sugar")["stored"] is True
+    assert gate.calls == [("memory", "remember in Commonbook", "Tea without sugar")]
+    assert stored(home) == ["Tea without sugar"]
+
+
+def test_what_waits_for_approval_is_held_back_and_the_model_is_told(provider, gate, home):
+    gate.decision = SimpleNamespace(allow=False, blocked=False, stage=True, message="Not yet saved")
+    answer = remember(provider, "Tea without sugar", kind="preference")
+    assert answer == {"stored": False, "staged": True, "pending_id": "abc", "message": "Not yet saved"}
+    entry = {"action": "add", "target": "user", "content": "Tea without sugar", "old_text": None}
+    assert gate.staged == [("memory", entry, "remember: Tea without sugar", "foreground")]
+    assert stored(home) == []
+
+
+def test_what_was_denied_is_not_stored(provider, gate, home):
+    gate.decision = SimpleNamespace(allow=False, blocked=True, stage=False, message="denied by user")
+    assert "denied by user" in remember(provider, "Tea without sugar")["error"]
+    assert gate.staged == []
+    assert stored(home) == []
+
+
+def test_a_secret_is_masked_before_it_waits(provider, gate, home):
+    gate.decision = SimpleNamespace(allow=False, blocked=False, stage=True, message="Not yet saved")
+    remember(provider, "The token is ghp_012345678901234567890123456789abcdef")
+    assert "ghp_0123" not in json.dumps(gate.staged)
