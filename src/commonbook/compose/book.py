@@ -72,7 +72,17 @@ def open_book(
     clock = clock or SystemClock()
     wire = wire_server if settings.database else wire_home
     engines, make_recall = wire(settings, clock, create=create)
-    book = Book(
+    book = book_over(engines, settings, clock, make_recall)
+    # A book that was migrated away can still be read, but applies no more changes.
+    with suppress(Moved):
+        book.sync(progress=progress)
+        _write_files_with_hashes(engines)
+    return book
+
+
+def book_over(engines: Engines, settings: Settings, clock: Clock, make_recall: Callable[[], RecallService]) -> Book:
+    """Return the book of its owner over engines."""
+    return Book(
         engines,
         settings,
         actor=OWNER_ACTOR,
@@ -81,11 +91,6 @@ def open_book(
         appender=_appender(engines),
         outbox_status=lambda: _outbox_status(settings, clock),
     )
-    # A book that was migrated away can still be read, but applies no more changes.
-    with suppress(Moved):
-        book.sync(progress=progress)
-        _write_files_with_hashes(engines)
-    return book
 
 
 def may_be_made(settings: Settings, *, anywhere: bool = False) -> bool:
@@ -105,7 +110,7 @@ def wire_home(settings: Settings, clock: Clock, *, create: bool = False) -> tupl
         raise _no_home_error(settings)
     hidden = prepare_home(settings.home)
     engines = wire_folder(settings, clock, hidden, HomeFolder(settings.home))
-    return engines, lambda: _recall_service(settings, lambda: _mapped_index(hidden))
+    return engines, lambda: recall_service(settings, hidden)
 
 
 def wire_folder(settings: Settings, clock: Clock, hidden: str, folder: Folder) -> Engines:
@@ -442,6 +447,11 @@ def _recall_service(settings: Settings, index: Callable[[], Index]) -> RecallSer
     embedder = embedder_for(settings.embedder)
     table = embedder if isinstance(embedder, StaticTable) else StaticTable()
     return Recaller(index(), embedder, table)
+
+
+def recall_service(settings: Settings, hidden: str) -> RecallService:
+    """Return recall on the index in a hidden folder."""
+    return _recall_service(settings, lambda: _mapped_index(hidden))
 
 
 def _yaml() -> Yaml:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from hashlib import sha256
@@ -14,7 +15,7 @@ from commonbook.adapters.hermes.options import Options
 from commonbook.adapters.hermes.recorder import Speakers
 from commonbook.adapters.hermes.server_keeper import ServerKeeper
 from commonbook.adapters.hermes.shared_book import SharedBook, shared_books
-from commonbook.errors import CommonbookError
+from commonbook.errors import CommonbookError, HomeReadOnly
 from commonbook.settings.default_space import capture_allowed as may_capture
 from commonbook.settings.default_space import default_space
 from commonbook.settings.settings import Settings
@@ -117,7 +118,13 @@ def wait_until_open(keeper: Keeper, *, seconds: float) -> None:
 def _book(settings: Settings) -> Book:
     from commonbook.compose.book import open_book
 
-    return open_book(settings, create=True)
+    try:
+        return open_book(settings, create=True)
+    except HomeReadOnly:
+        from commonbook.compose.read_only_home import open_read_only
+
+        # Recall goes on, and turns wait in the spill file.
+        return open_read_only(settings)
 
 
 def _client(path: Path, transport: Transport, *, space: str) -> Client:
@@ -159,6 +166,8 @@ def status(hermes_home: str, transport: Transport | None) -> dict[str, str]:
         return {"problem": f"{error.message}; {error.fix}"}
     if reason := problem(hermes_home, transport):
         shown["problem"] = reason
+    elif settings.database is None and os.path.exists(settings.home) and not os.access(settings.home, os.W_OK):
+        shown["access"] = "read-only: recall works, and turns wait in the spill file"
     from commonbook.adapters.hermes import backup
 
     if brought := backup.waiting(hermes_home):
