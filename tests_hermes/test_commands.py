@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import commonbook
+from tests.support.hermes import everything
 from tests_hermes.real_hermes import HERMES, LIMIT
 
 
@@ -118,13 +120,19 @@ def test_a_backup_taken_during_writes_brings_the_book_back(user):
     assert user.commonbook("doctor").strip() == "nothing is wrong"
     shown = user.commonbook("list", "--json", "--limit", "1000")
     assert all(text in shown for text in (*acknowledged, "Herons nest by the mill"))
+    # Only the database has these.
+    with commonbook.open(user.home / "commonbook") as book:
+        messages = [message.text for message in everything(book)["s9"][1]]
+    assert messages[: len(acknowledged)] == acknowledged
 
 
 WRITER = """
 import itertools, sys, commonbook
+from commonbook.model.session import NewMessage
 with commonbook.open(sys.argv[1]) as book:
     for number in itertools.count():
         book.remember(f"Heron number {number} of the mill")
+        book.append("s9", [NewMessage(f"Heron number {number} of the mill")], space="personal")
         print(f"Heron number {number} of the mill", flush=True)
 """
 

@@ -19,8 +19,12 @@ import commonbook
 from commonbook.adapters.hermes import cli
 from commonbook.adapters.hermes.provider import CommonbookMemoryProvider
 from commonbook.compose import home_copy
+from commonbook.engines.process.fair_lock import FairLock
 from commonbook.errors import Busy, Conflict
+from commonbook.model.session import NewMessage
+from commonbook.settings.settings import Settings
 from tests.support import crashing
+from tests.support.hermes import everything
 
 
 @pytest.fixture
@@ -59,6 +63,8 @@ def test_a_copy_taken_during_writes_is_whole_and_comes_back_when_there_is_no_boo
             while not stop.is_set():
                 text = f"Heron {len(acknowledged)} nests by the mill"
                 book.remember(text, space="backups" if len(acknowledged) % 2 else None)
+                # A message is in no file yet: only the database has it.
+                book.append("s9", [NewMessage(text)], space="personal")
                 acknowledged.append(text)
                 if len(acknowledged) == 20:
                     enough.set()
@@ -81,6 +87,9 @@ def test_a_copy_taken_during_writes_is_whole_and_comes_back_when_there_is_no_boo
     assert texts(home) <= set(acknowledged)
     with commonbook.open(home) as book:
         assert book.doctor() == ()
+        messages = [message.text for message in everything(book)["s9"][1]]
+    assert messages == acknowledged[: len(messages)]
+    assert len(messages) >= before
     # It is put back once: a book that the user removes then is gone.
     shutil.rmtree(home)
     start(hermes_home)
@@ -155,6 +164,16 @@ def test_a_broken_copy_is_reported_and_keeps_nobody_from_a_session(home, hermes_
     assert "could not be put back" in caplog.text
     assert texts(home) == set()
     assert "backup" in CommonbookMemoryProvider().get_status_config({})
+
+
+def test_no_file_is_written_while_the_copy_is_made(home, hermes_home, tmp_path):
+    commonbook.open(home, create=True).close()
+    settings = Settings.load(str(home))._replace(busy_seconds=0.2)
+    with FairLock(str(home / ".commonbook" / "files.lock")).hold(60), pytest.raises(Busy):
+        home_copy.copy_home(settings, str(tmp_path / "book.tar"))
+    assert not list(tmp_path.glob("book.tar*"))
+    home_copy.copy_home(settings, str(tmp_path / "book.tar"))
+    assert (tmp_path / "book.tar").exists()
 
 
 def test_a_copy_is_not_put_over_other_files(home, hermes_home, tmp_path):

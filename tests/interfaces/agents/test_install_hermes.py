@@ -102,6 +102,14 @@ def test_a_home_of_ones_own_is_written_for_the_provider_and_removed_again(user, 
     assert not config.parent.exists()
 
 
+def test_a_hermes_that_was_never_started_leaves_nothing_behind_and_the_home_directory_stays(user, hermes):
+    shutil.rmtree(user / ".hermes")
+    assert main(["install", "hermes", "--yes"]) == 0
+    assert main(["uninstall", "hermes", "--yes"]) == 0
+    assert user.exists()
+    assert list(user.iterdir()) == []
+
+
 def test_nothing_is_changed_without_a_question_or_by_a_dry_run(user, hermes, capsys):
     before = files(user)
     assert main(["install", "hermes"]) == 2
@@ -117,6 +125,19 @@ def test_a_hermes_without_the_package_is_given_it_by_a_command_that_is_shown(use
     assert main(["install", "hermes", "--program", str(hermes.program), "--yes"]) == 0
     assert f"{hermes.python} -m pip install commonbook==9" in capsys.readouterr().out
     assert hermes.requests.read_text().startswith("-m pip install commonbook==9\n")
+
+
+def test_a_package_that_cannot_be_installed_changes_nothing_and_the_command_is_named(user, tmp_path, capsys):
+    hermes = StandIn(tmp_path / "bare", commonbook=None)
+    hermes.python.write_text(
+        hermes.python.read_text().replace("*) echo", "*pip*) echo no network >&2; exit 1;;\n*) echo")
+    )
+    before = files(user)
+    assert main(["install", "hermes", "--program", str(hermes.program), "--yes"]) == 2
+    shown = capsys.readouterr().err
+    assert "no network" in shown
+    assert f"run it by hand: {hermes.python} -m pip install" in shown
+    assert files(user) == before
 
 
 def test_a_hermes_without_pip_is_served_by_uv_or_named_the_command(user, tmp_path, monkeypatch):

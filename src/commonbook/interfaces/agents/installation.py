@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -178,5 +179,6 @@ def _run(command: Sequence[str]) -> None:
         raise BadInput(f"`{command[0]}` could not be run: {error}", fix="try again without it in PATH") from error
     if done.returncode:
         raise BadInput(
-            f"`{' '.join(command[:3])}` failed: {(done.stderr or done.stdout).strip()[:500]}", fix="run it by hand"
+            f"`{' '.join(command[:3])}` failed: {(done.stderr or done.stdout).strip()[-500:]}",
+            fix=f"run it by hand: {shlex.join(command)}",
         )
