@@ -8,9 +8,9 @@
 A `Book` has these verbs; `help(commonbook.Book.recall)` explains one. `commonbook.aio` has them for asyncio.
 
     memories   remember, remember_many, get, find_id, edit, move, delete, delete_where, undelete, list, history,
-               link, unlink, links, uses, record_uses
+               link, unlink, links, uses, record_uses, session_uses
     recall     recall, prefetch, prefetched, reindex
-    sessions   append, messages, sessions, switch, rewind, settle, close_session, work, working, session_uses
+    sessions   append, messages, sessions, switch, rewind, settle, close_session, move_session, work, working
     sharing    share, share_many, share_with, pull, unshare, refresh, set_refresh, detach, adopt, lineage, copies
     rules      add_rule, rules, remove_rule, request_share, pending, approve, reject, set_limit, limits
     reasoning  reflect, supersede, reinstate, dependents, inbox, triage, set_depth

@@ -269,6 +269,7 @@ def calls(
         "append": ((session, ["more"]), {}),
         "approve": ((request,), {}),
         "close_session": ((session,), {}),
+        "move_session": ((session, "team"), {}),
         "create_key": (("user:local",), {}),
         "create_login": ((memory,), {}),
         "create_sign_in": ((), {}),

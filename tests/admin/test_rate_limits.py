@@ -195,6 +195,7 @@ WRITES = {
     "settle": lambda alice, ids: alice.settle("talk"),
     "switch": lambda alice, ids: alice.switch("talk", "other", space="alice"),
     "close_session": lambda alice, ids: alice.close_session("talk"),
+    "move_session": lambda alice, ids: alice.move_session("talk", "alice/old"),
 }
 
 

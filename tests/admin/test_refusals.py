@@ -48,6 +48,7 @@ SESSION_WRITES: dict[str, Verb] = {
     "rewind": lambda book, ids: book.rewind("talk", 0),
     "settle": lambda book, ids: book.settle("talk"),
     "close_session": lambda book, ids: book.close_session("talk"),
+    "move_session": lambda book, ids: book.move_session("talk", "mine"),
     "switch": lambda book, ids: book.switch("talk", "other"),
 }
 

@@ -311,6 +311,7 @@ def test_a_book_has_just_these_verbs():
         "messages",
         "metrics",
         "move",
+        "move_session",
         "pending",
         "prefetch",
         "prefetched",

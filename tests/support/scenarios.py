@@ -209,6 +209,9 @@ class CommandLine:
     def close_session(self, session: str, *, space: str | None = None) -> Any:
         return self._run("session", "close", session, space=space)
 
+    def move_session(self, session: str, to: str, *, space: str | None = None) -> Any:
+        return self._run("session", "move", session, to, space=space)
+
     def share(self, memory_id: str, to: str, *, refresh: str = "live") -> Any:
         return self._run("share", memory_id, to=to, refresh=refresh).items[0]
 
@@ -411,6 +414,23 @@ def rewound_turns(world: World) -> None:
     owner.messages("talk", space="s")
 
 
+def moved_session(world: World) -> None:
+    """A session moves with its messages and episodes, and appends that name its old space follow it."""
+    owner = world()
+    owner.append("talk", ["first kite", "second kite"], space="s")
+    owner.close_session("talk", space="s")
+    owner.append("talk", ["third kite"], space="s")
+    owner.move_session("talk", "t", space="s")
+    owner.append("talk", ["fourth kite"], space="s")
+    owner.messages("talk", space="t")
+    owner.recall("kite", spaces=["s", "t"], k=5)
+    owner.sessions(space="s")
+    owner.sessions(space="t")
+    owner.append("other", ["a kite"], space="u")
+    owner.move_session("other", "t", space="u")
+    owner.move_session("nobody", "t", space="s")
+
+
 def sessions_of_two_spaces(world: World) -> None:
     """The same name in two spaces is two sessions."""
     world.grant("agent:ana", "a", "writer")
@@ -574,6 +594,7 @@ SCENARIOS: Final[tuple[Callable[[World], None], ...]] = (
     masked_secrets,
     session_switch,
     rewound_turns,
+    moved_session,
     sessions_of_two_spaces,
     odd_messages,
     filtered_recall,

@@ -94,6 +94,7 @@ CALLS: dict[str, Callable[[Book, str], Any]] = {
     "adopt": lambda bob, id_: bob.adopt(id_),
     "approve": lambda bob, id_: bob.approve(id_),
     "close_session": lambda bob, id_: bob.close_session("talk", space="hr"),
+    "move_session": lambda bob, id_: bob.move_session("talk", "vault", space="hr"),
     "copies": lambda bob, id_: bob.copies(id_),
     "create_key": lambda bob, id_: bob.create_key("user:local"),
     "create_sign_in": lambda bob, id_: bob.create_sign_in(),

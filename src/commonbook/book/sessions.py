@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from commonbook.maintenance import worker
     from commonbook.model.session import SwitchReason
     from commonbook.sessions import find_or_create, prompt_uses, read
+    from commonbook.sessions import move as sessions_move
     from commonbook.sessions import rewind as sessions_rewind
     from commonbook.sessions import settle as settling
     from commonbook.sessions import switch as sessions_switch
@@ -39,6 +40,7 @@ else:
     find_or_create = LazyModule("commonbook.sessions.find_or_create")
     prompt_uses = LazyModule("commonbook.sessions.prompt_uses")
     read = LazyModule("commonbook.sessions.read")
+    sessions_move = LazyModule("commonbook.sessions.move")
     sessions_rewind = LazyModule("commonbook.sessions.rewind")
     sessions_switch = LazyModule("commonbook.sessions.switch")
     settling = LazyModule("commonbook.sessions.settle")
@@ -138,6 +140,16 @@ class SessionVerbs(BookBase):
         """
         key = self._locate(session, space)
         return sessions_switch.close(self._engines, self._actor, key, similarity=self._similarity)
+
+    def move_session(self, session: str, to: str, *, space: str | None = None) -> Session:
+        """Move a session with its messages and episodes into another space, in one transaction; return it.
+
+        Needs the right to write to both spaces; Conflict if the new one has a session of this name. Numbers and ids
+        stay. An append that names the old space goes to the new one, and a client id that was sent before is a repeat
+        there. Without `space`, the session is found as for `rewind`.
+        """
+        self._prefetcher.drop(session)
+        return sessions_move.move(self._engines, self._actor, self._locate(session, space), to)
 
     def record_uses(
         self,

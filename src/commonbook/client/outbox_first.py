@@ -1,4 +1,4 @@
-"""Outbox first: a session is settled, closed, switched or rewound only when its waiting messages are on the server."""
+"""Outbox first: a session is settled, closed, switched, rewound or moved after its waiting messages were sent."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ _SESSION_ARGUMENTS: Final = {
     "rewind": "session",
     "settle": "session",
     "close_session": "session",
+    "move_session": "session",
     "record_uses": "session",
 }
 """The verbs that must find all messages of a session on the server, with the argument that names the session."""

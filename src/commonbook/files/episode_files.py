@@ -16,6 +16,7 @@ from commonbook.markdown import message_macs, transcript
 from commonbook.markdown.message_macs import ClientIds
 from commonbook.model.session import Message, Session
 from commonbook.tables import sessions
+from commonbook.tables.session_places import moves as session_moves
 
 if TYPE_CHECKING:
     from commonbook.model.memory import Memory
@@ -199,5 +200,6 @@ def _distinct(messages: list[transcript.TranscriptMessage]) -> list[transcript.T
 def create_session(ctx: WriteContext, memory: Memory, session_id: str, *, generation: int) -> Session:
     """Create the session of an episode in the space of the episode, without messages."""
     session = Session(session_id, memory.space, None, memory.tags, memory.created, None, generation, last=0)
+    session_moves.forget(ctx.tx, (memory.space.id, session_id))
     sessions.add(ctx.tx, session)
     return session

@@ -8,10 +8,10 @@ from commonbook.model.memory import Memory, Receipt
 from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
 from commonbook.tables import memories
-from commonbook.text import file_paths, space_names, titles
+from commonbook.text import space_names
 from commonbook.write import store_version
 from commonbook.write.context import WriteContext
-from commonbook.write.new_memory import free_path
+from commonbook.write.new_memory import moved_path
 
 
 def move(engines: Engines, actor: Actor, memory_id: str, to: str, *, expected_version: int | None) -> Receipt:
@@ -24,9 +24,7 @@ def move(engines: Engines, actor: Actor, memory_id: str, to: str, *, expected_ve
             return memory
         if memory.notice is not None:
             raise BadInput("a notice stays where the memory is that it is about", fix="move that memory")
-        moved = file_paths.moved_path(memory.path, memory.space, space, ctx.spaces.values())
-        # The slug may be of an earlier title, which is not for the readers of the new space.
-        path = free_path(ctx, file_paths.with_slug(moved, titles.slug(memory.title), memory.id))
+        path = moved_path(ctx, memory, space)
         ctx.record_move(memory, path)
         # A copy follows its source for the readers of a space that its sharer chose: only a reader of the source may
         # choose another.

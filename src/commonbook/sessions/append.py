@@ -171,8 +171,11 @@ class Appender:
             raise RetryAlone
         for ctx, request, locked in zip(contexts, requests, locks, strict=True):
             session = locked.session(ctx.spaces) if locked else None
-            if session and session.space.name != request.options.space and len(requests) > 1:
-                # Its space was renamed, and the append may create another one of that name: not along with others.
+            is_elsewhere = locked is not None and (
+                locked.is_moved or (session is not None and session.space.name != request.options.space)
+            )
+            if is_elsewhere and len(requests) > 1:
+                # It was moved, or its space was renamed and the append may create another one: not along with others.
                 raise RetryAlone
         # All claims are sent before the first is waited for.
         claims = [
@@ -236,7 +239,8 @@ class Appender:
         hinted = locked.session(ctx.spaces) if locked else None
         if locked is None or hinted is None or hinted.space.name != name:
             space = ctx.require_writable_space(name)
-            locked = sessions.LockedSession(ctx.tx, (space.id, request.session_id), request.client_ids)
+            key = sessions.present_key(ctx.tx, (space.id, request.session_id))
+            locked = sessions.LockedSession(ctx.tx, key, request.client_ids)
         count_write(ctx)
         options = request.options
         if options.parent is not None and _all_repeated(request, locked):

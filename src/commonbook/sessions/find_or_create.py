@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from commonbook.access import permissions
 from commonbook.errors import BadInput, Conflict
 from commonbook.model.session import Session
 from commonbook.model.spaces import Space
-from commonbook.ports.database import Reading
+from commonbook.ports.database import Reading, RetryTransaction
+from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.sessions.read import no_session
 from commonbook.tables import sessions
 from commonbook.tables.sessions import SessionKey
 from commonbook.text import masking, space_names, validation
 from commonbook.write.context import WriteContext
+
+if TYPE_CHECKING:
+    from commonbook.tables.session_places import parents as session_parents
+else:
+    # Few sessions have a parent.
+    session_parents = LazyModule("commonbook.tables.session_places.parents")
 
 
 class NewSessionOptions(NamedTuple):
@@ -40,8 +47,11 @@ def find_or_create(
     space = None
     if locked is None:
         space = ctx.require_writable_space(options.space)
-        locked = sessions.LockedSession(ctx.tx, (space.id, session_id))
-    session = _find(ctx, locked)
+        locked = sessions.LockedSession(ctx.tx, sessions.present_key(ctx.tx, (space.id, session_id)))
+    session = _find(ctx, locked, options.space)
+    if session is None and locked.is_moved:
+        # It was moved while this waited for its lock.
+        raise RetryTransaction
     if session is None:
         return _create(ctx, space or ctx.require_writable_space(options.space), session_id, options)
     # By name alone: the parent may be in another space, which an append cannot name.
@@ -53,8 +63,12 @@ def find_or_create(
     return session
 
 
-def _find(ctx: WriteContext, locked: sessions.LockedSession) -> Session | None:
+def _find(ctx: WriteContext, locked: sessions.LockedSession, named_space: str) -> Session | None:
     session = locked.session(ctx.spaces)
+    if session is not None and session.space.name != named_space and session.space.id not in ctx.readable:
+        raise Conflict(
+            f"the session {session.id} was moved out of the space {named_space!r}", fix="use another session id"
+        )
     if session is not None and session.space.id not in ctx.writable:
         raise permissions.refusal(ctx.actor, session.space.name)
     return session
@@ -66,7 +80,7 @@ def _create(ctx: WriteContext, space: Space, session_id: str, options: NewSessio
     masking.require_no_secret(validation.validate_new_session_id(session_id), "id of the session")
     key, parent = (space.id, session_id), None
     if options.parent is not None:
-        parent = (options.parent_space or space.id, options.parent)
+        parent = sessions.present_key(ctx.tx, (options.parent_space or space.id, options.parent))
         _require_no_cycle(ctx.tx, key, parent)
     session = Session(
         id=session_id,
@@ -88,7 +102,7 @@ def _create(ctx: WriteContext, space: Space, session_id: str, options: NewSessio
 
 def _require_no_cycle(tx: Reading, session: SessionKey, parent: SessionKey) -> None:
     """Refuse a parent that descends from the session itself: a session may name a parent that does not exist yet."""
-    if sessions.descends_from(tx, parent, session):
+    if session_parents.descends_from(tx, parent, session):
         raise BadInput(
             f"the session {session[1]} cannot go on from {parent[1]}, which goes on from it", fix="name another parent"
         )
@@ -97,6 +111,9 @@ def _require_no_cycle(tx: Reading, session: SessionKey, parent: SessionKey) -> N
 def require_writable(ctx: WriteContext, key: SessionKey) -> Session:
     """Return a session that the actor may write to, locked; a session that it may not read is not found."""
     ctx.lock_sessions(key)
+    if (present := sessions.present_key(ctx.tx, key)) != key:
+        ctx.lock_sessions(present)
+        key = present
     session = sessions.find(ctx.tx, ctx.readable, key)
     if session is None:
         raise no_session(key[1])

@@ -7,6 +7,7 @@ where there are several, it is refused as ambiguous.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from commonbook.access import permissions, scope
 from commonbook.errors import Ambiguous, NotFound
@@ -15,9 +16,16 @@ from commonbook.model.spaces import Actor, SpaceScope
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
 from commonbook.ports.retry_read import retry_read
+from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.tables import memories, sessions, spaces
 from commonbook.tables.sessions import SessionKey
 from commonbook.text import validation
+
+if TYPE_CHECKING:
+    from commonbook.tables.session_places import moves as session_moves
+else:
+    # Few sessions are moved.
+    session_moves = LazyModule("commonbook.tables.session_places.moves")
 
 
 def no_session(session_id: str) -> NotFound:
@@ -31,7 +39,8 @@ def find_readable(tx: Reading, actor: Actor, session_id: str, space: str | None)
     None if there is none, `Ambiguous` if there are several.
     """
     allowed = scope.select(tx, actor, space)
-    return _only(sessions.find_by_name(tx, allowed, validation.validate_session_id(session_id)))
+    found = sessions.find_by_name(tx, allowed, validation.validate_session_id(session_id))
+    return _only(found or _moved_from(tx, actor, allowed, session_id))
 
 
 def require_readable(tx: Reading, actor: Actor, session_id: str, space: str | None) -> Session:
@@ -40,6 +49,13 @@ def require_readable(tx: Reading, actor: Actor, session_id: str, space: str | No
     if session is None:
         raise no_session(session_id)
     return session
+
+
+def _moved_from(tx: Reading, actor: Actor, selected: SpaceScope, session_id: str) -> list[Session]:
+    """Return the readable sessions of this name that were moved out of the given spaces."""
+    readable = scope.select(tx, actor)
+    keys = dict.fromkeys(session_moves.moved_from(tx, selected, session_id))
+    return [session for key in keys if (session := sessions.find(tx, readable, key))]
 
 
 def _only(found: Sequence[Session]) -> Session | None:
@@ -56,12 +72,12 @@ def locate_writable(engines: Engines, actor: Actor, session_id: str, *, space: s
     """Return the key of the existing session that a write means, which creates none.
 
     Without a space it is the session in the default space, else the only one of that name that the actor may write to.
-    A session never leaves its space, so its key stays valid.
+    A session that is moved meanwhile is found under this key all the same (`tables.session_places.moves`).
     """
     session_id = validation.validate_session_id(session_id)
     with engines.db.reading() as tx:
         readable = scope.select(tx, actor, space)
-        found = sessions.find_by_name(tx, readable, session_id)
+        found = sessions.find_by_name(tx, readable, session_id) or _moved_from(tx, actor, readable, session_id)
         writable = permissions.writable(tx, actor, spaces.get_all(tx))
     session = next((session for session in found if space is None and session.space.name == default), None)
     session = session or _only([session for session in found if session.space.id in writable])

@@ -50,7 +50,7 @@ def settle(
     """Make episodes of the decided segments; with `flush`, of all unsettled messages."""
 
     def operation(ctx: WriteContext, plan: Plan | None) -> SettleReport:
-        session = sessions.find(ctx.tx, ctx.spaces, key)
+        session = sessions.find(ctx.tx, ctx.spaces, sessions.present_key(ctx.tx, key))
         if session is not None and session.space.id not in ctx.writable:
             raise permissions.refusal(actor, session.space.name)
         if session is None or plan is None:
@@ -89,7 +89,8 @@ def with_plan(
     """
 
     def with_lock(ctx: WriteContext, plan: Plan | None, *, last: bool) -> Result:
-        keys = [locate(ctx.writable), also(ctx.writable) if also else None]
+        located = [locate(ctx.writable), also(ctx.writable) if also else None]
+        keys = [sessions.present_key(ctx.tx, key) if key else None for key in located]
         ctx.lock_sessions(*(key for key in keys if key))
         return operation(ctx, _current_plan(ctx, keys[0], plan, last=last))
 
@@ -106,7 +107,7 @@ def _plan(engines: Engines, actor: Actor, locate: LocateSession, similarity: Sim
     with engines.db.reading() as tx:
         writable = permissions.writable(tx, actor, spaces.get_all(tx))
         key = locate(writable)
-        session = sessions.find(tx, writable, key) if key else None
+        session = sessions.find(tx, writable, sessions.present_key(tx, key)) if key else None
         if session is None:
             return None
         unsettled = sessions.unsettled(tx, session)

@@ -74,7 +74,7 @@ def _located_in(space: str, session_id: str) -> settle.LocateSession:
 def _switch_to(ctx: WriteContext, new: str, previous: Session, reason: str, options: NewSessionOptions) -> Session:
     """Begin the new session, with the tags of the old one unless others are named, or open the existing one again."""
     space = ctx.require_writable_space(options.space)
-    if sessions.find(ctx.tx, ctx.writable, (space.id, new)) is None:
+    if sessions.find(ctx.tx, ctx.writable, sessions.present_key(ctx.tx, (space.id, new))) is None:
         parent = (None, None) if reason == "resume" else (previous.id, previous.space.id)
         options = options._replace(parent=parent[0], parent_space=parent[1], tags=options.tags or previous.tags)
     session = find_or_create(ctx, new, options)

@@ -61,6 +61,7 @@ _UNSETTLED: Final = "episode IS NULL AND taken_back IS NULL"
 _OF_SESSION: Final = "space = :space AND session = :session"
 
 _FIND: Final = f"SELECT {{also}}{_SESSION} FROM session WHERE {{where}}"
+_EXISTS: Final = "session.generation >= 0"
 _BY_KEY: Final = "session.space = :space AND session.id = :id"
 _OPEN_MESSAGES: Final = (
     "(SELECT {columns} FROM message"
@@ -79,6 +80,8 @@ _FIRST_UNSETTLED_AND_REPEAT: Final = _FIND_REPEAT.format(
 
 FIRST_GENERATION: Final = 1
 """The generation of a session that was never switched or rewound, even before its first message."""
+MOVED_GENERATION: Final = -1
+"""Marks a row that says to which space a session was moved (`tables.session_places.moves`)."""
 RESTORED_GENERATION: Final = 0
 """The generation of a session that was restored from files, until somebody appends to it, switches or rewinds it."""
 SENT_OTHERWISE: Final = "?"
@@ -110,39 +113,18 @@ def add(tx: Transaction, session: Session, *, parent: SessionKey | None = None) 
     )
 
 
-def descends_from(tx: Reading, session: SessionKey, other: SessionKey) -> bool:
-    """Tell whether a session is another one, or continues it directly or through others."""
-    if session == other:
-        return True
-    # Most sessions have no successor, however many predecessors they have.
-    space, session_id = other
-    successor = "SELECT 1 FROM session WHERE parent_space = :space AND parent = :id LIMIT 1"
-    if tx.row(successor, space=space, id=session_id) is None:
-        return False
-    seen: set[SessionKey] = set()
-    current: SessionKey | None = session
-    while current is not None and current not in seen:
-        seen.add(current)
-        space, session_id = current
-        parent_space, parent = tx.row(
-            "SELECT parent_space, parent FROM session WHERE space = :space AND id = :id", space=space, id=session_id
-        ) or (None, None)
-        current = (parent_space, parent) if parent_space and parent else None
-    return other in seen
-
-
 def find(tx: Reading, spaces: SpaceScope, key: SessionKey) -> Session | None:
     """Return a session of the given spaces, or None."""
     space, session_id = key
     if space not in spaces:
         return None
-    row = tx.row(_FIND.format(also=_COUNT, where=_BY_KEY), space=space, id=session_id)
+    row = tx.row(_FIND.format(also=_COUNT, where=f"{_BY_KEY} AND {_EXISTS}"), space=space, id=session_id)
     return _session_with_count(row, spaces) if row else None
 
 
 def find_by_name(tx: Reading, spaces: SpaceScope, session_id: str) -> list[Session]:
     """Return the sessions of this name in the given spaces, by the names of their spaces."""
-    rows = tx.rows(_FIND.format(also=_COUNT, where="session.id = :id"), id=session_id)
+    rows = tx.rows(_FIND.format(also=_COUNT, where=f"session.id = :id AND {_EXISTS}"), id=session_id)
     found = [_session_with_count(row, spaces) for row in rows]
     return sorted((session for session in found if session), key=lambda session: session.space.name)
 
@@ -151,6 +133,17 @@ def _session_with_count(row: Row, spaces: SpaceScope) -> Session | None:
     unsettled, *columns = row
     session = _SessionRow._make(columns)
     return _session(session, spaces, unsettled=unsettled) if session.space in spaces else None
+
+
+def present_key(tx: Reading, key: SessionKey) -> SessionKey:
+    """Return the key under which a session is now: the same one, unless it was moved, once or several times."""
+    seen: set[SessionKey] = set()
+    while key not in seen:
+        seen.add(key)
+        moved = "SELECT parent_space, parent FROM session WHERE space = :space AND id = :id AND generation = -1"
+        parent_space, parent = tx.row(moved, space=key[0], id=key[1]) or key
+        key = parent_space, parent
+    return key
 
 
 class LockedSession:
@@ -185,11 +178,18 @@ class LockedSession:
         unsettled one on count as unsettled.
         """
         for row in map(_SessionRow._make, self._rows()):
+            if row.generation == MOVED_GENERATION:
+                return None
             if row.space not in spaces:
                 raise RetryTransaction
             ((open_from, *_),) = self._first()
             return _session(row, spaces, unsettled=row.last - open_from + 1 if open_from else 0)
         return None
+
+    @property
+    def is_moved(self) -> bool:
+        """Whether the session of this name was moved into another space."""
+        return any(row.generation == MOVED_GENERATION for row in map(_SessionRow._make, self._rows()))
 
     def repeated(self) -> dict[str, tuple[Message, str | None]]:
         """Return the messages that have the client ids, by client id, each with the hash of what was sent if known."""
@@ -244,7 +244,7 @@ def page(tx: Reading, spaces: SpaceScope, *, after: tuple[str, str] | None, limi
         return []
     created, session_id = after or ("~", "")
     rows = tx.rows(
-        f"SELECT {_SESSION} FROM session WHERE space IN :spaces"
+        f"SELECT {_SESSION} FROM session WHERE space IN :spaces AND {_EXISTS}"
         " AND (created, id) < (:created, :id) ORDER BY created DESC, id DESC, space LIMIT :limit",
         spaces=tuple(spaces),
         limit=limit,
@@ -271,7 +271,7 @@ def counts(tx: Reading, spaces: SpaceScope) -> tuple[int, int, int]:
         return 0, 0, 0
     totals = [
         tx.row(f"SELECT count(*) FROM {table} WHERE space IN :spaces{also}", spaces=tuple(spaces)) or (0,)
-        for table, also in (("session", ""), ("message", ""), ("message", f" AND {_UNSETTLED}"))
+        for table, also in (("session", f" AND {_EXISTS}"), ("message", ""), ("message", f" AND {_UNSETTLED}"))
     ]
     sessions, messages, unsettled = (int(count) for (count,) in totals)
     return sessions, messages, unsettled

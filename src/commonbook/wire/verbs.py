@@ -77,6 +77,7 @@ _TABLE: Final = (
     Verb("rewind", "POST", "/v1/rewind", "sessions", changes=True),
     Verb("settle", "POST", "/v1/settle", "sessions", changes=True),
     Verb("close_session", "POST", "/v1/close_session", "sessions", changes=True),
+    Verb("move_session", "POST", "/v1/move_session", "sessions", changes=True),
     Verb("record_uses", "POST", "/v1/record_uses", "sessions", changes=True),
     Verb("uses", "GET", f"{_MEMORY}/uses", "sessions"),
     Verb("session_uses", "GET", "/v1/session_uses", "sessions"),

@@ -111,6 +111,13 @@ def path_of_restored(ctx: WriteContext, tombstone: Memory) -> str:
     return free_path(ctx, file_paths.moved_path(tombstone.path, former, tombstone.space, ctx.spaces.values()))
 
 
+def moved_path(ctx: WriteContext, memory: Memory, space: Space) -> str:
+    """Return a free path for a memory that is moved into a space."""
+    moved = file_paths.moved_path(memory.path, memory.space, space, ctx.spaces.values())
+    # The slug may be of an earlier title, which is not for the readers of the new space.
+    return free_path(ctx, file_paths.with_slug(moved, titles.slug(memory.title), memory.id))
+
+
 def free_path(ctx: WriteContext, path: str, *, taken: Collection[str] = ()) -> str:
     """Return the path, or a numbered one beside it if a memory or a file has it, or if it is one of `taken`."""
     stem, ending = posixpath.splitext(path)

@@ -102,6 +102,7 @@ ARGUMENTS: dict[str, Callable[[Book], dict[str, Any]]] = {
     "record_uses": lambda book: {**session(book), "passages": [{"id": memory(book), "hash": "0" * 64}], "message": 2},
     "settle": session,
     "close_session": session,
+    "move_session": lambda book: {**session(book), "to": "team"},
     "share": lambda book: {"memory_id": memory(book), "to": "team"},
     "pull": lambda book: {"memory_id": memory(book)},
     "share_many": lambda book: {"ids": two(book), "to": "team"},

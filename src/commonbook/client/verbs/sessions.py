@@ -73,6 +73,16 @@ class SessionVerbs(VerbCaller):
         result: SettleReport = self._call("close_session", {"session": session, "space": space})
         return result
 
+    def move_session(self, session: str, to: str, *, space: str | None = None) -> Session:
+        """Move a session with its messages and episodes into another space, in one transaction; return it.
+
+        Needs the right to write to both spaces; Conflict if the new one has a session of this name. Numbers and ids
+        stay. An append that names the old space goes to the new one, and a client id that was sent before is a repeat
+        there. Without `space`, the session is found as for `rewind`.
+        """
+        result: Session = self._call("move_session", {"session": session, "to": to, "space": space})
+        return result
+
     def record_uses(
         self, session: str, passages: Iterable[PromptPassage], *, message: int | str = 0, space: str | None = None
     ) -> int:

@@ -215,6 +215,8 @@ def _session(to: Parser) -> None:
     rewind = _session_command(actions, "rewind", "rewind a session: remove all messages after one")
     rewind.add_argument("after", metavar="AFTER", help="the last message to keep: its number (0 for none) or id")
     _session_command(actions, "close", "settle everything in a session and close it; a later message opens it again")
+    move = _session_command(actions, "move", "move a session with its messages and episodes into another space")
+    move.add_argument("to", metavar="TO", help="the new space; --space is the present one")
     _session_command(actions, "flush", "settle everything in a session now")
     show = _session_command(actions, "show", "show the messages of a session")
     show.add_argument("--after", type=number, default=0, metavar="N", help="only messages after number N")

@@ -151,6 +151,7 @@ _COMMANDS: Final[Mapping[str, Callable[[], _Commands]]] = {
     **dict.fromkeys(("remember", "edit", "move", "delete", "undelete", "link", "unlink"), _memories),
     **dict.fromkeys(("recall", "show", "list", "links", "history"), _memories),
     **dict.fromkeys(("session append", "session switch", "session rewind", "session close"), _sessions),
+    "session move": _sessions,
     **dict.fromkeys(("session flush", "session show", "session list"), _sessions),
     **dict.fromkeys(("share", "pull", "unshare", "refresh", "detach", "adopt", "lineage", "copies"), _sharing),
     **dict.fromkeys(("rules list", "rules add", "rules remove", "pending", "approve", "reject"), _sharing_rules),

@@ -37,6 +37,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
     "rewind": {"session": "support-17", "after": 4},
     "settle": {"session": "support-17"},
     "close_session": {"session": "support-17"},
+    "move_session": {"session": "support-17", "to": "team/support"},
     "record_uses": {
         "session": "support-17",
         "passages": [

@@ -53,6 +53,16 @@ def add(tx: Transaction, session: Session, seq: int, passages: Iterable[PromptPa
     return added
 
 
+def move(tx: Transaction, session: Session, to: str) -> None:
+    """Move the uses in a session into another space, along with the session."""
+    tx.run(
+        "UPDATE prompt_use SET space = :to WHERE space = :space AND session = :session",
+        to=to,
+        space=session.space.id,
+        session=session.id,
+    )
+
+
 def of_items(tx: Reading, spaces: SpaceScope, items: Sequence[str], *, limit: int) -> list[PromptUse]:
     """Return the newest uses of these memories and messages in sessions of the given spaces."""
     if not spaces:

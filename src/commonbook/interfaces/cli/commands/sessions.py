@@ -1,4 +1,4 @@
-"""The commands of sessions: append, switch, rewind, close, flush, show and list."""
+"""The commands of sessions: append, switch, rewind, close, move, flush, show and list."""
 
 from __future__ import annotations
 
@@ -70,6 +70,11 @@ def _close(call: Call) -> int:
     )
 
 
+def _move(call: Call) -> int:
+    moved = call.book.move_session(call.args.session, call.args.to, space=call.args.space)
+    return call.print_answer(json_values.session_json(moved), lambda out: sessions.show_moved(out, moved))
+
+
 def _flush(call: Call) -> int:
     report = call.book.settle(call.args.session, space=call.args.space)
     return call.print_answer(
@@ -118,6 +123,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "session switch": _switch,
     "session rewind": _rewind,
     "session close": _close,
+    "session move": _move,
     "session flush": _flush,
     "session show": _show,
     "session list": _list,

@@ -78,6 +78,11 @@ def show_rewind(out: Output, session: str, messages: Sequence[Message]) -> None:
     out.report(sentence, [(session, str(message.seq), message.id) for message in messages])
 
 
+def show_moved(out: Output, session: Session) -> None:
+    """Show where a session is now."""
+    out.report(f"Moved {session.id} to {session.space.name}", [(session.id, session.space.name)])
+
+
 def show_messages(out: Output, page: MessagePage, used: Sequence[PromptUse] = ()) -> None:
     """Show a session and a page of its messages, grouped by the episodes that hold them, each with what it used."""
     out.styled(_about(out, page.session))

@@ -1,0 +1,111 @@
+"""Moves a session with its messages and episodes into another space, in one transaction.
+
+The old space keeps a row that says where the session is (`tables.session_places.moves`). An append that names the old
+space goes to the new one, so that a client that sends a message again, or has it in its outbox, does not store it
+twice.
+"""
+
+from __future__ import annotations
+
+from commonbook.errors import BadInput, Conflict
+from commonbook.files import hand_edits, scan
+from commonbook.markdown import message_macs, transcript
+from commonbook.model.memory import Memory
+from commonbook.model.session import Session
+from commonbook.model.spaces import Actor, Space
+from commonbook.ports.engines import Engines
+from commonbook.sessions.find_or_create import require_writable
+from commonbook.tables import memories, sessions
+from commonbook.tables.session_places import moves as session_moves
+from commonbook.tables.session_places import parents as session_parents
+from commonbook.tables.sessions import SessionKey
+from commonbook.tables.usage import prompt_uses
+from commonbook.text import space_names
+from commonbook.write import store_version
+from commonbook.write.context import WriteContext
+from commonbook.write.new_memory import moved_path
+
+
+def move(engines: Engines, actor: Actor, key: SessionKey, to: str) -> Session:
+    """Move a session into another space; Conflict if that has a session of this name. Return the moved session.
+
+    Episodes that somebody moved into a third space stay there.
+    """
+    space_names.require_space_name(to)
+
+    def operation(ctx: WriteContext, *, scanned: bool) -> Session:
+        session = require_writable(ctx, key)
+        target = ctx.require_writable_space(to)
+        if target.id == session.space.id:
+            return session
+        if space_names.is_system(target.name):
+            raise BadInput(f"the space {target.name!r} is for the book's own memories", fix="name another space")
+        _require_free(ctx, session, target)
+        episodes = session_moves.episodes(ctx.tx, session)
+        ctx.lock(episodes)
+        unsettled = [message.id for message in sessions.unsettled(ctx.tx, session)]
+        count = session_moves.move(ctx.tx, session, target.id)
+        prompt_uses.move(ctx.tx, session, target.id)
+        for episode in episodes:
+            _move_episode(ctx, session, target, episode, scanned=scanned)
+        # A job that is queued for settling names the old space, and finds the session all the same.
+        ctx.touch(target, unsettled)
+        # Neither entry names the other space, whose name the readers of this one may not be allowed to know.
+        ctx.log(session.space, "session.move.out", (), session=session.id, messages=count)
+        ctx.log(target, "session.move.in", (), session=session.id, messages=count)
+        moved = sessions.find(ctx.tx, {**ctx.readable, target.id: target}, (target.id, session.id))
+        return moved or session._replace(space=target)
+
+    return scan.write_with_scan(engines, actor, operation)
+
+
+def _require_free(ctx: WriteContext, session: Session, target: Space) -> None:
+    """Refuse a space that has a session of this name, had one that others still look for, or would make a cycle."""
+    key, there = (session.space.id, session.id), (target.id, session.id)
+    ctx.lock_sessions(there)
+    present = sessions.present_key(ctx.tx, there)
+    if present not in {key, there} or sessions.find(ctx.tx, ctx.spaces, there) is not None:
+        raise Conflict(
+            f"the space {target.name!r} has or had a session {session.id} already",
+            fix="name another space, or append to that session",
+        )
+    if present == there and session_parents.descends_from(ctx.tx, key, there):
+        raise Conflict(
+            f"a session of {target.name!r} names {session.id} as its parent, and the session goes on from that one",
+            fix="name another space",
+        )
+
+
+def _move_episode(ctx: WriteContext, session: Session, target: Space, episode: str, *, scanned: bool) -> None:
+    """Move an episode along with its session; one that is in the new space already is joined to the session again."""
+    memory = memories.find(ctx.tx, ctx.writable, episode)
+    if memory is None or memory.space.id not in {session.space.id, target.id}:
+        return
+    if memory.deleted is None:
+        memory = hand_edits.with_file_changes(ctx, memory, scanned=scanned)
+    if memory.space.id not in {session.space.id, target.id}:
+        # A person has moved its file into a third space meanwhile.
+        return
+    lines = _signed_again(ctx, memory, session, target)
+    # The session is in the new space already, so the episode is there beside it.
+    before = memory._replace(session_space=target.name)
+    if memory.space.id == target.id:
+        joined = memory._replace(session_space=None, message_lines=lines)
+        store_version.store_version(ctx, memory, joined, ["session_space"], how="move")
+        return
+    path = memory.path if memory.deleted is not None else moved_path(ctx, memory, target)
+    if memory.deleted is None:
+        ctx.record_move(memory, path)
+    moved = before._replace(space=target, path=path, message_lines=lines)
+    store_version.store_version(ctx, before, moved, ["space"], how="move")
+
+
+def _signed_again(ctx: WriteContext, memory: Memory, session: Session, target: Space) -> tuple[str, ...]:
+    """Return the lines that prove the messages of an episode, with MACs for the new space."""
+    keys = ctx.engines.keys
+    proven = message_macs.proven(keys, memory._replace(space=session.space))
+    return tuple(
+        message_macs.line_of(keys, target.id, session.id, message, proven[message.id])
+        for message in transcript.parse(memory.text).messages
+        if message.id in proven
+    )

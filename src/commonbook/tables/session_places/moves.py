@@ -1,0 +1,69 @@
+"""Moved sessions: a row of `session` whose generation is -1 says that the session of this name is in another space now.
+
+The move leaves this row behind, with the new key as its parent. So appends, settlements and repeats that name the old
+space find the session, and a transaction that waited for the lock of the row sees that the session has moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from commonbook.model.ids import format_time
+from commonbook.model.session import Session
+from commonbook.ports.database import Reading, Transaction
+from commonbook.tables.sessions import MOVED_GENERATION, SessionKey, present_key
+
+
+def moved_from(tx: Reading, spaces: Iterable[str], session_id: str) -> list[SessionKey]:
+    """Return the present keys of the sessions of this name that were moved out of these spaces."""
+    rows = tx.rows(
+        "SELECT space FROM session WHERE id = :id AND generation = :moved", id=session_id, moved=MOVED_GENERATION
+    )
+    wanted = set(spaces)
+    return [present_key(tx, (space, session_id)) for (space,) in rows if space in wanted]
+
+
+def forget(tx: Transaction, key: SessionKey) -> None:
+    """Forget that a session of this name was moved away, since there is one of this name again."""
+    tx.run(
+        "DELETE FROM session WHERE space = :space AND id = :id AND generation = :moved",
+        space=key[0],
+        id=key[1],
+        moved=MOVED_GENERATION,
+    )
+
+
+def move(tx: Transaction, session: Session, to: str) -> int:
+    """Move the rows of a session and of its messages into another space, as a new generation; return how many messages.
+
+    The caller has made sure that the space has no session of this name.
+    """
+    key = {"space": session.space.id, "id": session.id}
+    forget(tx, (to, session.id))
+    tx.run(
+        "INSERT INTO session (space, id, parent_space, parent, tags, created, closed, generation, last)"
+        " SELECT :to, id, parent_space, parent, tags, created, closed, generation + 1, last FROM session"
+        " WHERE space = :space AND id = :id",
+        to=to,
+        **key,
+    )
+    tx.run(
+        "UPDATE session SET generation = :moved, parent_space = :to, parent = id, tags = '[]', closed = :now, last = 0"
+        " WHERE space = :space AND id = :id",
+        moved=MOVED_GENERATION,
+        to=to,
+        now=format_time(tx.now),
+        **key,
+    )
+    return tx.run("UPDATE message SET space = :to WHERE space = :space AND session = :id", to=to, **key)
+
+
+def episodes(tx: Reading, session: Session) -> list[str]:
+    """Return the ids of the episodes that hold messages of a session, also rewound ones."""
+    rows = tx.rows(
+        "SELECT DISTINCT episode FROM message WHERE space = :space AND session = :id AND episode IS NOT NULL"
+        " ORDER BY episode",
+        space=session.space.id,
+        id=session.id,
+    )
+    return [episode for (episode,) in rows]
