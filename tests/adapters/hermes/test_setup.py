@@ -120,7 +120,7 @@ def test_the_command_of_hermes_runs_commonbook_on_the_book_that_hermes_uses(herm
     options.save({"home": str(tmp_path / "chosen")}, str(hermes_home))
     with commonbook.open(tmp_path / "chosen", create=True) as book:
         book.remember("Herons nest by the mill")
-    assert run_command(capfd=capfd) == (0, f"book: {tmp_path / 'chosen'}\nspace: personal\n")
+    assert run_command(capfd=capfd) == (0, f"book: {tmp_path / 'chosen'}\nspace: hermes/PROFILE/USER\n")
     code, shown = run_command("list", "--json", capfd=capfd)
     assert code == 0
     assert "Herons nest by the mill" in shown

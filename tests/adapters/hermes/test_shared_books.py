@@ -11,7 +11,7 @@ from datetime import timedelta
 
 import pytest
 
-from commonbook.adapters.hermes import shared_book, worker_thread
+from commonbook.adapters.hermes import shared_book
 from commonbook.adapters.hermes.provider import CommonbookMemoryProvider
 from commonbook.adapters.hermes.shared_book import SharedBook, shared_books
 from commonbook.errors import Busy
@@ -151,10 +151,10 @@ def test_recalls_that_hang_take_a_bounded_number_of_threads(provider):
     keeper = provider._active.keeper
     before = threading.active_count()
     try:
-        for _ in range(2 * worker_thread.MAX_ASIDE):
+        for _ in range(2 * shared_book.MAX_ASIDE):
             with suppress(Busy):
                 keeper.read(lambda _: go_on.wait(60), wait=0.001)
-        assert threading.active_count() <= before + worker_thread.MAX_ASIDE
+        assert threading.active_count() <= before + shared_book.MAX_ASIDE
         # A recall that cannot be started does not stop a turn.
         assert provider.prefetch("where") == ""
     finally:

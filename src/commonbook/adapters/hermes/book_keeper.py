@@ -16,16 +16,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from commonbook.adapters.hermes.keeper import Result, StoredSession, Warn, count_of, for_outbox
+from commonbook.adapters.hermes.memory_mirror import file_state, mirror_files
 from commonbook.adapters.hermes.shared_book import (
     REFUSALS,
     LeftSessions,
     SharedBook,
     TimedOut,
     append,
+    run_aside,
     shared_books,
     wait_for_error,
 )
-from commonbook.adapters.hermes.worker_thread import run_aside
 from commonbook.errors import Busy, CommonbookError, Conflict, NotFound
 from commonbook.model.recall import RecallResult
 from commonbook.model.session import Message, NewMessage, Session, SwitchReason
@@ -42,24 +43,20 @@ class BookKeeper:
     """Stores the messages of one provider in a book, or in the spill file if the book does not accept them in time."""
 
     def __init__(
-        self, shared: SharedBook, *, space: str, find_space: Callable[[Book], str], write_seconds: float, warn: Warn
+        self, shared: SharedBook, *, space: str, claim: Callable[[Book, str], None], write_seconds: float, warn: Warn
     ) -> None:
-        """Use a shared book, which is acquired already.
+        """Use a shared book, which is acquired already. All sessions are in the one space.
 
-        All sessions are in the one space. `find_space` finds it once the book is open, which knows whether another
-        repository has this name; until then, it is `space`.
+        `claim` brings a session there that an earlier version stored elsewhere, before it is first read.
         """
         self.shared = shared
         self._space = space
-        self._find_space = find_space
+        self._claim = claim
         self._write_seconds, self._warn = write_seconds, warn
         self._writer = shared.writer
         self._prefetch_lock = threading.Lock()
         self._prefetch_numbers: Counter[str] = Counter()
-        self._first_open: Future[object] = self._writer.put(self._open)
-
-    def _open(self) -> None:
-        self._space = self._find_space(self.shared.opened())
+        self._first_open: Future[object] = self._writer.put(shared.opened)
 
     def wait_until_open(self, *, wait: float) -> None:
         """Wait until the book is open, and raise the error if it cannot be opened; a slow opening is no error."""
@@ -88,7 +85,7 @@ class BookKeeper:
         """Read a session from the book, and its waiting messages from the spill file."""
         # The spill file first: a message that is sent meanwhile is then read twice, and not missed in both.
         spilled = list(self._spilled_entries(session))
-        future = self._writer.put(lambda: _read_session(self.shared.opened(), self._space, session))
+        future = self._writer.put(lambda: self._read_claimed(session))
         if wait_for_error(future, self._write_seconds) is not None:
             future.cancel()
             return None
@@ -96,6 +93,14 @@ class BookKeeper:
         stored_ids = {message.client_id for message in messages}
         waiting = [item.entry for item in spilled if item.entry.client_id not in stored_ids]
         return StoredSession(record, messages, tuple(waiting))
+
+    def _read_claimed(self, session: str) -> tuple[Session | None, tuple[Message, ...]]:
+        book = self.shared.opened()
+        found = _read_session(book, self._space, session)
+        if found == (None, ()):
+            self._claim(book, session)
+            found = _read_session(book, self._space, session)
+        return found
 
     def _spilled_entries(self, session: str) -> Iterator[Any]:
         if self.shared.spill is not None:
@@ -164,6 +169,21 @@ class BookKeeper:
             raise error
         return future.result()
 
+    def mirror_files(self, hermes_home: str, space: str) -> None:
+        """Mirror the files of Hermes' memory in the background, if they have changed since this process last did it."""
+        state = file_state(hermes_home)
+        key = f"{hermes_home}\n{space}"
+        if state is None or self.shared.file_states.get(key) == state:
+            return
+
+        def work() -> None:
+            if self.shared.file_states.get(key) != state:
+                mirror_files(self.shared.opened(), space, hermes_home)
+                self.shared.file_states[key] = state
+
+        future = self._writer.put(work)
+        future.add_done_callback(lambda done: self._warn_on_error(done, "Hermes' memory could not be mirrored"))
+
     def prefetch(self, session: str, query: str, recall_options: Mapping[str, Any]) -> None:
         """Start a recall; its result belongs to this session, its generation and this query."""
         number = self._next_prefetch(session)
@@ -172,7 +192,7 @@ class BookKeeper:
             # A late thread must not replace a recall that was started after it.
             with self._prefetch_lock:
                 if self._prefetch_numbers[session] == number:
-                    self.shared.require_open().prefetch(session, query, space=self._space, **recall_options)
+                    _prefetch(self.shared.require_open(), self._space, session, query, recall_options)
 
         run_aside(work, "commonbook-hermes-prefetch")
 
@@ -192,7 +212,7 @@ class BookKeeper:
 
             result = take() if reuse else None
             if result is None and self._next_prefetch(session):
-                begun = book.prefetch(session, query, space=self._space, **recall_options)
+                begun = _prefetch(book, self._space, session, query, recall_options)
                 result = take() if begun else None
             return result
 
@@ -238,6 +258,12 @@ class BookKeeper:
             self._warn(f"The book refused {messages} of the spill file; see the README.")
         self.shared.refused_count = counts.refused
         return counts.waiting > 0
+
+
+def _prefetch(book: Book, space: str, session: str, query: str, recall_options: Mapping[str, Any]) -> bool:
+    """Start a recall. The spaces to recall from are given as a function, since some depend on the book."""
+    find_spaces: Callable[[Book], Sequence[str]] = recall_options["spaces"]
+    return book.prefetch(session, query, space=space, **{**recall_options, "spaces": find_spaces(book)})
 
 
 def _read_session(book: Book, space: str, session: str) -> tuple[Session | None, tuple[Message, ...]]:

@@ -8,13 +8,14 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
-from commonbook.adapters.hermes import options
+from commonbook.adapters.hermes import options, user_spaces
 from commonbook.adapters.hermes.book_keeper import BookKeeper
 from commonbook.adapters.hermes.keeper import Keeper, Warn
 from commonbook.adapters.hermes.options import Options
 from commonbook.adapters.hermes.recorder import Speakers
 from commonbook.adapters.hermes.server_keeper import ServerKeeper
 from commonbook.adapters.hermes.shared_book import SharedBook, shared_books
+from commonbook.adapters.hermes.user_spaces import UserSpaces
 from commonbook.errors import CommonbookError, HomeReadOnly
 from commonbook.settings.default_space import capture_allowed as may_capture
 from commonbook.settings.default_space import default_space
@@ -61,7 +62,15 @@ def _unavailable_reason(hermes_home: str, transport: Transport | None) -> str:
     return ""
 
 
-def make_keeper(config: Options, hermes_home: str, transport: Transport | None, *, warn: Warn) -> Keeper:
+def make_keeper(
+    config: Options,
+    hermes_home: str,
+    transport: Transport | None,
+    spaces: UserSpaces,
+    speakers: Speakers,
+    *,
+    warn: Warn,
+) -> Keeper:
     """Return the keeper for a book on this machine, or for the outbox of a server."""
     folder = options.folder(hermes_home)
     if config.url:
@@ -70,7 +79,7 @@ def make_keeper(config: Options, hermes_home: str, transport: Transport | None, 
 
             raise BadInput(problem(hermes_home, transport), fix="see the README of the adapter")
         path = _outbox_path(folder, "outbox", config.url)
-        return ServerKeeper(_client(path, transport, space=default_space(_settings(config))), warn=warn)
+        return ServerKeeper(_client(path, transport, space=spaces.own), warn=warn)
     settings = _settings(config)
     try:
         if done := put_back(hermes_home):
@@ -81,8 +90,8 @@ def make_keeper(config: Options, hermes_home: str, transport: Transport | None, 
     shared = _shared_book(settings, spill)
     return BookKeeper(
         shared,
-        space=default_space(settings),
-        find_space=lambda book: settings.space or book.space_for_writing(),
+        space=spaces.own,
+        claim=lambda book, session: user_spaces.claim(book, spaces, speakers, session),
         write_seconds=config.write_seconds,
         warn=warn,
     )
@@ -107,6 +116,14 @@ def _shared_book(settings: Settings, spill: Path) -> SharedBook:
         shared_books.let_go(shared)
         raise
     return shared
+
+
+def spaces(config: Options, session_info: Mapping[str, Any]) -> UserSpaces:
+    """Return the spaces of the person who talks; COMMONBOOK_SPACE chooses one for the person at this machine."""
+    chosen = config.space
+    if not chosen and user_spaces.user_name(session_info) == user_spaces.LOCAL:
+        chosen = _settings(config).space or ""
+    return user_spaces.user_spaces(session_info, shared=chosen, also=config.recall_spaces)
 
 
 def wait_until_open(keeper: Keeper, *, seconds: float) -> None:
@@ -161,7 +178,7 @@ def status(hermes_home: str, transport: Transport | None) -> dict[str, str]:
         config = options.load(hermes_home)
         settings = _settings(config)
         shown["book"] = config.url or (settings.database.place if settings.database else settings.home)
-        shown["space"] = default_space(settings)
+        shown["space"] = config.space or f"{user_spaces.TOP}/PROFILE/USER"
     except CommonbookError as error:
         return {"problem": f"{error.message}; {error.fix}"}
     if reason := problem(hermes_home, transport):

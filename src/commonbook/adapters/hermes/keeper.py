@@ -63,6 +63,10 @@ class Keeper(Protocol):
         """Run a read on the book, concurrently with everything else."""
         ...
 
+    def mirror_files(self, hermes_home: str, space: str) -> None:
+        """Mirror the files of Hermes' own memory in the background, if they have changed."""
+        ...
+
     def prefetch(self, session: str, query: str, recall_options: Mapping[str, Any]) -> None:
         """Start a recall in the background."""
         ...

@@ -20,6 +20,7 @@ class Options(NamedTuple):
 
     home: str = ""
     space: str = ""
+    recall_spaces: str = ""
     url: str = ""
     tags: str = "hermes"
     settle_every: int = 10
@@ -38,7 +39,8 @@ class _Field(NamedTuple):
 
 _FIELDS: Final[Mapping[str, _Field]] = {
     "home": _Field("The folder of your book (empty: COMMONBOOK_HOME, else ~/commonbook)"),
-    "space": _Field("The space for conversations (empty: that of the project, else personal)"),
+    "space": _Field("One space for the conversations of everybody (empty: one for each profile and user)"),
+    "recall_spaces": _Field("Other spaces to recall from, for everybody, separated by commas"),
     "url": _Field("The address of a Commonbook server, in place of a folder (not possible yet)"),
     "tags": _Field("Tags of every session, separated by commas"),
     "settle_every": _Field("Number of turns after which they become an episode, a Markdown file (0: only at the end)"),

@@ -19,6 +19,7 @@ from commonbook.adapters.hermes import factory, options, tools
 from commonbook.adapters.hermes.keeper import Keeper, Warn
 from commonbook.adapters.hermes.memory_mirror import mirror
 from commonbook.adapters.hermes.recorder import Recorder
+from commonbook.adapters.hermes.user_spaces import UserSpaces
 from commonbook.errors import BadInput, CommonbookError, HomeError
 from commonbook.model.session import SwitchReason
 from commonbook.settings import settings
@@ -58,6 +59,7 @@ class _Active(NamedTuple):
     recorder: Recorder | None
     """None if nothing is recorded: in a cron job, in a subagent, or in a project without capture."""
     config: options.Options
+    spaces: UserSpaces
 
 
 class CommonbookMemoryProvider:
@@ -141,11 +143,13 @@ class CommonbookMemoryProvider:
         config = options.load(self._home())
         # Nothing that the provider has may keep it alive: Hermes drops it without a shutdown.
         warn = _weak_warn(weakref.WeakMethod(self._warn))
-        keeper = factory.make_keeper(config, self._home(), self._transport, warn=warn)
-        self._active = _Active(keeper, self._make_recorder(keeper, config, kwargs, warn), config)
+        spaces, speakers = factory.spaces(config, kwargs), factory.speakers(config, kwargs)
+        keeper = factory.make_keeper(config, self._home(), self._transport, spaces, speakers, warn=warn)
+        self._active = _Active(keeper, self._make_recorder(keeper, config, kwargs, warn), config, spaces)
         self._finalizer = weakref.finalize(self, _drop, self._active)
         self._finalizer.atexit = False
         factory.wait_until_open(keeper, seconds=config.write_seconds)
+        self._mirror_files()
 
     def initialize_for_inspection(self, session_id: str, **kwargs: Any) -> None:  # noqa: ANN401 - arguments of Hermes
         """Note the folder and the session, and open nothing."""
@@ -182,6 +186,7 @@ class CommonbookMemoryProvider:
     def on_turn_start(self, turn_number: int, message: str, **kwargs: Any) -> None:  # noqa: ANN401 - arguments of Hermes
         """Store the question of a turn that starts; it is on disk when this returns, unless an earlier turn is open."""
         del kwargs
+        self._mirror_files()
         if recorder := self._recorder_if_active():
             recorder.start_turn(self._session, turn_number, message)
 
@@ -217,11 +222,19 @@ class CommonbookMemoryProvider:
     def on_memory_write(self, action: str, target: str, content: str, metadata: dict[str, Any] | None = None) -> None:
         """Mirror an entry that Hermes writes into its own memory."""
         if self._require_recorder():
+            space = self._require_active().spaces.profile
             try:
-                self._require_active().keeper.write(lambda book: mirror(book, action, target, content, metadata or {}))
+                self._require_active().keeper.write(
+                    lambda book: mirror(book, space, action, target, content, metadata or {})
+                )
             except CommonbookError as error:
                 self._warn(f"An entry of Hermes' memory could not be mirrored ({error.message}).")
                 raise
+
+    def _mirror_files(self) -> None:
+        """Mirror the files of Hermes' memory if they have changed; only where something is recorded."""
+        if self._active and self._active.recorder:
+            self._active.keeper.mirror_files(self._home(), self._active.spaces.profile)
 
     # --- sessions
 
@@ -304,6 +317,7 @@ class CommonbookMemoryProvider:
     def _recall_options(self) -> dict[str, Any]:
         config = self._require_active().config
         arguments: dict[str, Any] = {"k": 2 * config.recall_count, "budget_tokens": config.recall_tokens}
+        arguments["spaces"] = self._require_active().spaces.recalled
         return arguments | ({"min_confidence": config.min_confidence} if config.min_confidence >= 0 else {})
 
     def _is_not_in_prompt(self, session: str, hit: Hit) -> bool:
@@ -322,14 +336,16 @@ class CommonbookMemoryProvider:
     def _tool(self, name: str, args: dict[str, Any]) -> dict[str, Any]:
         active = self._require_active()
         if name == tools.RECALL:
-            return active.keeper.read(lambda book: tools.recall(book, args), wait=active.config.recall_seconds)
+            return active.keeper.read(
+                lambda book: tools.recall(book, args, active.spaces.recalled(book)), wait=active.config.recall_seconds
+            )
         if name != tools.REMEMBER:
             raise BadInput(f"there is no tool {name}", fix=f"use {tools.RECALL} or {tools.REMEMBER}")
         if active.recorder is None:
             raise BadInput("nothing is stored in this context", fix="store it in a conversation with the user")
         if held := tools.hold_back(args):
             return held
-        return active.keeper.write(lambda book: tools.remember(book, args, self._session))
+        return active.keeper.write(lambda book: tools.remember(book, args, self._session, active.spaces.own))
 
     # --- state
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from commonbook.adapters.hermes.keeper import LAST_FLUSH_SECONDS, Result, StoredSession, Warn, count_of, for_outbox
-from commonbook.adapters.hermes.worker_thread import run_aside
+from commonbook.adapters.hermes.shared_book import run_aside
 from commonbook.errors import BadInput, CommonbookError
 from commonbook.model.recall import RecallResult
 from commonbook.model.session import NewMessage, SwitchReason
@@ -60,6 +60,9 @@ class ServerKeeper:
         """Refuse: a read needs a book on this machine."""
         del wait
         return self.write(work)
+
+    def mirror_files(self, hermes_home: str, space: str) -> None:
+        """Do nothing: a server cannot be read yet."""
 
     def prefetch(self, session: str, query: str, recall_options: Mapping[str, Any]) -> None:
         """Do nothing: a server cannot recall yet."""

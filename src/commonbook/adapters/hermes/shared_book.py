@@ -16,10 +16,9 @@ from concurrent.futures import Future
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from commonbook.adapters.hermes.keeper import LAST_FLUSH_SECONDS
-from commonbook.adapters.hermes.worker_thread import WorkerThread
 from commonbook.errors import BadInput, Busy, CommonbookError, Conflict, KeyConflict, NotAllowed, Refused, Unreachable
 from commonbook.model.session import NewMessage
 from commonbook.ports.outbox import OutboxEntry, SessionContext, Transport
@@ -40,6 +39,14 @@ SILENCE: Final = timedelta(hours=1)
 """A session that was left is closed after so long without a message."""
 _CHORES_SECONDS: Final = 2.0
 _MAX_SESSIONS: Final = 200
+MAX_ASIDE: Final = 24
+"""At most so many jobs run in threads of their own at the same time, in the whole process."""
+
+_room: Final = threading.BoundedSemaphore(MAX_ASIDE)
+
+
+Result = TypeVar("Result")
+_Job = tuple[Future[Any], Callable[[], Any]]
 
 
 class LeftSessions(NamedTuple):
@@ -310,3 +317,61 @@ def wait_for_error(future: Future[Any], seconds: float) -> BaseException | None:
         return future.exception(timeout=seconds)
     except TimeoutError:
         return TimedOut(f"no answer within {seconds:g} seconds", fix="check the home with `commonbook status`")
+
+
+# --- threads. They are daemons: a job that hangs does not keep Hermes from ending.
+
+
+class WorkerThread:
+    """Runs jobs in the order in which they were submitted."""
+
+    def __init__(self, name: str) -> None:
+        """Start the thread."""
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        threading.Thread(target=self._work, name=name, daemon=True).start()
+
+    def put(self, work: Callable[[], Result]) -> Future[Result]:
+        """Submit a job."""
+        future: Future[Result] = Future()
+        self._jobs.put((future, work))
+        return future
+
+    def end(self) -> None:
+        """End the thread after the jobs that are queued."""
+        self._jobs.put(None)
+
+    def _work(self) -> None:
+        while job := self._jobs.get():
+            _run_job(*job)
+            # A thread that waits for the next job must keep nothing of the last one alive.
+            del job
+
+
+def run_aside(work: Callable[[], Result], name: str) -> Future[Result]:
+    """Run a job at once in a thread of its own; its error is Busy, without a thread, if too many are running."""
+    future: Future[Result] = Future()
+    if not _room.acquire(blocking=False):
+        future.set_exception(Busy("too many recalls are running", fix="try again in a moment"))
+        return future
+
+    def run() -> None:
+        try:
+            _run_job(future, work)
+        finally:
+            _room.release()
+
+    try:
+        threading.Thread(target=run, name=name, daemon=True).start()
+    except RuntimeError as error:
+        _room.release()
+        future.set_exception(Busy(f"no thread could be started: {error}", fix="try again in a moment"))
+    return future
+
+
+def _run_job(future: Future[Any], work: Callable[[], Any]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        future.set_result(work())
+    except BaseException as error:  # noqa: BLE001 - the waiting caller gets it
+        future.set_exception(error)

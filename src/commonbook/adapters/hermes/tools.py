@@ -55,16 +55,16 @@ SCHEMAS: Final[list[dict[str, Any]]] = [
 ]
 
 
-def recall(book: Book, args: Mapping[str, Any]) -> dict[str, Any]:
+def recall(book: Book, args: Mapping[str, Any], spaces: Sequence[str]) -> dict[str, Any]:
     """Return passages for a query of the model, fenced as data."""
     limit = args.get("limit", 8)
     if not isinstance(limit, int) or isinstance(limit, bool):
         raise BadInput("limit is not a number", fix="leave it out, or give one from 1 to 30")
-    result = book.recall(_require_text(args, "query"), k=max(1, min(limit, 30)))
+    result = book.recall(_require_text(args, "query"), spaces=spaces, k=max(1, min(limit, 30)))
     return {"count": len(result.hits), "recalled": fenced(result.hits, result.fence)}
 
 
-def remember(book: Book, args: Mapping[str, Any], session: str) -> dict[str, Any]:
+def remember(book: Book, args: Mapping[str, Any], session: str, space: str) -> dict[str, Any]:
     """Store a memory for the model; the same text in the same session is stored once."""
     text = masking.mask(recall_fence.unfence_any(_require_text(args, "text"))).text
     kind, tags = args.get("kind") or "note", args.get("tags") or ()
@@ -72,7 +72,7 @@ def remember(book: Book, args: Mapping[str, Any], session: str) -> dict[str, Any
         raise BadInput("kind is not a word, or tags are not a list", fix="see the tool's parameters")
     identity = json.dumps([session, text, kind, list(map(str, tags))])
     key = f"hermes:{sha256(identity.encode('utf-8', 'replace')).hexdigest()[:32]}"
-    receipt = book.remember(text, kind=cast("Kind", kind), tags=["hermes", *map(str, tags)], key=key)
+    receipt = book.remember(text, kind=cast("Kind", kind), tags=["hermes", *map(str, tags)], space=space, key=key)
     return {"id": receipt.id, "stored": True}
 
 
