@@ -243,6 +243,7 @@ HARMLESS = {
     "pending",
     "prefetch",
     "inbox",
+    "moved_to",
     "prefetched",
     "rules",
     "schema_migration",

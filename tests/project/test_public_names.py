@@ -312,6 +312,7 @@ def test_a_book_has_just_these_verbs():
         "metrics",
         "move",
         "move_session",
+        "moved_to",
         "pending",
         "prefetch",
         "prefetched",

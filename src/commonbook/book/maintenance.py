@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from commonbook.maintenance import audit, change_feed, health, metrics
     from commonbook.maintenance import rebuild as rebuilding
     from commonbook.model import path_filter
+    from commonbook.tables import home as home_facts
 else:
     # A verb loads the module that it needs, so that a command loads no more than its own subject.
     audit = LazyModule("commonbook.maintenance.audit")
@@ -40,6 +41,7 @@ else:
     path_filter = LazyModule("commonbook.model.path_filter")
     rebuilding = LazyModule("commonbook.maintenance.rebuild")
     scan = LazyModule("commonbook.files.scan")
+    home_facts = LazyModule("commonbook.tables.home")
 
 
 class MaintenanceVerbs(RecallVerbs):
@@ -168,6 +170,15 @@ class MaintenanceVerbs(RecallVerbs):
     def schema_migration(self) -> SchemaMigration | None:
         """The migration of the schema that was done when this book was opened, or None; only the owner sees it."""
         return self._engines.db.migration if permissions.is_owner(self._actor) else None
+
+    @property
+    @retry_read
+    def moved_to(self) -> str | None:
+        """The place to which the book was moved, or None: this one is read-only then. Only the owner sees it."""
+        if not permissions.is_owner(self._actor):
+            return None
+        with self._engines.db.reading() as tx:
+            return home_facts.facts(tx).get("moved_to")
 
     @retry_read
     def status(self) -> Status:

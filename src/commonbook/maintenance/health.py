@@ -12,6 +12,7 @@ from commonbook.model.reports import Finding, OutboxStatus, Progress, Status
 from commonbook.model.spaces import SPACE_FILE
 from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.tables import copies, file_journal, jobs, memories, sessions, spaces
+from commonbook.tables import home as home_facts
 from commonbook.version import __version__
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ def status(engines: Engines, actor: Actor, home: str, unsent: OutboxStatus) -> S
             else 0,
             findings=_safe(
                 (
+                    *(_moved_findings(tx) if owner else ()),
                     *(_file_findings(tx) if owner else ()),
                     *_reverted_findings(tx, engines, allowed),
                     *_job_findings(tx, allowed),
@@ -98,7 +100,7 @@ def doctor(engines: Engines, actor: Actor, *, progress: Progress) -> tuple[Findi
         failures = (*_reverted_findings(tx, engines, allowed), *_job_findings(tx, allowed))
         names = (*_letter_findings(tx, engines), *_numbered_findings(tx, engines), *_name_findings(tx))
         files = (*_file_findings(tx), *names, *_content_findings(tx, engines, progress))
-        troubles = (*files, *failures)
+        troubles = (*_moved_findings(tx), *files, *failures)
     log = audit.verify_log(engines, actor, None, progress=progress).findings
     return _safe((*troubles, *_left_out_findings(engines), *log, *_key_findings(engines)))
 
@@ -113,6 +115,12 @@ def _database_findings(engines: Engines) -> tuple[Finding, ...]:
     return tuple(
         Finding(what="damaged database", where="state.db", why=damage, fix=fix) for damage in engines.db.damage()
     )
+
+
+def _moved_findings(tx: Reading) -> tuple[Finding, ...]:
+    moved = home_facts.moved_to(tx)
+    why = "it is read-only, and no edit of its files counts: what it says is that of the day of the move"
+    return () if moved is None else (Finding(what="moved book", where=str(moved), why=why, fix=moved.fix),)
 
 
 def _left_out_findings(engines: Engines) -> tuple[Finding, ...]:

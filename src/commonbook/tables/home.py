@@ -79,15 +79,26 @@ def moved_deferred(tx: Transaction) -> Callable[[], list[Row]]:
     return tx.defer("SELECT name, value FROM home WHERE name IN ('moved_to', 'moved_keys', 'moving_from')")
 
 
+def moved_to(tx: Reading) -> Moved | None:
+    """Return the error that a write to this book would get, if the book was moved elsewhere."""
+    return _moved(facts(tx))
+
+
+def _moved(known: Mapping[str, str]) -> Moved | None:
+    if "moved_to" not in known:
+        return None
+    place = known["moved_to"]
+    keys = f" COMMONBOOK_KEYS={shlex.quote(known['moved_keys'])}" if "moved_keys" in known else ""
+    to = shlex.quote(place)
+    fix = f"export COMMONBOOK_DATABASE={to}{keys}" if "://" in place else f"--home {to}"
+    return Moved(f"this book was moved to {place}", fix=f"use it there: {fix}")
+
+
 def require_not_moved(facts: Iterable[Row]) -> None:
     """Raise Moved if the book was moved elsewhere, or is still being moved to this place."""
     known: dict[str, str] = dict(facts)
-    if "moved_to" in known:
-        place = known["moved_to"]
-        keys = f" COMMONBOOK_KEYS={shlex.quote(known['moved_keys'])}" if "moved_keys" in known else ""
-        to = shlex.quote(place)
-        fix = f"export COMMONBOOK_DATABASE={to}{keys}" if "://" in place else f"--home {to}"
-        raise Moved(f"this book was moved to {place}", fix=f"use it there: {fix}")
+    if moved := _moved(known):
+        raise moved
     if "moving_from" in known:
         raise Moved("this book is being moved here", fix="wait for `commonbook migrate` to end, or run it again")
 

@@ -128,6 +128,7 @@ _TABLE: Final = (
     Verb("limits", "GET", "/v1/limits", "administration"),
     # Maintenance.
     Verb("home", "GET", "/v1/home", "maintenance", is_property=True),
+    Verb("moved_to", "GET", "/v1/moved_to", "maintenance", is_property=True),
     Verb("schema_migration", "GET", "/v1/schema_migration", "maintenance", is_property=True),
     Verb("status", "GET", "/v1/status", "maintenance"),
     Verb("doctor", "POST", "/v1/doctor", "maintenance"),

@@ -78,7 +78,7 @@ def _all_of(handle: int) -> bytes:
     raise AssertionError(f"the command did not end; it said {data!r}")
 
 
-def pipe(tmp_path, *args: str) -> str:
+def pipe(tmp_path, *args: str, check: bool = True) -> str:
     return subprocess.run(
         [sys.executable, "-m", "commonbook", *args],
         cwd=tmp_path,
@@ -86,7 +86,7 @@ def pipe(tmp_path, *args: str) -> str:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        check=True,
+        check=check,
     ).stdout
 
 
@@ -169,6 +169,20 @@ def test_deleting_by_id_names_the_title_and_asks_on_a_terminal_unless_told_not_t
     assert terminal("undelete", memory).code == 0
     assert "[y/N]" not in terminal("delete", memory, "--yes").plain
     assert json.loads(pipe(tmp_path, "list", "--json"))["items"] == []
+
+
+def test_a_migration_asks_on_a_terminal_and_the_old_home_then_says_in_every_answer_that_it_was_moved(
+    terminal, tmp_path, memory
+):
+    new = str(tmp_path / "new")
+    assert "Nothing was moved" in terminal("migrate", new, typed="n\n").plain
+    assert not os.path.exists(new)
+    assert terminal("migrate", new, typed="y\n").code == 0
+    for command in (("show", memory), ("recall", "billing"), ("list",)):
+        assert f"this book was moved to {new}" in terminal(*command).plain
+    for name in ("status", "doctor"):
+        (finding,) = json.loads(pipe(tmp_path, name, "--json", check=False))["findings"]
+        assert (finding["what"], finding["fix"]) == ("moved book", f"use it there: --home {new}")
 
 
 @pytest.fixture

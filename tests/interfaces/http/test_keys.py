@@ -37,7 +37,19 @@ OWNERS_ALONE: Final = frozenset(
 
 FOR_ANYBODY: Final = frozenset(
     {"actor", "home", "default_space", "schema_migration", "spaces", "grants", "keys", "limits", "rules", "pending"}
-    | {"inbox", "sessions", "status", "list", "recall", "verify_log", "work", "prefetch", "prefetched", "changes"}
+    | {
+        "moved_to",
+        "inbox",
+        "sessions",
+        "status",
+        "list",
+        "recall",
+        "verify_log",
+        "work",
+        "prefetch",
+        "prefetched",
+        "changes",
+    }
 )
 """The verbs that answer anybody with a key: about what its principal may see, which may be nothing."""
 

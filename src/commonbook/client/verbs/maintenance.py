@@ -30,6 +30,12 @@ class MaintenanceVerbs(VerbCaller):
         return value
 
     @property
+    def moved_to(self) -> str | None:
+        """The place to which the book was moved, or None: this one is read-only then. Only the owner sees it."""
+        value: str | None = self._call("moved_to", {})
+        return value
+
+    @property
     def schema_migration(self) -> SchemaMigration | None:
         """The migration of the schema that was done when this book was opened, or None; only the owner sees it."""
         value: SchemaMigration | None = self._call("schema_migration", {})

@@ -272,6 +272,7 @@ def _migrate(to: Parser) -> None:
         metavar="TO",
         help="an empty database (postgresql://…), with a new folder COMMONBOOK_KEYS for the keys; or a new home",
     )
+    to.add_argument("--yes", action="store_true", help="do not ask for confirmation")
 
 
 def _reindex(to: Parser) -> None:
@@ -470,7 +471,7 @@ _COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
     "init": ("make a folder of notes a home, as a space if --space names one; default: --home", _init),
     "import": ("import a folder of Markdown files", _import),
     "export": ("write a space, or all of them, as a folder or an archive", _export),
-    "migrate": ("move the whole book to a database server, or into a home", _migrate),
+    "migrate": ("move the whole book to a database server, or into a home; the old one becomes read-only", _migrate),
     "rebuild": ("rebuild all derived data from the files and the database", _no_arguments),
     "reindex": ("update the index now, not with the next recall", _reindex),
     "doctor": ("check everything and show what is wrong", _doctor),

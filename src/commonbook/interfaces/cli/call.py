@@ -68,6 +68,15 @@ class Call:
             file=sys.stderr,
         )
 
+    def report_move(self, moved_to: str | None) -> None:
+        """Say on standard error that the book was moved: what it says now is no longer kept up to date."""
+        if moved_to is None:
+            return
+        from commonbook.interfaces.cli.output import plain
+
+        self.progress.pause()
+        print(f"commonbook: this book was moved to {plain.clean(moved_to)}, and is read-only here", file=sys.stderr)
+
     def flush(self) -> None:
         """Flush standard output."""
         if sys.stdout is not None:

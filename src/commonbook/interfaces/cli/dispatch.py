@@ -32,6 +32,7 @@ def run(args: Namespace) -> int:
     create = _is_first_write(name, args) and may_be_made(call.settings)
     with call.progress, open_book(call.settings, create=create, progress=call.progress) as book:
         call.report_migration(book.schema_migration)
+        call.report_move(book.moved_to)
         call.book = _for_actor(book, call)
         return command(call)
 

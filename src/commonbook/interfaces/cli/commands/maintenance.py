@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from commonbook.interfaces import json_reports
 from commonbook.interfaces.cli.output import memories
+from commonbook.interfaces.cli.output.plain import clean, is_terminal
 
 if TYPE_CHECKING:
     from commonbook.interfaces.cli.call import Call, Command
@@ -126,11 +128,21 @@ def _make_keys(call: Call) -> int:
 def _migrate(call: Call) -> int:
     from commonbook.compose.migration import migrate_book
 
+    # A script is not asked.
+    if not call.args.yes and is_terminal(sys.stdin) and not _confirm_migration(call):
+        return call.print_answer({"to": call.args.to, "migrated": False}, lambda out: out.line("Nothing was moved."))
     with call.progress:
         report = migrate_book(call.settings, call.args.to, progress=call.progress)
     return call.print_answer(
         json_reports.migration_report_json(report), lambda out: memories.show_migration_report(out, report)
     )
+
+
+def _confirm_migration(call: Call) -> bool:
+    call.progress.pause()
+    question = f"Move the book to {call.args.to}? This one becomes read-only, for good. [y/N] "
+    print(clean(question), end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 COMMANDS: Final[Mapping[str, Command]] = {

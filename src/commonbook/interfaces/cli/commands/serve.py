@@ -78,11 +78,11 @@ def _show(out: Output, home: str, urls: Sequence[str], key_path: str | None, lin
     if key_path is None:
         return
     out.line(f"The key of the owner is in {key_path}; try it in another terminal:")
-    out.line(f"  KEY=$(cat {shlex.quote(key_path)})")
+    out.command(f"KEY=$(cat {shlex.quote(key_path)})")
     for path, body in (("memories", '{"text": "Bob owns the web shop"}'), ("recall", '{"query": "who owns billing?"}')):
-        out.line(f"  {curl_line(urls[0], path, body)}")
+        out.command(curl_line(urls[0], path, body))
     out.line("Sign a browser in, within a minute; `commonbook sign-in` prints another link:")
-    out.line(f"  {link}")
+    out.command(str(link))
 
 
 def curl_line(url: str, path: str, body: str) -> str:
