@@ -27,20 +27,22 @@ if TYPE_CHECKING:
     from commonbook.book.book import Book
     from commonbook.ports.database import Database, Reading, Result, Transaction
 
+_PREFIX: Final = "commonbook-read-"
 _COPIED_FOLDERS: Final = ("keys", "index")
 
 
 def open_read_only(settings: Settings) -> Book:
     """Open a home to read and recall from it as it is now; every write raises HomeReadOnly."""
     clock = SystemClock()
-    hidden = tempfile.mkdtemp(prefix="commonbook-read-")
+    _remove_leftovers()
+    hidden = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")
     try:
         _copy(os.path.join(settings.home, HIDDEN_FOLDER), hidden, settings.busy_seconds)
         engines = wire_folder(settings, clock, hidden, ReadOnlyFolder(settings.home))
     except (OSError, sqlite3.Error) as error:
         shutil.rmtree(hidden, ignore_errors=True)
         raise HomeError(f"{settings.home} cannot be read: {error}", fix="give this user access to the home") from error
-    engines = engines._replace(db=cast("Database", _ReadOnlyDatabase(engines.db, settings.home)))
+    engines = engines._replace(db=cast("Database", _ReadOnlyDatabase(engines.db, settings.home, hidden)))
     book = book_over(engines, settings, clock, lambda: recall_service(settings, hidden))
     weakref.finalize(book, shutil.rmtree, hidden, ignore_errors=True)
     return book
@@ -49,8 +51,8 @@ def open_read_only(settings: Settings) -> Book:
 class _ReadOnlyDatabase:
     """The Database port that refuses to write."""
 
-    def __init__(self, database: Database, home: str) -> None:
-        self._database, self._home = database, home
+    def __init__(self, database: Database, home: str, copy: str) -> None:
+        self._database, self._home, self._copy = database, home, copy
 
     has_concurrent_writers = False
 
@@ -61,12 +63,35 @@ class _ReadOnlyDatabase:
     def __getattr__(self, name: str) -> object:
         return getattr(self._database, name)
 
+    def close(self) -> None:
+        self._database.close()
+        shutil.rmtree(self._copy, ignore_errors=True)
+
     def reading(self) -> AbstractContextManager[Reading]:
         return self._database.reading()
 
     def write(self, operation: Callable[[Transaction], Result], *, durable: bool = True) -> NoReturn:
         del operation, durable
         raise HomeReadOnly(f"{self._home} is read-only", fix="give this user write access to the home")
+
+
+def _remove_leftovers() -> None:
+    """Remove the copies of processes that were killed."""
+    above = tempfile.gettempdir()
+    for name in os.listdir(above):
+        process = name.removeprefix(_PREFIX).partition("-")[0]
+        if name.startswith(_PREFIX) and process.isdigit() and not _is_alive(int(process)):
+            shutil.rmtree(os.path.join(above, name), ignore_errors=True)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _copy(source: str, target: str, busy_seconds: float) -> None:

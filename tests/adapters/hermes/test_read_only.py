@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import os
 import sqlite3
+import subprocess
+import sys
+import tempfile
 
 import pytest
 
@@ -68,6 +71,20 @@ def test_nothing_is_lost_in_the_copy_because_nothing_is_written_to_it(provider, 
         ):
             with pytest.raises(HomeReadOnly):
                 write()
+
+
+def test_a_copy_goes_with_the_book_or_when_the_next_is_made(provider, home, tmp_path, monkeypatch):
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    killed = subprocess.Popen([sys.executable, "-c", ""])
+    killed.wait()
+    left, foreign = (tmp_path / "temporary" / name for name in (f"commonbook-read-{killed.pid}-x", "other"))
+    for folder in (left, foreign):
+        folder.mkdir()
+    with open_read_only(Settings.load(str(home))):
+        assert not left.exists()
+        assert len(list((tmp_path / "temporary").iterdir())) == 2
+    assert list((tmp_path / "temporary").iterdir()) == [foreign]
 
 
 def test_a_log_that_sqlite_cannot_read_there_is_copied_along(provider, home, monkeypatch):
