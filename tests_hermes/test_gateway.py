@@ -1,0 +1,170 @@
+"""The gateway of the real Hermes: an agent for each request, many people, and nothing that grows.
+
+COMMONBOOK_REQUESTS   how many requests the gateway gets (200)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import commonbook
+from tests_hermes.real_hermes import HERMES, LIMIT, RealHermes
+
+KEY = "a-fake-key-of-the-api-server-for-tests"
+REQUESTS = int(os.environ.get("COMMONBOOK_REQUESTS", "200"))
+HERON, QUESTION = "please note that the heron nests behind the old mill", "where does the heron nest"
+
+
+class Resources(NamedTuple):
+    """The open files, the threads and the private megabytes of a process."""
+
+    files: int
+    threads: int
+    megabytes: float
+
+
+class Gateway:
+    """A running gateway of Hermes with its API server."""
+
+    def __init__(self, hermes: RealHermes, *options: str) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        env = {**hermes.env, "API_SERVER_ENABLED": "true", "API_SERVER_KEY": KEY, "API_SERVER_PORT": str(self.port)}
+        self._log = (hermes.home / f"gateway{self.port}.log").open("w+")
+        self._process = subprocess.Popen(
+            [str(HERMES), *options, "gateway", "run"],
+            env=env, cwd=hermes.project, stdin=subprocess.DEVNULL, stdout=self._log, stderr=self._log,
+        )  # fmt: skip
+        self._until(self._answers)
+
+    def _until(self, condition) -> None:
+        end = time.monotonic() + LIMIT
+        while not condition():
+            if self._process.poll() is not None or time.monotonic() > end:
+                self._log.seek(0)
+                raise AssertionError(self._log.read()[-4000:])
+            time.sleep(0.1)
+
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/health", timeout=5):
+                return True
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def ask(self, text: str, session: str, user: str = "") -> str:
+        """Send one request of a chat, and return the answer."""
+        headers = {"Authorization": f"Bearer {KEY}", "Content-Type": "application/json", "X-Hermes-Session-Id": session}
+        if user:
+            headers["X-Hermes-Session-Key"] = user
+        body = {"model": "hermes-agent", "messages": [{"role": "user", "content": text}]}
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}/v1/chat/completions", json.dumps(body).encode(), headers
+        )
+        with urllib.request.urlopen(request, timeout=LIMIT) as answer:
+            return str(json.load(answer)["choices"][0]["message"]["content"])
+
+    def resources(self) -> Resources:
+        """Return the resources of the process, once it is quiet."""
+        folder = Path("/proc") / str(self._process.pid)
+        seen: list[Resources] = []
+        while len(seen) < 3 or seen[-1][:2] != seen[-2][:2]:
+            time.sleep(0.5)
+            rollup = (folder / "smaps_rollup").read_text()
+            private = sum(int(line.split()[1]) for line in rollup.splitlines() if line.startswith("Private_"))
+            files, threads = len(list((folder / "fd").iterdir())), len(list((folder / "task").iterdir()))
+            seen.append(Resources(files, threads, private / 1024))
+        return seen[-1]
+
+    def stop(self) -> None:
+        self._process.send_signal(signal.SIGTERM)
+        self._process.wait(LIMIT)
+        self._log.close()
+
+
+@pytest.fixture
+def hermes(tmp_path):
+    agent = RealHermes(tmp_path, [])
+    yield agent
+    agent.close()
+
+
+@pytest.fixture
+def gateway(hermes):
+    started: list[Gateway] = []
+
+    def start(*options):
+        started.append(Gateway(hermes, *options))
+        return started[-1]
+
+    yield start
+    for one in started:
+        one.stop()
+
+
+def prompt(hermes: RealHermes) -> str:
+    """Return the last request that the model got."""
+    return json.dumps(hermes.requests()[-1]["body"]["messages"], ensure_ascii=False)
+
+
+@pytest.mark.timeout(1800)
+def test_two_hundred_requests_need_what_twenty_needed(hermes, gateway):
+    # Hermes' background review asks the model too, and takes some of the answers.
+    hermes.script.add(*[{"text": f"Answer {number}."} for number in range(2 * REQUESTS)])
+    server = gateway()
+    for number in range(20):
+        assert server.ask(f"question {number}", f"talk-{number % 10}").startswith("Answer")
+    after_twenty = server.resources()
+    for number in range(20, REQUESTS):
+        assert server.ask(f"question {number}", f"talk-{number % 10}").startswith("Answer")
+    at_the_end = server.resources()
+    print(f"after 20: {after_twenty}, after {REQUESTS}: {at_the_end}")
+    assert at_the_end.files <= after_twenty.files + 5
+    assert at_the_end.threads <= after_twenty.threads + 5
+    assert at_the_end.megabytes <= after_twenty.megabytes + 30
+    words = [text for role, text in hermes.stored() if role == "user"]
+    assert sorted(words) == sorted(f"question {number}" for number in range(REQUESTS))
+
+
+def test_users_of_the_api_are_kept_apart(hermes, gateway):
+    hermes.script.add(*[{"text": text} for text in ("Noted.", "I do not know.", "Behind the mill.", "I do not know.")])
+    server = gateway()
+    server.ask(HERON, "talk-1", "Bob")
+    server.ask(QUESTION, "talk-2", "bob")
+    assert "mill" not in prompt(hermes)
+    server.ask(QUESTION, "talk-3", "Bob")
+    assert "behind the old mill" in prompt(hermes)
+    server.ask(QUESTION, "talk-4")
+    assert "mill" not in prompt(hermes)
+    with commonbook.open(hermes.place) as book:
+        spaces = {one.id: one.space.name for one in book.sessions()}
+    assert spaces["talk-1"] == spaces["talk-3"]
+    assert len(set(spaces.values())) == 3
+    assert spaces["talk-2"] == "hermes/default/api_server.bob"
+
+
+def test_profiles_are_kept_apart(hermes):
+    hermes.script.add(*[{"text": text} for text in ("Noted.", "I do not know.", "Behind the mill.")])
+    coder = hermes.hermes_home / "profiles" / "coder"
+    coder.mkdir(parents=True)
+    (coder / "config.yaml").write_bytes((hermes.hermes_home / "config.yaml").read_bytes())
+    (coder / "plugins").symlink_to(hermes.hermes_home / "plugins")
+    hermes.once(HERON)
+    hermes.once(QUESTION, "-p", "coder")
+    assert "mill" not in prompt(hermes)
+    hermes.once(QUESTION)
+    assert "behind the old mill" in prompt(hermes)
+    with commonbook.open(hermes.place) as book:
+        assert {one.space.name for one in book.sessions()} == {"hermes/default/local", "hermes/coder/local"}
