@@ -14,6 +14,7 @@ import os
 import random
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from functools import cache
@@ -525,6 +526,38 @@ def test_more_changes_than_a_tail_holds_are_written_down_and_fewer_are_not(home,
     book.delete(*ids[70:])
     assert _answers(book) == true(book)
     assert written() > MAX_PENDING + 1
+
+
+def test_an_index_that_is_written_slice_by_slice_is_right_after_each(open_book, true, monkeypatch):
+    with open_book() as book, open_book() as beside:
+        life = _Life(book, SEED)
+        book.remember_many(_drafts(life.dice, 20))
+        book.append("talk", [_text(life.dice) for _ in range(8)], space="alpha")
+        monkeypatch.setattr(index_updater, "MAX_PENDING", 2)
+        monkeypatch.setattr(index_updater, "_SLICE", 7)
+        # No recall writes anything here, so each answer comes from a part of the index and from all changes since.
+        monkeypatch.setattr(index_updater.IndexUpdater, "_may_write", lambda _self: False)
+        slices = 0
+        for _ in range(2):
+            while written := book.work(seconds=0, index=True):
+                slices += written
+                assert _answers(book) == _answers(beside) == true(book)
+            assert book.metrics().index_lag <= 2
+            for _ in range(10):
+                life.happen()
+            book.settle("talk", space="alpha")
+        assert slices >= 5
+
+
+def test_a_worker_writes_the_changes_of_a_burst_before_anybody_recalls(book, true, monkeypatch):
+    monkeypatch.setattr(index_updater, "_SLICE", 60)
+    with book.working(every=0.01):
+        book.remember_many(_drafts(random.Random(SEED), 2 * MAX_PENDING))
+        until = time.monotonic() + 60
+        while book.metrics().index_lag > MAX_PENDING and time.monotonic() < until:
+            time.sleep(0.01)
+    assert book.metrics().index_lag <= MAX_PENDING
+    assert _answers(book) == true(book)
 
 
 # --- several processes and threads

@@ -106,6 +106,13 @@ def test_any_text_has_terms_that_are_stable(text):
     assert all(term == term.strip() and term for term in terms(text))
 
 
+@given(text=st.text(st.characters(max_codepoint=127), max_size=60))
+def test_a_text_in_ascii_has_the_same_terms_as_with_a_dash_behind_it(text):
+    """Texts in ASCII are cut into words by a faster pattern."""
+    assert terms(text) == terms(f"{text} \N{EM DASH}")
+    assert words(text) == words(f"{text} \N{EM DASH}")
+
+
 def test_threads_do_not_disturb_each_other():
     text = "Running horses were jumping over the fences " * 50
     expected, seen = terms(text), []

@@ -318,7 +318,12 @@ class Book:
     ) -> AbstractAsyncContextManager[None]: ...
     async def with_key(self, secret: str, *, space: str | None = None) -> Book: ...
     async def work(
-        self, *, seconds: float | None = None, retry: bool = False, noticed: Callable[[WorkReport], None] | None = None
+        self,
+        *,
+        seconds: float | None = None,
+        retry: bool = False,
+        index: bool = False,
+        noticed: Callable[[WorkReport], None] | None = None,
     ) -> int: ...
     def working(self, *, every: float = 1.0) -> AbstractAsyncContextManager[None]: ...
 

@@ -309,7 +309,12 @@ class RemoteBook:
     async def uses(self, memory_id: str, *, limit: int = 100) -> tuple[PromptUse, ...]: ...
     async def verify_log(self, *, space: str | None = None, progress: Progress = ...) -> LogReport: ...
     async def work(
-        self, *, seconds: float | None = None, retry: bool = False, noticed: Callable[[WorkReport], None] | None = None
+        self,
+        *,
+        seconds: float | None = None,
+        retry: bool = False,
+        index: bool = False,
+        noticed: Callable[[WorkReport], None] | None = None,
     ) -> int: ...
 
 class Connecting:

@@ -194,25 +194,32 @@ class SessionVerbs(BookBase):
         *,
         seconds: float | None = None,
         retry: bool = False,
+        index: bool = False,
         noticed: Callable[[WorkReport], None] | None = None,
     ) -> int:
         """Run the background jobs that are due, such as settling, for at most so many seconds; return how many ran.
 
-        With `retry`, jobs that have failed for good are tried again too. `noticed` is called with a report of each
-        session that was settled, or could not be.
+        With `retry`, jobs that have failed for good are tried again too. With `index`, many changes that wait for the
+        index are written into it afterwards, so that no recall has to; each slice counts as a job. `noticed` is called
+        with a report of each session that was settled, or could not be.
         """
         if seconds is not None:
             validation.validate_seconds(seconds, "seconds")
         if retry:
             worker.retry(self._engines, self._actor)
         until = None if seconds is None else self._engines.clock.now() + timedelta(seconds=seconds)
-        return worker.work(self._engines, self._actor, similarity=self._similarity, until=until, noticed=noticed)
+        ran = worker.work(self._engines, self._actor, similarity=self._similarity, until=until, noticed=noticed)
+        if not index:
+            return ran
+        return ran + self._recall_service.catch_up(
+            self._engines, lambda: until is not None and self._engines.clock.now() >= until
+        )
 
     @contextmanager
     def working(self, *, every: float = 1.0) -> Iterator[None]:
         """Run the jobs that become due in a background thread, while the `with` block runs.
 
-        The thread looks for jobs every so many seconds.
+        The thread looks for jobs every so many seconds, and then for changes that wait for the index.
         """
         stop = threading.Event()
 
@@ -221,6 +228,7 @@ class SessionVerbs(BookBase):
                 # A home that is busy or full for a while does not end the worker: due jobs stay due.
                 try:
                     self.work(seconds=every)
+                    self._recall_service.catch_up(self._engines, stop.is_set)
                 except HomeIsNewer:
                     return
                 except CommonbookError:

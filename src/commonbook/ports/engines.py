@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import tzinfo
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -65,6 +65,10 @@ class RecallService(Protocol):
 
     def reindex(self, engines: Engines, *, anew: bool, progress: Progress) -> int:
         """Update vectors and index; with `anew`, build them from nothing. Return how many memories were indexed."""
+        ...
+
+    def catch_up(self, engines: Engines, is_over: Callable[[], bool]) -> int:
+        """Write pending changes into the index, slice by slice until `is_over`; return how many slices were written."""
         ...
 
     def findings(self) -> tuple[Finding, ...]:

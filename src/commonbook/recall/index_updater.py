@@ -2,7 +2,8 @@
 
 The index can be deleted and rebuilt at any time. Its state records the position in each space up to which it has
 applied the changes. Later changes form *pending deltas*, which a recall searches directly, so that it need not wait for
-the index. When they become too many, the next recall writes them into the index for all processes.
+the index. When they become too many, the next recall writes them into the index for all processes, unless a worker did
+so before, in slices.
 """
 
 from __future__ import annotations
@@ -49,6 +50,9 @@ _BATCH: Final = 500
 _LOCK_SECONDS: Final = 60.0
 _RECALL_LOCK_SECONDS: Final = 0.5
 """A recall waits this long for another process that is writing the index, and then searches without writing."""
+
+_SLICE: Final = 500
+"""At most so many changes are written at once in the background: nobody waits long for the lock of the index."""
 
 _RETRY_SECONDS: Final = 30.0
 """After a failed write of the index, recalls do not try again for this long."""
@@ -171,6 +175,22 @@ class IndexUpdater:
             changed = dict.fromkeys((*changes.since(tx, positions, last_numbers), *also))
             self._write(tx, writer, tuple(changed), last_numbers, progress)
             return len(changed)
+
+    def write_slice(self, engines: Engines) -> bool:
+        """Write the oldest pending changes, if they are too many to search directly; return whether any were written.
+
+        The next slice continues behind them. Busy if another process writes the index.
+        """
+        if self._inspect(engines)[1] <= MAX_PENDING:
+            return False
+        with self._index.writing(wait=_RECALL_LOCK_SECONDS) as writer, engines.db.reading() as tx:
+            positions = self._positions(tx, writer.state)
+            if not positions:
+                writer.clear()
+            changed, reached = changes.first_since(tx, positions, changes.last_numbers(tx), limit=_SLICE)
+            if changed:
+                self._write(tx, writer, changed, reached, no_progress)
+            return bool(changed)
 
     def _write(
         self,

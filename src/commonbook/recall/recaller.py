@@ -7,7 +7,7 @@ date, and a missing or damaged index only makes it slower.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
@@ -74,6 +74,7 @@ class Recaller:
         self._updater = index_updater.IndexUpdater(index, embedder)
         self._text_vectors: dict[str, npt.NDArray[np.float64]] = {}
         self._queries = IndexQueryBuilder(thesaurus)
+        self._caught_up_to = -1
 
     def recall(self, engines: Engines, actor: Actor, request: RecallRequest, *, progress: Progress) -> RecallResult:
         """Return the passages that answer a query best; without a query, the newest."""
@@ -169,6 +170,23 @@ class Recaller:
         lacks_vectors = bool(embedded) and view.state is not None and not view.state.dimensions
         anew = anew or lacks_vectors or not self._updater.has_own_vectors(view)
         return self._updater.write(engines, anew=anew, also=embedded, progress=progress)
+
+    def catch_up(self, engines: Engines, is_over: Callable[[], bool]) -> int:
+        """Write pending changes into the index, so that the next recall need not; return how many slices were written.
+
+        `is_over` is asked after each slice. While another process writes the index, nothing is done.
+        """
+        with engines.db.reading() as tx:
+            total = changes.total_deferred(tx)()
+        slices = 0
+        if total != self._caught_up_to:
+            with suppress(Busy):
+                while self._updater.write_slice(engines):
+                    slices += 1
+                    if is_over():
+                        return slices
+                self._caught_up_to = total
+        return slices
 
     def findings(self) -> tuple[Finding, ...]:
         """Return the damage found in the index; recall is right without it, and slower."""

@@ -45,6 +45,30 @@ def total_deferred(tx: Reading) -> Callable[[], int]:
     return lambda: next(int(count) for (count,) in rows())
 
 
+def first_since(
+    tx: Reading, seen: Mapping[str, int], now: Mapping[str, int], *, limit: int
+) -> tuple[list[str], dict[str, int]]:
+    """Return at most so many of the subjects that `since` returns, and the numbers up to which these are all.
+
+    A space of which nothing was read yet has no number.
+    """
+    changed: dict[str, None] = {}
+    reached = {space: number for space, number in seen.items() if space in now}
+    for space, last in sorted(now.items() - seen.items()):
+        rows = tx.rows(
+            "SELECT subject, number FROM change WHERE space = :space AND number > :number ORDER BY number LIMIT :limit",
+            space=space,
+            number=seen.get(space, 0),
+            limit=limit - len(changed),
+        )
+        changed.update(dict.fromkeys(subject for subject, _ in rows))
+        if len(changed) >= limit:
+            reached[space] = max(number for _, number in rows)
+            break
+        reached[space] = last
+    return list(changed), reached
+
+
 def since(tx: Reading, seen: Mapping[str, int], now: Mapping[str, int]) -> list[str]:
     """Return the subjects that changed after these numbers, space by space; all subjects of a space without a number.
 

@@ -34,6 +34,7 @@ _NAMED: Final = re.compile(
     rf"\b(?:{_ORDINAL.format('before')}\s+(?:of\s+)?)?(?P<month>(?i:{_MONTH}))\b\.?"
     rf"(?:\s+{_ORDINAL.format('after')}(?!\d|:))?(?:,?\s+(?:of\s+)?(?P<year>{_YEAR})\b)?"
 )
+_DIGIT: Final = re.compile(r"\d")
 _LEAD: Final = re.compile(
     r"\b(?:in|of|on|since|until|till|by|last|this|next|early|late|mid|during|from|before|after)[\s-]+$", re.I
 )
@@ -86,7 +87,7 @@ _LAST_SHORT_YEAR: Final = 69
 
 def days_in(text: str) -> list[Day]:
     """Return the days that a text names, however they are written, each once."""
-    if not any(letter.isdigit() for letter in text):
+    if _DIGIT.search(text) is None:
         return []
     days = [
         *_iso_days(text),

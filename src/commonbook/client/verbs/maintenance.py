@@ -117,12 +117,18 @@ class MaintenanceVerbs(VerbCaller):
         return result
 
     def work(
-        self, *, seconds: float | None = None, retry: bool = False, noticed: Callable[[WorkReport], None] | None = None
+        self,
+        *,
+        seconds: float | None = None,
+        retry: bool = False,
+        index: bool = False,
+        noticed: Callable[[WorkReport], None] | None = None,
     ) -> int:
         """Run the background jobs that are due, such as settling, for at most so many seconds; return how many ran.
 
-        With `retry`, jobs that have failed for good are tried again too. `noticed` is called with a report of each
-        session that was settled, or could not be.
+        With `retry`, jobs that have failed for good are tried again too. With `index`, many changes that wait for the
+        index are written into it afterwards, so that no recall has to; each slice counts as a job. `noticed` is called
+        with a report of each session that was settled, or could not be.
         """
-        result: int = self._call("work", {"seconds": seconds, "retry": retry})
+        result: int = self._call("work", {"seconds": seconds, "retry": retry, "index": index})
         return result

@@ -50,7 +50,9 @@ def _once(call: Call) -> int:
 def _turn(call: Call, *, retry: bool) -> int:
     """Work for a second; jobs that fail because the home is busy or the disk is full stay due."""
     try:
-        return call.book.work(seconds=_TURN_SECONDS, retry=retry, noticed=lambda report: _print_report(call, report))
+        return call.book.work(
+            seconds=_TURN_SECONDS, retry=retry, index=True, noticed=lambda report: _print_report(call, report)
+        )
     except (Busy, DiskFull) as error:
         call.out.note(f"{error.message}; {error.fix}" if error.fix else error.message)
         return 0
