@@ -15,7 +15,7 @@ A `Book` has these verbs; `help(commonbook.Book.recall)` explains one. `commonbo
     rules      add_rule, rules, remove_rule, request_share, pending, approve, reject, set_limit, limits
     reasoning  reflect, supersede, reinstate, dependents, inbox, triage, set_depth
     access     acting_as, with_key, create_key, keys, revoke_key, create_login, exchange_login, create_sign_in
-    spaces     spaces, create_space, rename_space, space_for_writing, grant, revoke, grants
+    spaces     spaces, create_space, rename_space, space_for_writing, set_review, grant, revoke, grants
     upkeep     sync, watching, status, doctor, rebuild, accept_deletions, import_folder, export, verify_log, log,
                log_size, changes, metrics, close
 
@@ -142,12 +142,13 @@ if TYPE_CHECKING:
         LimitedAction,
         Lineage,
         RateLimit,
+        RequestPurpose,
         RequestState,
         ShareReceipt,
         ShareRequest,
         SharingRule,
     )
-    from commonbook.model.spaces import ApiKey, Grant, LoginCode, NewKey, Role, SignInCode, Space
+    from commonbook.model.spaces import ApiKey, Grant, LoginCode, NewKey, Review, Role, SignInCode, Space
     from commonbook.ports.embedding import Embedder, EmbedderChoice, EmbeddingInput
     from commonbook.ports.outbox import (
         EnqueuedMessage,
@@ -178,7 +179,7 @@ __all__ = [
     "SupersedeReport", "SyncReport", "TransferReport", "TriageReport", "WorkReport",
     # types of fixed words
     "CopyMode", "Freshness", "HitType", "Include", "Kind", "LimitedAction", "Mark", "Refresh",
-    "Relation", "RequestState", "Role", "SwitchReason", "Verdict",
+    "Relation", "RequestPurpose", "RequestState", "Review", "Role", "SwitchReason", "Verdict",
     # the client of a remote book
     "connect", "RemoteBook", "open_client", "Client", "EnqueuedMessage", "OutboxCounts", "OutboxEntry", "OutboxMessage",
     "OutboxReceipt", "SessionContext", "StoredMessage", "Transport",
@@ -227,10 +228,10 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
         "SettleReport", "SwitchReason", "WorkReport",
     ),
     "commonbook.model.sharing": (
-        "Ancestor", "CopyNode", "LimitedAction", "Lineage", "RateLimit", "RequestState", "ShareReceipt",
-        "ShareRequest", "SharingRule",
+        "Ancestor", "CopyNode", "LimitedAction", "Lineage", "RateLimit", "RequestPurpose", "RequestState",
+        "ShareReceipt", "ShareRequest", "SharingRule",
     ),
-    "commonbook.model.spaces": ("ApiKey", "Grant", "LoginCode", "NewKey", "Role", "SignInCode", "Space"),
+    "commonbook.model.spaces": ("ApiKey", "Grant", "LoginCode", "NewKey", "Review", "Role", "SignInCode", "Space"),
     "commonbook.ports.embedding": ("Embedder", "EmbedderChoice", "EmbeddingInput"),
     "commonbook.ports.outbox": (
         "EnqueuedMessage", "OutboxCounts", "OutboxEntry", "OutboxMessage", "OutboxReceipt", "SessionContext",

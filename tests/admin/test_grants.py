@@ -326,6 +326,7 @@ def calls(
         "dependents": ((memory,), {}),
         "triage": ((memory, "keep"), {}),
         "set_depth": (("personal", 2), {}),
+        "set_review": (("personal", "agents"), {}),
         "switch": ((session, "other"), {"space": "personal"}),
         "sync": ((), {}),
         "unlink": ((memory, "related_to", memory), {}),

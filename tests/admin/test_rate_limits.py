@@ -177,6 +177,7 @@ WRITES = {
     "reinstate": lambda alice, ids: alice.reinstate(ids["old"]),
     "triage": lambda alice, ids: alice.triage(ids["suspect"], "keep"),
     "set_depth": lambda alice, ids: alice.set_depth("alice", 5),
+    "set_review": lambda alice, ids: alice.set_review("alice", "agents"),
     "share": lambda alice, ids: alice.share(ids["memory"], "team"),
     "share_with": lambda alice, ids: alice.share_with(ids["memory"], BOB),
     "pull": lambda alice, ids: alice.pull(ids["memory"], "team"),

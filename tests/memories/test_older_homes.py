@@ -22,6 +22,9 @@ import commonbook
 from commonbook import Book, DiskFull, NotFound
 from commonbook.engines.postgres.migrations import MIGRATIONS as POSTGRES_MIGRATIONS
 from commonbook.engines.sqlite.migrations import MIGRATIONS
+from commonbook.model.ids import format_time
+from commonbook.model.spaces import Space
+from commonbook.ports.database import Transaction
 from commonbook.tables.file_journal import content_hash
 from tests.support.postgres_server import TEMPLATE
 
@@ -284,6 +287,16 @@ def test_links_and_tags_in_the_texts_of_an_older_home_count(filled: Path | str):
         assert [hit.id for hit in book.recall("water", spaces=["notes"], tags=["todo"]).hits] == [tagged.id]
 
 
+def _add_space_as_then(tx: Transaction, space: Space) -> None:
+    tx.run(
+        "INSERT INTO space (id, name, created, folder) VALUES (:id, :name, :created, :folder)",
+        id=space.id,
+        name=space.name,
+        created=format_time(space.created),
+        folder=space.own_folder,
+    )
+
+
 def test_the_long_texts_of_an_older_home_are_compressed_and_say_what_they_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -292,6 +305,8 @@ def test_the_long_texts_of_an_older_home_are_compressed_and_say_what_they_said(
         as_then.setattr("commonbook.compose.book.MIGRATIONS", MIGRATIONS[:5])
         as_then.setattr("commonbook.engines.sqlite.database.SqliteTransaction.compresses_texts", False)
         as_then.setattr("commonbook.tables.duplicates.id_bytes", str)
+        as_then.setattr("commonbook.tables.spaces._COLUMNS", "id, name, created, depth, folder, NULL AS review")
+        as_then.setattr("commonbook.tables.spaces.add", _add_space_as_then)
         with commonbook.open(home, create=True) as book:
             report = book.remember(texts[0], space="personal", title="The report").id
             book.edit(report, text=texts[1])

@@ -589,6 +589,30 @@ def the_log(world: World) -> None:
     world("agent:ana").log(space="s")
 
 
+def proposed_memories(world: World) -> None:
+    """An agent proposes in a space under review, and a person approves."""
+    world.grant("agent:ana", "team", "admin")
+    world.grant("user:ben", "team", "writer")
+    owner, ana, ben = world(), world("agent:ana"), world("user:ben")
+    old = owner.remember("the kite is red", space="team").id
+    owner.set_review("team", "agents")
+    kite = ana.remember("the kite is blue", space="team", replaces=old).id
+    thought = ana.reflect("kites are coloured", [old], space="team").id
+    ana.edit(old, text="the kite is mine")
+    ana.delete(old)
+    ana.approve(kite)
+    owner.recall("kite", spaces=["team"])
+    owner.recall("kite", spaces=["team/_proposed"])
+    ana.get(kite)
+    ben.pending(space="team")
+    ben.approve(kite, note="yes")
+    ben.reject(thought)
+    ben.reject(thought)
+    owner.get(old)
+    owner.recall("kite", spaces=["team"])
+    owner.pending(decided=True)
+
+
 SCENARIOS: Final[tuple[Callable[[World], None], ...]] = (
     memories,
     masked_secrets,
@@ -603,6 +627,7 @@ SCENARIOS: Final[tuple[Callable[[World], None], ...]] = (
     copies_that_part,
     revoked_copies,
     requests_with_approval,
+    proposed_memories,
     limits,
     notices,
     superseding_without_the_right,

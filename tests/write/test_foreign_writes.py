@@ -134,6 +134,7 @@ CALLS: dict[str, Callable[[Book, str], Any]] = {
     "revoke": lambda bob, id_: bob.revoke("user:ana", "vault"),
     "revoke_key": lambda bob, id_: bob.revoke_key(id_),
     "set_depth": lambda bob, id_: bob.set_depth("vault", 3),
+    "set_review": lambda bob, id_: bob.set_review("vault", "agents"),
     "settle": lambda bob, id_: bob.settle("talk", space="hr"),
     "share": lambda bob, id_: bob.share(id_, "hr"),
     "share_many": lambda bob, id_: bob.share_many([id_], "hr"),

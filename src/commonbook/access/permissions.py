@@ -13,7 +13,7 @@ from commonbook.model.spaces import ADMIN, FILESYSTEM, LOCAL_OWNER, READER, WRIT
 from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
-    from commonbook.access import key_limits
+    from commonbook.access import key_limits, review
     from commonbook.model.memory import Memory
     from commonbook.ports.database import Reading
     from commonbook.tables import api_keys, grants
@@ -23,6 +23,7 @@ else:
     api_keys = LazyModule("commonbook.tables.api_keys")
     grants = LazyModule("commonbook.tables.grants")
     key_limits = LazyModule("commonbook.access.key_limits")
+    review = LazyModule("commonbook.access.review")
     space_names = LazyModule("commonbook.text.space_names")
 
 _OWNERS: Final = frozenset({LOCAL_OWNER, FILESYSTEM})
@@ -98,6 +99,8 @@ class PermissionSnapshot:
         )
         if self._key is not None:
             roles = key_limits.within_limits(self._tx, self._key(), self._actor, roles, spaces)
+        if self._granted is not None and self._actor.is_agent and not self._actor.records:
+            roles = review.within_review(roles, spaces)
         return roles if self._actor.within is None else key_limits.confined(self._actor.within, roles, spaces)
 
     def with_role(self, role: str, spaces: SpaceScope) -> SpaceScope:
@@ -211,10 +214,18 @@ def require_found(memory: Memory | None, memory_id: str) -> Memory:
     return memory
 
 
-def require_writable(actor: Actor, memory: Memory, writable: SpaceScope) -> None:
+def require_writable(actor: Actor, memory: Memory, writable: SpaceScope, spaces: SpaceScope) -> None:
     """Raise NotAllowed unless a memory that the actor may read is in a space that it may write to."""
     if memory.space.id not in writable:
-        raise refusal(actor, memory.space.name)
+        raise refusal_to_write(actor, memory.space.name, spaces)
+    if actor.is_agent:
+        review.require_own_proposal(actor, memory)
+
+
+def refusal_to_write(actor: Actor, name: str, spaces: SpaceScope) -> NotAllowed:
+    """Return the error for a space that the actor may read, but not write to."""
+    is_held_back = actor.is_agent and review.holds_back(actor, name, spaces)
+    return review.refusal(actor, name) if is_held_back else refusal(actor, name)
 
 
 def no_memory(memory_id: str) -> NotFound:

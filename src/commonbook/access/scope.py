@@ -26,6 +26,12 @@ def select(tx: Reading, actor: Actor, name: str | None = None) -> SpaceScope:
     return scope_of(tx, actor, ["/" if name is None else name])
 
 
+def without_proposals(spaces_: SpaceScope, *names: str | None) -> SpaceScope:
+    """Return the spaces without those that hold proposals, unless one of the names is that of such a space itself."""
+    named = {name.removesuffix("/") for name in names if name is not None}
+    return {id_: space for id_, space in spaces_.items() if not space.holds_proposals or space.name in named}
+
+
 def scope_of(tx: Reading, actor: Actor, names: Sequence[str], *, refuse: bool = True) -> SpaceScope:
     """Return the spaces that these names select together, each once.
 

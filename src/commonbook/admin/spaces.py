@@ -11,7 +11,7 @@ from commonbook.errors import BadInput, NotFound, SpaceExists
 from commonbook.files import hand_edits, scan
 from commonbook.log import chain
 from commonbook.model.memory import Memory
-from commonbook.model.spaces import Actor, Space
+from commonbook.model.spaces import AGENTS, Actor, Review, Space
 from commonbook.ports.engines import Engines
 from commonbook.tables import file_journal, memories, spaces
 from commonbook.text import file_paths, space_names
@@ -185,14 +185,40 @@ def set_depth(engines: Engines, actor: Actor, name: str, depth: int | None) -> S
     space_names.require_space_name(name)
 
     def operation(ctx: WriteContext) -> Space:
-        if name not in {space.name for space in ctx.spaces.values()}:
-            permissions.require_create(ctx.tx, ctx.actor, ctx.spaces, name)
-            raise NotFound(f"there is no space {name!r}", fix="`commonbook space list` shows the spaces")
-        space = permissions.require_admin(ctx.tx, ctx.actor, ctx.spaces, name)
+        space = _require_administered(ctx, name)
         if space.depth == depth:
             return space
         changed = ctx.spaces[space.id] = spaces.set_depth(ctx.tx, space, depth)
         ctx.log(changed, "space.depth", (), depth=depth)
+        return changed
+
+    return write(engines, actor, operation)
+
+
+def _require_administered(ctx: WriteContext, name: str) -> Space:
+    """Return the existing space of that name, which the actor must administer."""
+    if name not in {space.name for space in ctx.spaces.values()}:
+        permissions.require_create(ctx.tx, ctx.actor, ctx.spaces, name)
+        raise NotFound(f"there is no space {name!r}", fix="`commonbook space list` shows the spaces")
+    return permissions.require_admin(ctx.tx, ctx.actor, ctx.spaces, name)
+
+
+def set_review(engines: Engines, actor: Actor, name: str, review: Review | None) -> Space:
+    """Have the memories of agents reviewed in a space and below it, or, with None, no longer."""
+    if review not in {None, AGENTS}:
+        raise BadInput(f"{review!r} is nobody whose memories can be reviewed", fix=f"give {AGENTS!r}, or None")
+    space_names.require_space_name(name)
+
+    def operation(ctx: WriteContext) -> Space:
+        space = _require_administered(ctx, name)
+        if space.review == review:
+            return space
+        # Agents that write to these spaces now wait, and are then run again under the review.
+        _lock_all(ctx)
+        chain.lock(ctx.tx, [other.id for other in ctx.spaces.values() if space_names.is_within(other.name, name)])
+        changed = ctx.spaces[space.id] = spaces.set_review(ctx.tx, ctx.spaces[space.id], review)
+        ctx.log(changed, "space.review", (), review=review)
+        ctx.enqueue_space_files([changed])
         return changed
 
     return write(engines, actor, operation)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from commonbook.admin import api_keys, browser_sign_in, login_codes
     from commonbook.admin import grants as admin_grants
     from commonbook.admin import spaces as admin_spaces
-    from commonbook.model.spaces import ApiKey, Grant, LoginCode, NewKey, Role, SignInCode, Space
+    from commonbook.model.spaces import ApiKey, Grant, LoginCode, NewKey, Review, Role, SignInCode, Space
 else:
     # A verb loads the module that it needs, so that a command loads no more than its own subject.
     admin_grants = LazyModule("commonbook.admin.grants")
@@ -42,6 +42,15 @@ class AdminVerbs(BookBase):
     def rename_space(self, old: str, new: str) -> Space:
         """Rename a space and everything below it, with the files; ids stay."""
         return admin_spaces.rename(self._engines, self._actor, old, new)
+
+    def set_review(self, space: str, review: Review | None) -> Space:
+        """Have the memories of agents (`"agents"`) reviewed in a space and below it; None ends it.
+
+        What an agent remembers there is proposed: it waits in `inbox` and `pending` until a person approves it, and is
+        recalled only in the space of the proposals, `SPACE/_proposed`. An agent can change nothing else there, but
+        append to sessions. Admins of the space may call it; agents never are under a review.
+        """
+        return admin_spaces.set_review(self._engines, self._actor, space, review)
 
     def grant(self, principal: str, space: str, role: Role, *, expires: datetime | str | None = None) -> Grant:
         """Grant a principal the role `reader`, `writer` or `admin` on a space and everything below it.

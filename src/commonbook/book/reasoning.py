@@ -13,19 +13,18 @@ from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
     from commonbook.admin import spaces
-    from commonbook.memories import remember
+    from commonbook.memories import proposals, remember
     from commonbook.model.invalidation import Verdict
     from commonbook.model.reasoning import Dependent, Inbox, SupersedeReport, TriageReport
     from commonbook.model.spaces import Space
     from commonbook.reasoning import dependents as reasoning_dependents
-    from commonbook.reasoning import inbox as reasoning_inbox
     from commonbook.reasoning import supersede as reasoning_supersede
     from commonbook.reasoning import triage as reasoning_triage
     from commonbook.text import validation
 else:
     # A verb loads the module that it needs, so that a command loads no more than its own subject.
+    proposals = LazyModule("commonbook.memories.proposals")
     reasoning_dependents = LazyModule("commonbook.reasoning.dependents")
-    reasoning_inbox = LazyModule("commonbook.reasoning.inbox")
     reasoning_supersede = LazyModule("commonbook.reasoning.supersede")
     reasoning_triage = LazyModule("commonbook.reasoning.triage")
     remember = LazyModule("commonbook.memories.remember")
@@ -88,9 +87,10 @@ class ReasoningVerbs(BookBase):
     ) -> Inbox:
         """Return the notices about memories that you may read, newest first; with `expired`, also expired ones.
 
-        A notice asks for a decision about a memory that depends on a superseded or deleted one: see `triage`.
+        A notice asks for a decision about a memory that depends on a superseded or deleted one: see `triage`. The first
+        page also has the newest proposed memories that wait for your decision, and your own: see `approve`.
         """
-        return reasoning_inbox.inbox(self._engines, self._actor, space=space, expired=expired, limit=limit, after=after)
+        return proposals.inbox(self._engines, self._actor, space=space, expired=expired, limit=limit, after=after)
 
     def triage(self, memory_id: str, verdict: Verdict, *, note: str = "", by: str | None = None) -> TriageReport:
         """Decide about a notice, or about all open invalidations of a memory; the verdict is one of:

@@ -11,12 +11,16 @@ from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
     from commonbook.admin import rate_limits
+    from commonbook.memories import approve as memories_approve
+    from commonbook.memories import proposals
     from commonbook.model.memory import Kind, Refresh
     from commonbook.model.sharing import LimitedAction, RateLimit, ShareRequest, SharingRule
     from commonbook.sharing import requests
     from commonbook.sharing import rules as sharing_rules
 else:
     # A verb loads the module that it needs, so that a command loads no more than its own subject.
+    memories_approve = LazyModule("commonbook.memories.approve")
+    proposals = LazyModule("commonbook.memories.proposals")
     rate_limits = LazyModule("commonbook.admin.rate_limits")
     requests = LazyModule("commonbook.sharing.requests")
     sharing_rules = LazyModule("commonbook.sharing.rules")
@@ -62,16 +66,25 @@ class SharingRuleVerbs(BookBase):
 
     @retry_read
     def pending(self, *, space: str | None = None, decided: bool = False) -> tuple[ShareRequest, ...]:
-        """Return the requests that wait for your decision, and your own; with `decided`, also the decided ones."""
-        return requests.list_requests(self._engines, self._actor, space=space, decided=decided)
+        """Return the requests and proposed memories that wait for your decision, and your own.
 
-    def approve(self, request_id: str, *, note: str = "") -> ShareRequest:
-        """Approve a request: the memory is shared now. You cannot approve your own request."""
-        return requests.approve(self._engines, self._actor, request_id, note=note)
+        With `decided`, also the decided ones.
+        """
+        return proposals.pending(self._engines, self._actor, space=space, decided=decided)
+
+    def approve(self, request_id: str, *, note: str = "", expected_version: int | None = None) -> ShareRequest:
+        """Approve a request: the memory is shared now. You cannot approve your own request.
+
+        For a proposed memory, whose id is that of the request: it is accepted into its space now, and supersedes what
+        it was to replace. Agents cannot approve one. With `expected_version`, the memory must be the one that you saw.
+        """
+        return memories_approve.approve(
+            self._engines, self._actor, request_id, note=note, expected_version=expected_version
+        )
 
     def reject(self, request_id: str, *, note: str = "") -> ShareRequest:
-        """Reject a request, or withdraw your own."""
-        return requests.reject(self._engines, self._actor, request_id, note=note)
+        """Reject a request, or withdraw your own. A proposed memory is deleted; `undelete` proposes it again."""
+        return memories_approve.reject(self._engines, self._actor, request_id, note=note)
 
     def set_limit(self, action: LimitedAction, per_minute: int | None, *, principal: str | None = None) -> RateLimit:
         """Limit how often in a minute a principal may `share` or `request`.

@@ -1,9 +1,9 @@
 """Applies space files: `.space.toml` makes its folder a space, in a clone of the folder and after a lost database.
 
 The database decides which folder is which space, and a space file only adds what the database does not know. It never
-moves a memory that the database knows into another space, never renames a space and never changes who may read one:
-anybody who can write to the folder, or whose commits are pulled into it, could write such a file. A file that asks for
-more has a trouble, which `doctor` names.
+moves a memory that the database knows into another space, never renames a space, never changes who may read one and
+never ends a review: anybody who can write to the folder, or whose commits are pulled into it, could write such a file.
+A file that asks for more has a trouble, which `doctor` names.
 """
 
 from __future__ import annotations
@@ -85,19 +85,24 @@ def _trouble(ctx: WriteContext, folder: str, claim: SpaceFile, present: Collecti
     if here is not None:
         if named is not None and named.id != here.id:
             return f"has the id of the space {named.name}, but this is the folder of {here.name}"
-        return _trouble_with_name(claim, here)
+        return _trouble_with_claim(claim, here)
     if named is not None:
         return _trouble_with_move(ctx, named, folder, claim, present)
     if other := ctx.space_named(claim.name):
         return f"names the space {claim.name}, whose folder is {other.base}"
     trouble = _trouble_with_folder(ctx, folder, claim.name)
     if trouble is None:
-        ctx.add_space(claim.name, folder, origin="folder", space_id=claim.id)
+        ctx.add_space(claim.name, folder, origin="folder", space_id=claim.id, review=claim.review)
     return trouble
 
 
-def _trouble_with_name(claim: SpaceFile, space: Space) -> str | None:
-    return None if claim.name == space.name else f"names {claim.name}, but the space here is called {space.name}"
+def _trouble_with_claim(claim: SpaceFile, space: Space) -> str | None:
+    if claim.name != space.name:
+        return f"names {claim.name}, but the space here is called {space.name}"
+    if claim.review != space.review:
+        says, known = claim.review or "none", space.review or "none"
+        return f"says that the review is {says}, but it is {known}: only `commonbook space review` sets it"
+    return None
 
 
 def _trouble_with_folder(ctx: WriteContext, folder: str, name: str) -> str | None:
@@ -160,7 +165,7 @@ def _trouble_with_move(
     trouble = _trouble_with_folder(ctx, folder, space.name)
     if trouble is None:
         _move(ctx, space, folder, present)
-    return trouble or _trouble_with_name(claim, space)
+    return trouble or _trouble_with_claim(claim, space)
 
 
 def _is_in_place(ctx: WriteContext, space: Space, present: Collection[str]) -> bool:

@@ -64,6 +64,7 @@ def receipt_json(receipt: Receipt) -> dict[str, Any]:
         "tags_in_text": list(receipt.tags_in_text),
         "copies": receipt.copies,
         "masked": receipt.masked,
+        "proposed": receipt.proposed,
     }
 
 
@@ -433,7 +434,7 @@ def key_json(key: ApiKey, names: Mapping[str, str]) -> dict[str, Any]:
 
 def space_json(space: Space) -> dict[str, Any]:
     """Return one space."""
-    values = {name: getattr(space, name) for name in ("id", "name", "depth", "folder")}
+    values = {name: getattr(space, name) for name in ("id", "name", "depth", "folder", "review")}
     return {**values, "created": format_time(space.created)}
 
 

@@ -130,7 +130,7 @@ def _take(engines: Engines, actor: Actor, kinds: tuple[str, ...]) -> Job | None:
 
 def _writable(tx: Reading, actor: Actor) -> SpaceScope:
     """Return the spaces whose jobs an actor may run; jobs of other spaces wait for another worker."""
-    return permissions.writable(tx, actor, spaces.get_all(tx))
+    return permissions.writable(tx, actor.recording(), spaces.get_all(tx))
 
 
 def _run(context: WorkContext, job: Job) -> Outcome:

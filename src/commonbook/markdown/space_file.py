@@ -1,4 +1,7 @@
-"""The file `.space.toml`, which makes its folder a space: it holds the name and the id of the space."""
+"""The file `.space.toml`, which makes its folder a space: it holds the name and the id of the space.
+
+It also says whose memories the space has reviewed, if it has any, so that a lost database does not end the review.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from commonbook.errors import BadFile, BadSpaceName
 from commonbook.model.ids import UUID_PATTERN
-from commonbook.model.spaces import Space
+from commonbook.model.spaces import AGENTS, Review, Space
 from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.text import space_names
 
@@ -25,11 +28,13 @@ class SpaceFile(NamedTuple):
 
     name: str
     id: str
+    review: Review | None = None
 
 
 def render(space: Space) -> bytes:
     """Return the content of the file of a space."""
-    return f'# This folder is a space of Commonbook.\nname = "{space.name}"\nid = "{space.id}"\n'.encode()
+    review = f'review = "{space.review}"\n' if space.review else ""
+    return f'# This folder is a space of Commonbook.\nname = "{space.name}"\nid = "{space.id}"\n{review}'.encode()
 
 
 def parse(data: bytes) -> SpaceFile:
@@ -47,4 +52,7 @@ def parse(data: bytes) -> SpaceFile:
         raise BadFile(error.message, fix=error.fix) from error
     if not space_names.has_space_file(name):
         raise BadFile(f"names {name}, which is a space of the system", fix=_FIX)
-    return SpaceFile(name, id_)
+    review = values.get("review")
+    if review not in {None, AGENTS}:
+        raise BadFile(f"has another review than {AGENTS!r}", fix='write review = "agents", or leave the line out')
+    return SpaceFile(name, id_, review)

@@ -229,6 +229,8 @@ def _validity_marks(memory: Memory, around: _Surroundings, *, is_superseded: boo
     chain, now = around.chain(memory), around.now
     if memory.deleted:
         yield "deleted"
+    if memory.space.holds_proposals:
+        yield "proposed"
     if is_superseded:
         yield "superseded"
     if any(is_retracted(member, now) for member in chain):

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from commonbook.errors import BadInput
 from commonbook.memories.edit import change
-from commonbook.model.memory import Memory, Receipt
-from commonbook.model.spaces import Actor
+from commonbook.memories.marks import live_ids
+from commonbook.memories.remember import resolve_links
+from commonbook.model.memory import WOULD_SUPERSEDE, Link, Memory, Receipt
+from commonbook.model.spaces import Actor, Space
 from commonbook.ports.engines import Engines
+from commonbook.reasoning import link_checks
 from commonbook.tables import memories
 from commonbook.text import space_names
 from commonbook.write import store_version
@@ -15,24 +18,42 @@ from commonbook.write.new_memory import moved_path
 
 
 def move(engines: Engines, actor: Actor, memory_id: str, to: str, *, expected_version: int | None) -> Receipt:
-    """Move a memory into another space, with its file and its history."""
+    """Move a memory into another space, with its file and its history; one that was proposed is approved by that."""
     space_names.require_space_name(to)
 
     def operation(ctx: WriteContext, memory: Memory) -> Memory:
-        space = ctx.require_writable_space(to)
-        if space.id == memory.space.id:
-            return memory
-        if memory.notice is not None:
-            raise BadInput("a notice stays where the memory is that it is about", fix="move that memory")
-        path = moved_path(ctx, memory, space)
-        ctx.record_move(memory, path)
-        # A copy follows its source for the readers of a space that its sharer chose: only a reader of the source may
-        # choose another.
-        moved_copy = _without_unreadable_words(ctx, memory._replace(space=space, path=path))
-        changed = ["space", "shared"] if moved_copy.shared != memory.shared else ["space"]
-        return store_version.store_version(ctx, memory, moved_copy, changed, how="move")
+        return move_to(ctx, memory, ctx.require_writable_space(to))
 
     return change(engines, actor, memory_id, operation, expected_version=expected_version)
+
+
+def move_to(ctx: WriteContext, memory: Memory, space: Space) -> Memory:
+    """Move a memory that the actor may write to into a space that it may write to."""
+    if space.id == memory.space.id:
+        return memory
+    if memory.notice is not None:
+        raise BadInput("a notice stays where the memory is that it is about", fix="move that memory")
+    links = _links_to_take_effect(ctx, memory) if memory.space.holds_proposals else memory.links
+    path = moved_path(ctx, memory, space)
+    ctx.record_move(memory, path)
+    # A copy follows its source for the readers of a space that its sharer chose: only a reader of the source may
+    # choose another.
+    moved_copy = _without_unreadable_words(ctx, memory._replace(space=space, path=path, links=links))
+    changed = ["space", "shared"] if moved_copy.shared != memory.shared else ["space"]
+    return store_version.store_version(ctx, memory, moved_copy, changed, how="move")
+
+
+def _links_to_take_effect(ctx: WriteContext, memory: Memory) -> tuple[Link, ...]:
+    """Return the links of a proposed memory without those to memories that were deleted meanwhile; check the others.
+
+    Its links take effect by the move, so they need the rights and fulfil the conditions of links that are made now.
+    """
+    superseded = [link.target for link in memory.links if link.relation == WOULD_SUPERSEDE]
+    ctx.lock(superseded)
+    live = live_ids(ctx.tx, ctx.spaces, superseded)
+    new = resolve_links(ctx, memory.id, [("supersedes", target) for target in superseded if target in live])
+    link_checks.require_valid_links(ctx, memory, new)
+    return tuple(link for link in memory.links if link.relation != WOULD_SUPERSEDE or link.target in live)
 
 
 def _without_unreadable_words(ctx: WriteContext, memory: Memory) -> Memory:

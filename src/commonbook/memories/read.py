@@ -76,7 +76,7 @@ def find_id(engines: Engines, actor: Actor, part: str) -> str:
             return memory_id
         is_part_of_id = re.fullmatch(r"[0-9a-f-]{4,36}", digits) is not None
         ids = memories.find_by_digits(tx, allowed, digits, limit=_MAX_NAMED) if is_part_of_id else []
-        named = {} if ids else links.named_in_spaces(tx, allowed, part)
+        named = {} if ids else links.named_in_spaces(tx, scope.without_proposals(allowed), part)
     if len(ids) > 1:
         raise Ambiguous(f"{part!r} means several memories: {', '.join(ids)} …", fix="give more digits of the id")
     if len(named) > 1:
@@ -104,7 +104,7 @@ def list_page(engines: Engines, actor: Actor, chosen: Filter, *, limit: int, aft
         kinds=chosen.kinds or _default_kinds(chosen.space),
     )
     with engines.db.reading() as tx:
-        allowed = scope.select(tx, actor, chosen.space)
+        allowed = scope.without_proposals(scope.select(tx, actor, chosen.space), chosen.space)
         rows = memories.page(
             tx,
             allowed,
@@ -131,7 +131,7 @@ def list_links(engines: Engines, actor: Actor, memory_id: str) -> tuple[Link, ..
     """Return the links of a memory in both directions, outgoing links first; those in texts come last."""
     memory = get_stored(engines, actor, memory_id)
     with engines.db.reading() as tx:
-        incoming = links.incoming(tx, scope.select(tx, actor), [memory.id])
+        incoming = links.incoming(tx, scope.without_proposals(scope.select(tx, actor), memory.space.name), [memory.id])
         live = live_ids(tx, scope.select(tx, actor), [link.source for link in incoming])
         mentioned = links.mentioned_by(tx, memory)
         mentioning = links.mentioning(tx, memory)

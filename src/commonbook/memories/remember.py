@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
-from commonbook.access import permissions
-from commonbook.errors import BadInput, BadText, BadTime
-from commonbook.model.ids import format_time, new_id
+from commonbook.access import permissions, scope
+from commonbook.errors import BadInput
+from commonbook.memories.drafts import MaskedDraft, fingerprint, mask, validate
+from commonbook.model.ids import new_id
 from commonbook.model.memory import Draft, Link, Memory, Metadata, Receipt, receipt_of
 from commonbook.model.spaces import Actor, Space
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import link_checks
 from commonbook.tables import duplicates, idempotency, links, memories
-from commonbook.text import masking, space_names, titles, user_times, validation
+from commonbook.text import space_names, validation
+from commonbook.write import proposals
 from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import new_memory
 from commonbook.write.refusals import logging_refusal
@@ -40,17 +41,8 @@ def reflect(engines: Engines, actor: Actor, draft: Draft, *, on: Sequence[str]) 
 _MAX_COMPARED_DRAFTS: Final = 50
 """Receipts name near duplicates in batches up to this size; larger batches are imports, whose receipts nobody reads."""
 
-_TIME_FIELDS: Final = ("occurred", "valid_from", "valid_until", "expires")
 
 # --- remember
-
-
-class _MaskedDraft(NamedTuple):
-    """A draft as it was sent, by which a repeat is recognised, and as it will be stored, without its secrets."""
-
-    sent: Draft
-    stored: Draft
-    masked: int
 
 
 def remember(engines: Engines, actor: Actor, drafts: Sequence[Draft]) -> list[Receipt]:
@@ -67,31 +59,15 @@ def _remember(
     engines: Engines,
     actor: Actor,
     drafts: Sequence[Draft],
-    operation: Callable[[WriteContext, Sequence[_MaskedDraft]], _Result],
+    operation: Callable[[WriteContext, Sequence[MaskedDraft]], _Result],
 ) -> _Result:
     checked = []
     for index, draft in enumerate(drafts):
         with validation.error_item(index):
-            checked.append(_mask(_validate(draft)))
+            checked.append(mask(validate(draft)))
     superseded = (old for draft in checked for old in _superseded(draft.sent))
     with logging_refusal(engines, actor, "supersede", superseded):
         return write(engines, actor, lambda ctx: operation(ctx, checked))
-
-
-def _mask(sent: Draft) -> _MaskedDraft:
-    """Remove what must not be stored: secrets and private parts."""
-    if not sent.mask:
-        return _MaskedDraft(sent, sent, 0)
-    text, in_text = masking.mask(sent.text)
-    title, in_title = sent.title or "", 0
-    if title == titles.derive_title(sent.text):
-        title = titles.derive_title(text)
-    else:
-        title, in_title = masking.mask_title(title)
-    fields, in_fields = masking.mask_metadata(sent.metadata)
-    tags, in_tags = masking.mask_tags(sent.tags)
-    stored = sent._replace(text=text, title=title, metadata=fields, tags=tags)
-    return _MaskedDraft(sent, stored, in_text + in_title + in_fields + in_tags)
 
 
 def _superseded(draft: Draft) -> list[str]:
@@ -99,37 +75,14 @@ def _superseded(draft: Draft) -> list[str]:
     return [*named, draft.replaces] if draft.replaces else named
 
 
-def _validate(draft: Draft) -> Draft:
-    """Return the draft normalized, or refuse it, as far as that needs no data of the book."""
-    text = validation.validate_text(draft.text)
-    title = validation.validate_title(draft.title) if draft.title else ""
-    if not title and not text.strip():
-        raise BadText("there is nothing to remember", fix="give a text, or at least a title")
-    return draft._replace(
-        text=text,
-        title=title or titles.derive_title(text),
-        space=space_names.require_space_name(draft.space or space_names.PERSONAL),
-        kind=validation.validate_kind(draft.kind),
-        tags=validation.validate_tags(draft.tags),
-        importance=validation.validate_importance(draft.importance),
-        metadata=validation.validate_metadata(draft.metadata),
-        links=tuple(
-            (validation.validate_new_relation(relation), validation.validate_memory_id(target))
-            for relation, target in draft.links
-        ),
-        replaces=validation.validate_memory_id(draft.replaces) if draft.replaces else None,
-        key=validation.validate_key(draft.key) if draft.key is not None else None,
-    )
-
-
-def _remember_all(ctx: WriteContext, drafts: Sequence[_MaskedDraft]) -> list[Receipt]:
+def _remember_all(ctx: WriteContext, drafts: Sequence[MaskedDraft]) -> list[Receipt]:
     receipts: list[Receipt] = []
     added: list[Memory] = []
     compare = len(drafts) <= _MAX_COMPARED_DRAFTS
     # Spaces are created in a fixed order, so that two transactions that create the same ones cannot deadlock.
     for index in sorted(range(len(drafts)), key=lambda index: drafts[index].sent.space or ""):
         with validation.error_item(index):
-            ctx.require_writable_space(drafts[index].sent.space or space_names.PERSONAL)
+            proposals.space_for_new_memory(ctx, drafts[index].sent.space or space_names.PERSONAL)
     for index, draft in enumerate(drafts):
         with validation.error_item(index):
             receipt, memory = _remember_one(ctx, draft, compare=compare)
@@ -140,31 +93,34 @@ def _remember_all(ctx: WriteContext, drafts: Sequence[_MaskedDraft]) -> list[Rec
     return receipts
 
 
-def _remember_one(ctx: WriteContext, masked: _MaskedDraft, *, compare: bool) -> tuple[Receipt, Memory | None]:
+def _remember_one(ctx: WriteContext, masked: MaskedDraft, *, compare: bool) -> tuple[Receipt, Memory | None]:
     """Store one memory without its file; or return the first receipt of its key and no memory."""
     draft = masked.sent
-    space = ctx.require_writable_space(draft.space or space_names.PERSONAL)
+    named, space = proposals.space_for_new_memory(ctx, draft.space or space_names.PERSONAL)
     if draft.key is None:
-        return _store(ctx, masked, space, compare=compare)
+        return _store(ctx, masked, space, compare_in=named if compare else None)
     request = {
-        "space": space.id,
+        # The space that was named: a repeat is one also if the space is under review since.
+        "space": named.id,
         "principal": ctx.actor.principal,
         "key": draft.key,
-        "content": _fingerprint(ctx, draft),
+        "content": fingerprint(ctx, draft),
     }
     answer = idempotency.first_answer(ctx.tx, **request)
     if answer is not None:
         return _receipt_from(answer)._replace(new=False), None
-    receipt, memory = _store(ctx, masked, space, compare=compare)
+    receipt, memory = _store(ctx, masked, space, compare_in=named if compare else None)
     idempotency.claim(ctx.tx, **request, answer=json.dumps(receipt._asdict()))
     return receipt, memory
 
 
-def _store(ctx: WriteContext, masked: _MaskedDraft, space: Space, *, compare: bool) -> tuple[Receipt, Memory]:
+def _store(ctx: WriteContext, masked: MaskedDraft, space: Space, *, compare_in: Space | None) -> tuple[Receipt, Memory]:
+    """Store a new memory in a space; with `compare_in`, its receipt names the near duplicates in that space."""
     memory = require_ordered_times(_new_memory(ctx, masked.stored, space))
-    link_checks.require_valid_links(ctx, memory, memory.links)
-    duplicate = duplicates.find_same_text(ctx.tx, ctx.readable, memory.text)
-    near = duplicates.find_near_texts(ctx.tx, space, memory.text) if compare and space.id in ctx.readable else ()
+    link_checks.require_valid_links(ctx, memory, proposals.approved_links(memory))
+    is_compared = compare_in is not None and compare_in.id in ctx.readable
+    duplicate = duplicates.find_same_text(ctx.tx, scope.without_proposals(ctx.readable), memory.text)
+    near = duplicates.find_near_texts(ctx.tx, compare_in, memory.text) if compare_in and is_compared else ()
     (memory,) = memories.add(ctx.tx, ctx.engines.keys, [memory])
     links.add(ctx.tx, space.id, memory.links)
     if memory.links:
@@ -177,6 +133,8 @@ def _store(ctx: WriteContext, masked: _MaskedDraft, space: Space, *, compare: bo
 def _new_memory(ctx: WriteContext, draft: Draft, space: Space) -> Memory:
     memory_id = new_id()
     wanted = [*draft.links, *([("supersedes", draft.replaces)] if draft.replaces else [])]
+    if space.holds_proposals:
+        wanted = [(proposals.proposed_relation(relation), target) for relation, target in wanted]
     return new_memory(
         ctx,
         memory_id=memory_id,
@@ -213,37 +171,13 @@ def resolve_links(ctx: WriteContext, source: str, wanted: Iterable[tuple[str, st
         if memory is None or memory.deleted is not None:
             raise permissions.no_memory(target)
         if relation == "supersedes" and memory.space.id not in ctx.writable:
-            raise permissions.refusal(ctx.actor, memory.space.name)
+            raise permissions.refusal_to_write(ctx.actor, memory.space.name, ctx.spaces)
         resolved[relation, target] = Link(source, relation, target, memory.content_hash)
     return tuple(resolved.values())
 
 
 def _logged_links(memory: Memory) -> dict[str, object]:
     return {"links": [[link.relation, link.target] for link in memory.links]} if memory.links else {}
-
-
-def _fingerprint(ctx: WriteContext, draft: Draft) -> str:
-    """Return a keyed hash of the draft: it recognizes a repeat, and the text cannot be guessed from it.
-
-    Fields with their default value are left out, so that a field added in a later version changes no stored hash. The
-    space is part of the idempotency key already, by its id, which a rename does not change.
-    """
-    times = {name: _normalize_time(ctx, name, getattr(draft, name)) for name in _TIME_FIELDS}
-    title = None if draft.title == titles.derive_title(draft.text) else draft.title
-    fields = {**draft._asdict(), "title": title, "metadata": dict(draft.metadata), **times}
-    default = Draft("")._asdict()
-    hashed = {name: fields[name] for name in fields if name not in ("key", "space") and fields[name] != default[name]}
-    return ctx.engines.keys.keyed_hash(json.dumps(hashed, sort_keys=True))
-
-
-def _normalize_time(ctx: WriteContext, name: str, value: datetime | str | None) -> str | None:
-    """Return one spelling of a time; relative words such as `yesterday` stay, since a repeat comes later."""
-    if value is None:
-        return None
-    try:
-        return format_time(user_times.parse_user_time(value, zone=ctx.engines.zone, edge=user_times.field_edge(name)))
-    except BadTime:
-        return " ".join(str(value).lower().split())
 
 
 def _receipt_from(answer: str) -> Receipt:

@@ -40,7 +40,7 @@ def _require_writable(ctx: WriteContext, memory_id: str) -> Memory:
     memory = memories.find(ctx.tx, ctx.readable, memory_id)
     if memory is None:
         raise permissions.no_memory(memory_id)
-    permissions.require_writable(ctx.actor, memory, ctx.writable)
+    permissions.require_writable(ctx.actor, memory, ctx.writable, ctx.spaces)
     return memory
 
 

@@ -34,6 +34,7 @@ Freshness: TypeAlias = Literal[
 
 Mark: TypeAlias = Literal[
     "deleted",
+    "proposed",
     "superseded",
     "retracted",
     "expired",
@@ -53,6 +54,9 @@ KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 RELATIONS: Final[tuple[Relation, ...]] = get_args(Relation)
 MENTIONS: Final = "mentions"
 """The relation of a link that stands in a text, `[[like this]]`: nobody sets or removes it but by editing the text."""
+
+WOULD_SUPERSEDE: Final = "would_supersede"
+"""The relation of a proposed memory to those that it supersedes once it is approved."""
 
 MAX_RELATION: Final = 40
 """The greatest length of a relation of the user's own, which means nothing to the book."""
@@ -344,6 +348,8 @@ class Receipt(NamedTuple):
     """The number of secrets that were masked."""
     tags_in_text: tuple[str, ...] = ()
     """After an edit of the tags: further tags of the memory, which stand in its text as `#tag`."""
+    proposed: bool = False
+    """Whether the memory waits for approval: it is not recalled before."""
 
 
 class Filter(NamedTuple):
@@ -420,6 +426,7 @@ def receipt_of(memory: Memory, *, new: bool) -> Receipt:
         space=memory.space.name,
         path=memory.path,
         new=new,
+        proposed=memory.space.holds_proposals,
     )
 
 

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 from commonbook.model.invalidation import Verdict
 from commonbook.model.memory import Kind
+from commonbook.model.sharing import ShareRequest
 from commonbook.model.spaces import Space, SpaceScope
 
 _DEFAULT_MAX_DEPTH: Final = 3
@@ -75,10 +76,14 @@ class InboxItem(NamedTuple):
 
 
 class Inbox(NamedTuple):
-    """A page of notices, newest first, and the cursor of the next page, if there is one."""
+    """A page of notices, newest first, and the cursor of the next page, if there is one.
+
+    The first page has the newest proposals too; `pending` lists all of them.
+    """
 
     items: tuple[InboxItem, ...]
     next: str | None = None
+    proposals: tuple[ShareRequest, ...] = ()
 
 
 class TriageReport(NamedTuple):

@@ -9,7 +9,10 @@ from commonbook.model.memory import CopyMode, Freshness, Kind, Refresh
 from commonbook.model.spaces import Space
 
 RequestState: TypeAlias = Literal["waiting", "approved", "rejected", "withdrawn"]
-"""The state of a share request."""
+"""The state of a request."""
+
+RequestPurpose: TypeAlias = Literal["share", "proposal"]
+"""A request asks to share a memory into a space, or to accept a proposed memory."""
 
 LimitedAction: TypeAlias = Literal["write", "share", "request", "recall"]
 """A class of verbs that a rate limit counts."""
@@ -46,6 +49,9 @@ class ShareRequest(NamedTuple):
 
     `on_behalf_of` is the principal in whose name it is shared: the creator of the rule, or the one who requested it.
     Title and text are missing if that principal can no longer read the memory, or if it is deleted.
+
+    A request whose purpose is `proposal` is a proposed memory, which has the id of the request. A writer of the space
+    approves or rejects it. `version` is the version of a waiting memory.
     """
 
     id: str
@@ -64,6 +70,8 @@ class ShareRequest(NamedTuple):
     copy: str | None = None
     title: str | None = None
     text: str | None = None
+    purpose: RequestPurpose = "share"
+    version: int | None = None
 
 
 EVERYBODY: Final = "*"

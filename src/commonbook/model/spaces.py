@@ -17,15 +17,26 @@ PERSONAL: Final = "personal"
 """The space of every file that lies in no folder of another space."""
 
 
+PROPOSED: Final = "_proposed"
+"""The last part of the name of a space that holds what is proposed to the space above it."""
+
+
 def is_space_file(path: str) -> bool:
     """Tell whether a path is that of a space file."""
     return path.rpartition("/")[2] == SPACE_FILE
 
 
+Review: TypeAlias = Literal["agents"]
+"""Whose new memories a space has reviewed: they are proposed first, and wait for the approval of a person."""
+
+AGENTS: Final[Review] = "agents"
+
+
 class Space(NamedTuple):
     """A named part of the book; the id stays when the name changes. `depth` is its own limit of reflections, if any.
 
-    `own_folder` is the folder of its files, if that is not the default one.
+    `own_folder` is the folder of its files, if that is not the default one. `review` tells whose memories are proposed
+    first, here and in the spaces below.
     """
 
     id: str
@@ -33,11 +44,17 @@ class Space(NamedTuple):
     created: datetime
     depth: int | None = None
     own_folder: str | None = None
+    review: Review | None = None
 
     @property
     def folder(self) -> str:
         """The folder that is the space, with everything below it that is no other space; "" is the whole home."""
         return default_folder(self.name) if self.own_folder is None else self.own_folder
+
+    @property
+    def holds_proposals(self) -> bool:
+        """Whether its memories are proposed to the space above it, and wait for approval."""
+        return self.name.endswith(f"/{PROPOSED}")
 
     @property
     def base(self) -> str:
@@ -52,6 +69,16 @@ def default_folder(name: str) -> str:
 
 SpaceScope: TypeAlias = Mapping[str, Space]
 """Spaces in reach, by id; every query of memories takes one, and returns nothing outside of it."""
+
+
+def is_reviewed(name: str, spaces: SpaceScope) -> bool:
+    """Tell whether the memories of agents are proposed first in a space: it says so itself, or a space above it."""
+    if name.endswith(f"/{PROPOSED}"):
+        return False
+    reviewed = {space.name for space in spaces.values() if space.review is not None}
+    parts = name.split("/")
+    return any("/".join(parts[:end]) in reviewed for end in range(1, len(parts) + 1))
+
 
 Role: TypeAlias = Literal["reader", "writer", "admin"]
 """A role on a space and the spaces below it; each includes the roles before it."""
@@ -77,6 +104,17 @@ class Actor(NamedTuple):
     """Whether the key may give fewer permissions than its principal has."""
     within: tuple[str, ...] | None = None
     """The names of the spaces that it is confined to, with those below them; None: all that its principal reaches."""
+    records: bool = False
+    """Whether it records a conversation: messages and episodes are no memories that a review could hold back."""
+
+    @property
+    def is_agent(self) -> bool:
+        """Whether its memories are reviewed where those of agents are."""
+        return self.principal.startswith("agent:")
+
+    def recording(self) -> Actor:
+        """Return the actor as one that records a conversation, which no review holds back."""
+        return self._replace(records=True) if self.is_agent else self
 
     def __str__(self) -> str:
         """Return the name of the principal."""

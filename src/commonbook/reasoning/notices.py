@@ -252,7 +252,8 @@ def _shorten(path: Sequence[str | None]) -> Sequence[str | None]:
 
 
 def _notice_space_name(space: Space) -> str:
-    return f"{space.name}/{space_names.INVALIDATIONS}"
+    """Return the name of the space with the notices about memories of a space, and about those proposed to it."""
+    return f"{space_names.reviewed_space(space.name)}/{space_names.INVALIDATIONS}"
 
 
 def _reopen(ctx: WriteContext, withdrawn: Memory, notice: Memory) -> Memory:

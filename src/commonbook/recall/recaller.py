@@ -115,7 +115,9 @@ class Recaller:
         with engines.db.reading() as tx:
             total_changes = changes.total_deferred(tx)
             require_counted = None if call.is_counted else rate_limits.require_counted(tx, actor)
-            allowed = scope.scope_of(tx, actor, request.spaces, refuse=not request.spaces_by_default)
+            allowed = scope.without_proposals(
+                scope.scope_of(tx, actor, request.spaces, refuse=not request.spaces_by_default), *request.spaces
+            )
             if require_counted is not None:
                 require_counted()
             pending = self._updater.pending(tx, view, total_changes(), limit=limit)

@@ -93,7 +93,7 @@ class Appender:
 
         `keyed` is the request with an idempotency key that the append answers, if there is one.
         """
-        session_id = validation.validate_session_id(session_id)
+        actor, session_id = actor.recording(), validation.validate_session_id(session_id)
         if not messages:
             raise BadInput("there is no message to append", fix="give at least one")
         if len(messages) > MAX_MESSAGES:

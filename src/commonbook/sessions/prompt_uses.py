@@ -45,7 +45,7 @@ def record(
             ctx.log(session.space, "session.use", (), session=session.id, seq=seq, passages=added, ids=ids)
         return added
 
-    return write(engines, actor, operation)
+    return write(engines, actor.recording(), operation)
 
 
 def _validate(passages: Sequence[PromptPassage]) -> tuple[PromptPassage, ...]:

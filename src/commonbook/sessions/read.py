@@ -78,7 +78,7 @@ def locate_writable(engines: Engines, actor: Actor, session_id: str, *, space: s
     with engines.db.reading() as tx:
         readable = scope.select(tx, actor, space)
         found = sessions.find_by_name(tx, readable, session_id) or _moved_from(tx, actor, readable, session_id)
-        writable = permissions.writable(tx, actor, spaces.get_all(tx))
+        writable = permissions.writable(tx, actor.recording(), spaces.get_all(tx))
     session = next((session for session in found if space is None and session.space.name == default), None)
     session = session or _only([session for session in found if session.space.id in writable])
     if session is None and not found:

@@ -35,7 +35,7 @@ def rewind(engines: Engines, actor: Actor, key: SessionKey, after: int | str) ->
         ctx.log(session.space, "session.rewind", (), session=session.id, seqs=[message.seq for message in rewound])
         return without_hidden_episodes(ctx.tx, ctx.readable, rewound)
 
-    return scan.write_with_scan(engines, actor, operation)
+    return scan.write_with_scan(engines, actor.recording(), operation)
 
 
 def _seq(ctx: WriteContext, session: Session, after: int | str) -> int:

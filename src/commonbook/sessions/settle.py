@@ -87,6 +87,7 @@ def with_plan(
     `also` locates another session that the operation changes. The write counts against the rate limit of the actor,
     unless it is not `counted`.
     """
+    actor = actor.recording()
 
     def with_lock(ctx: WriteContext, plan: Plan | None, *, last: bool) -> Result:
         located = [locate(ctx.writable), also(ctx.writable) if also else None]

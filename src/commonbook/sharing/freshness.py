@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from commonbook.access import permissions
+from commonbook.access import permissions, review
 from commonbook.model.memory import DETACHED, SNAPSHOT, CopyInfo, Freshness, Memory
 from commonbook.model.spaces import Actor, SpaceScope
 from commonbook.ports.database import Reading
@@ -52,6 +52,7 @@ class _Sources(NamedTuple):
     memories: Mapping[str, Memory]
     superseding: Mapping[str, Collection[str]]
     readable: Mapping[str, Collection[str]]
+    spaces: SpaceScope
 
 
 def states_of(
@@ -117,7 +118,7 @@ def _tie_state(copy: Memory, sources: _Sources, readable: SpaceScope) -> Freshne
     if shared is None or link is None or shared.mode == DETACHED:
         return DETACHED
     source = sources.memories.get(link.target)
-    if source is not None and not _sharer_may_read(shared, source, sources):
+    if source is not None and not _sharer_may_share(copy, shared, source, sources):
         return REVOKED
     if source is None and shared.claimed:
         # The source of an imported copy may never have been in this book.
@@ -180,7 +181,7 @@ def _needs_refresh(copy: Memory, sources: _Sources) -> bool:
         source = _followed_source(copy, sources)
         if source is None or copy.shared is None or copy.shared.claimed:
             return False
-        if not _sharer_may_read(copy.shared, source, sources):
+        if not _sharer_may_share(copy, copy.shared, source, sources):
             return False
         if is_stale(copy, source):
             return True
@@ -191,9 +192,13 @@ def _needs_refresh(copy: Memory, sources: _Sources) -> bool:
     return False
 
 
-def _sharer_may_read(shared: CopyInfo, source: Memory, sources: _Sources) -> bool:
-    """Tell whether the sharer may still read the source; always true of an imported copy, whose sharer is unknown."""
-    return shared.claimed or source.space.id in sources.readable.get(shared.by, ())
+def _sharer_may_share(copy: Memory, shared: CopyInfo, source: Memory, sources: _Sources) -> bool:
+    """Tell whether the sharer may still read the source, and no review of the copy's space holds its words back.
+
+    It is always true of an imported copy, whose sharer is unknown.
+    """
+    may_read = source.space.id in sources.readable.get(shared.by, ())
+    return shared.claimed or (may_read and not review.holds_back(Actor(shared.by), copy.space.name, sources.spaces))
 
 
 def _followed_source(copy: Memory, sources: _Sources) -> Memory | None:
@@ -222,4 +227,4 @@ def _load_sources(tx: Reading, spaces: SpaceScope, copies: Sequence[Memory]) -> 
     readable = {sharer: frozenset(permissions.readable(tx, Actor(sharer), source_spaces)) for sharer in sharers}
     successors = supersession.successors_of(tx, spaces, sorted(sources))
     standing = {id_: [successor.id for successor in successors.standing(id_, tx.now)] for id_ in sources}
-    return _Sources(sources, standing, readable)
+    return _Sources(sources, standing, readable, spaces)

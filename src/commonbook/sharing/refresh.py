@@ -7,6 +7,7 @@ from functools import partial
 from itertools import pairwise
 from typing import Final
 
+from commonbook.access import review
 from commonbook.errors import FileInTheWay
 from commonbook.files import hand_edits
 from commonbook.markdown.memory_conversion import render_memory
@@ -120,10 +121,13 @@ def _following(ctx: WriteContext, copy: Memory, source: Memory) -> Memory | None
 
 
 def _tied(ctx: WriteContext, copy: Memory, source: Memory) -> Memory | None:
-    """Return a copy, with what a person did to its file; None if its sharer may not read its source."""
+    """Return a copy, with what a person did to its file; None if its sharer may not share it any more."""
     if copy.shared is None or not copies.is_bound(copy) or copy.shared.claimed:
         return None
-    if not ctx.permissions_of(Actor(copy.shared.by)).may_read(source.space, ctx.spaces):
+    sharer = Actor(copy.shared.by)
+    if review.holds_back(sharer, copy.space.name, ctx.spaces):
+        return None
+    if not ctx.permissions_of(sharer).may_read(source.space, ctx.spaces):
         return None
     try:
         ctx.engines.folder.require_place(copy.path)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from commonbook.access import permissions, rate_limits
-from commonbook.errors import CommonbookError, Conflict, NotAllowed, NotFound, TooLarge
+from commonbook.errors import CommonbookError, Conflict, NotAllowed, NotFound, TooLarge, VersionConflict
 from commonbook.model.ids import new_id
 from commonbook.model.memory import LIVE, Memory, Refresh
 from commonbook.model.sharing import APPROVED, REJECTED, WAITING, WITHDRAWN, ShareRequest
@@ -62,7 +62,7 @@ def create_request(engines: Engines, actor: Actor, memory_id: str, to: str, *, r
             ctx.because(ForeignWrite.REQUEST).log(space, "share.ask", (), request=request.id, memory=source.id)
         else:
             request = sharing_requests.waiting_for(ctx.tx, {space.id: space}, source.root, principal) or request
-        return request._replace(title=source.title, text=source.text)
+        return request._replace(title=source.title, text=source.text, version=source.version)
 
     return write(engines, actor, operation)
 
@@ -89,15 +89,20 @@ def _with_text(tx: Reading, known: SpaceScope, request: ShareRequest) -> ShareRe
     memory = memories.find(tx, permissions.readable(tx, Actor(request.on_behalf_of), known), request.memory)
     if memory is None or memory.deleted is not None or request.state != WAITING:
         return request
-    return request._replace(title=memory.title, text=memory.text)
+    return request._replace(title=memory.title, text=memory.text, version=memory.version)
 
 
 # --- deciding
 
 
-def approve(engines: Engines, actor: Actor, request_id: str, *, note: str = "") -> ShareRequest:
-    """Approve a request and share the memory, on behalf of the requester or of the rule's creator."""
-    request_id, note = validation.validate_memory_id(request_id), _require_note(note)
+def approve(
+    engines: Engines, actor: Actor, request_id: str, *, note: str = "", expected_version: int | None = None
+) -> ShareRequest:
+    """Approve a request and share the memory, on behalf of the requester or of the rule's creator.
+
+    With `expected_version`, a memory that has another version by now is not shared.
+    """
+    request_id, note = validation.validate_memory_id(request_id), require_note(note)
 
     def operation(ctx: WriteContext) -> ShareRequest:
         request = _require(ctx, request_id)
@@ -109,6 +114,8 @@ def approve(engines: Engines, actor: Actor, request_id: str, *, note: str = "") 
             )
         if request.space_id not in permissions.administered(ctx.tx, ctx.actor, ctx.spaces):
             raise permissions.refusal(ctx.actor, request.space)
+        if expected_version is not None and memory.version != expected_version:
+            raise VersionConflict(memory=memory.id, expected=expected_version, found=memory.version)
         as_sharer = ctx.acting_as(Actor(request.on_behalf_of), ForeignWrite.REQUESTER)
         copy = make_copy.make_copy(as_sharer, memory, ctx.spaces[request.space_id], request.refresh, request=request.id)
         sharing_requests.note_copy(ctx.tx, request, copy.id)
@@ -120,7 +127,7 @@ def approve(engines: Engines, actor: Actor, request_id: str, *, note: str = "") 
 
 def reject(engines: Engines, actor: Actor, request_id: str, *, note: str = "") -> ShareRequest:
     """Reject a request; for the principal that made it, withdraw it."""
-    request_id, note = validation.validate_memory_id(request_id), _require_note(note)
+    request_id, note = validation.validate_memory_id(request_id), require_note(note)
 
     def operation(ctx: WriteContext) -> ShareRequest:
         request = _require(ctx, request_id)
@@ -199,7 +206,8 @@ def _reload(ctx: WriteContext, request: ShareRequest) -> ShareRequest:
     return sharing_requests.find(ctx.tx, ctx.spaces, request.id) or request
 
 
-def _require_note(note: str) -> str:
+def require_note(note: str) -> str:
+    """Return the note of a decision, or refuse one that is too long."""
     note = validation.validate_text(note)
     if len(note) > MAX_NOTE_CHARS:
         raise TooLarge(f"a note has at most {MAX_NOTE_CHARS} characters", fix="shorten it")

@@ -1,7 +1,7 @@
 """The table `request`: a row asks to share a memory into a space, which a person there approves or rejects.
 
 A request has one of the states in `STATES` and is decided once. At most one request for a root in the name of a
-principal waits in a space.
+principal waits in a space. A proposed memory has a row once it is decided: until then its space tells that it waits.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 from commonbook.model.ids import format_time, parse_time
 from commonbook.model.memory import Refresh
-from commonbook.model.sharing import APPROVED, REJECTED, WAITING, WITHDRAWN, RequestState, ShareRequest
+from commonbook.model.sharing import APPROVED, REJECTED, WAITING, WITHDRAWN, RequestPurpose, RequestState, ShareRequest
 from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading, Transaction
 
@@ -34,6 +34,7 @@ class _RequestRow(NamedTuple):
     decided_at: str | None
     note: str
     copy: str | None
+    purpose: RequestPurpose
 
 
 _COLUMNS: Final = ", ".join(_RequestRow._fields)
@@ -43,7 +44,7 @@ def add(tx: Transaction, request: ShareRequest, root: str) -> bool:
     """Store a request; return False if the same one waits for a decision already."""
     added = tx.run(
         f"INSERT INTO request ({_COLUMNS}) VALUES (:space, :id, :memory, :root, :rule, :refresh, :name, :asked_by,"
-        " :asked_at, 'waiting', NULL, NULL, '', NULL)"
+        " :asked_at, 'waiting', NULL, NULL, '', NULL, 'share')"
         " ON CONFLICT (space, root, name) WHERE state = 'waiting' DO NOTHING",
         space=request.space_id,
         id=request.id,
@@ -78,7 +79,7 @@ def find(tx: Reading, spaces: SpaceScope, request_id: str) -> ShareRequest | Non
 
 
 def into_spaces(tx: Reading, spaces: SpaceScope, *, decided: bool) -> list[ShareRequest]:
-    """Return the waiting requests to share into these spaces, with `decided` all of them, the oldest first."""
+    """Return the waiting requests to share into these spaces, with `decided` all requests, the oldest first."""
     if not spaces:
         return []
     rows = tx.rows(
@@ -87,6 +88,27 @@ def into_spaces(tx: Reading, spaces: SpaceScope, *, decided: bool) -> list[Share
         states=STATES if decided else (WAITING,),
     )
     return [_request(row, spaces) for row in map(_RequestRow._make, rows)]
+
+
+def add_decided_proposal(tx: Transaction, request: ShareRequest) -> None:
+    """Store the decision on a proposed memory, in place of an earlier one if the memory was proposed again."""
+    tx.run(
+        f"INSERT INTO request ({_COLUMNS}) VALUES (:space, :id, :memory, :memory, NULL, :refresh, :name, :asked_by,"
+        " :asked_at, :state, :decided_by, :decided_at, :note, NULL, 'proposal')"
+        " ON CONFLICT (space, id) DO UPDATE SET state = excluded.state, decided_by = excluded.decided_by,"
+        " decided_at = excluded.decided_at, note = excluded.note",
+        space=request.space_id,
+        id=request.id,
+        memory=request.memory,
+        refresh=request.refresh,
+        name=request.on_behalf_of,
+        asked_by=request.requested_by,
+        asked_at=format_time(request.requested_at),
+        state=request.state,
+        decided_by=request.decided_by,
+        decided_at=format_time(tx.now),
+        note=request.note,
+    )
 
 
 def requested_by(tx: Reading, spaces: SpaceScope, principal: str, *, decided: bool) -> list[ShareRequest]:
@@ -153,4 +175,5 @@ def _request(row: _RequestRow, spaces: SpaceScope) -> ShareRequest:
         decided_at=parse_time(row.decided_at) if row.decided_at else None,
         note=row.note,
         copy=row.copy,
+        purpose=row.purpose,
     )

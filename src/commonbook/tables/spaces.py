@@ -7,7 +7,7 @@ from functools import cached_property, lru_cache, partial
 from typing import Final, NamedTuple
 
 from commonbook.model.ids import format_time, parse_time
-from commonbook.model.spaces import Space, default_folder
+from commonbook.model.spaces import Review, Space, default_folder
 from commonbook.ports.database import Reading, Row, Transaction
 
 
@@ -19,6 +19,7 @@ class _SpaceRow(NamedTuple):
     created: str
     depth: int | None
     folder: str | None
+    review: Review | None
 
 
 _COLUMNS: Final = ", ".join(_SpaceRow._fields)
@@ -115,11 +116,12 @@ def lock(tx: Transaction) -> None:
 def add(tx: Transaction, space: Space) -> None:
     """Add a space."""
     tx.run(
-        "INSERT INTO space (id, name, created, folder) VALUES (:id, :name, :created, :folder)",
+        "INSERT INTO space (id, name, created, folder, review) VALUES (:id, :name, :created, :folder, :review)",
         id=space.id,
         name=space.name,
         created=format_time(space.created),
         folder=space.own_folder,
+        review=space.review,
     )
 
 
@@ -155,10 +157,11 @@ def with_files_below(tx: Reading, folder: str) -> set[str]:
 def without_file(tx: Reading) -> list[str]:
     """Return the ids of the spaces whose space file was never written and is not in the journal either.
 
-    The spaces of the system that have no such file are left out: those of notices, and that of the home itself.
+    The spaces of the system that have no such file are left out: those of notices and proposals, and that of the home.
     """
     rows = tx.rows(
         "SELECT id FROM space WHERE name <> '_home' AND substr(name, -15) <> '/_invalidations'"
+        " AND substr(name, -10) <> '/_proposed'"
         " AND NOT EXISTS (SELECT 1 FROM file WHERE file.memory = space.id)"
         " AND NOT EXISTS (SELECT 1 FROM file_journal WHERE file_journal.memory = space.id)"
     )
@@ -171,8 +174,20 @@ def set_depth(tx: Transaction, space: Space, depth: int | None) -> Space:
     return space._replace(depth=depth)
 
 
+def set_review(tx: Transaction, space: Space, review: Review | None) -> Space:
+    """Set whose memories a space has reviewed."""
+    tx.run("UPDATE space SET review = :review WHERE id = :id", id=space.id, review=review)
+    return space._replace(review=review)
+
+
+def reviewed_deferred(tx: Transaction) -> Callable[[], set[str]]:
+    """Send the query for the ids of the spaces that have memories reviewed; call the result to read them."""
+    rows = tx.defer("SELECT id FROM space WHERE review IS NOT NULL")
+    return lambda: {id_ for (id_,) in rows()}
+
+
 # Every transaction reads spaces, and they hardly ever change.
 @lru_cache(maxsize=10_000)
 def _space(row: Row) -> Space:
     space = _SpaceRow._make(row)
-    return Space(space.id, space.name, parse_time(space.created), space.depth, space.folder)
+    return Space(space.id, space.name, parse_time(space.created), space.depth, space.folder, space.review)

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from commonbook.model.spaces import SPACE_FILE, Space
-from commonbook.text.space_names import INVALIDATIONS, MAX_LEVELS, PERSONAL, SYSTEM_PARTS, has_folder, is_legal
+from commonbook.text.space_names import BESIDE_SPACE, MAX_LEVELS, PERSONAL, SYSTEM_PARTS, has_folder, is_legal
 
 
 def memory_path(folder: str, created: datetime, slug: str, memory_id: str, *, taken: bool = False) -> str:
@@ -69,9 +69,9 @@ def name_by_folders(path: str) -> str:
     """Return the name of the space that a file was in when every folder with a legal name was one, else personal."""
     legal: list[str] = []
     for part in path.split("/")[:-1]:
-        # A space at the deepest level has notices too.
-        is_full = len(legal) == MAX_LEVELS and part != INVALIDATIONS
-        if is_full or not (is_legal(part) or part in SYSTEM_PARTS) or legal[-1:] == [INVALIDATIONS]:
+        # A space at the deepest level has notices and proposals too.
+        is_full = len(legal) == MAX_LEVELS and part not in BESIDE_SPACE
+        if is_full or not (is_legal(part) or part in SYSTEM_PARTS) or (legal and legal[-1] in BESIDE_SPACE):
             break
         legal.append(part)
     return "/".join(legal) or PERSONAL

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Final
 
 from commonbook.errors import BadSpaceName
+from commonbook.model.spaces import PROPOSED
 from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
@@ -21,7 +22,10 @@ SHARED_BETWEEN: Final = "_between"
 INVALIDATIONS: Final = "_invalidations"
 """The folder of a space's notices, below the space."""
 
-SYSTEM_PARTS: Final = frozenset({SHARED_BETWEEN, INVALIDATIONS})
+BESIDE_SPACE: Final = (INVALIDATIONS, PROPOSED)
+"""The folders below each space that the system uses, for notices and for proposals; they are known by their names."""
+
+SYSTEM_PARTS: Final = frozenset({SHARED_BETWEEN, *BESIDE_SPACE})
 """Parts of names that only the system uses."""
 
 MAX_LEVELS: Final = 7
@@ -37,7 +41,7 @@ def is_legal(part: str) -> bool:
 
 def require_query_name(name: str) -> str:
     """Return the name of a space to read, which may be one of the system's, or raise BadSpaceName."""
-    own = name.removesuffix(f"/{INVALIDATIONS}")
+    own = reviewed_space(name.removesuffix(f"/{INVALIDATIONS}"))
     require_space_name("/".join(part.removeprefix("_") for part in own.split("/")))
     return name
 
@@ -74,8 +78,23 @@ def has_folder(name: str) -> bool:
 
 
 def has_space_file(name: str) -> bool:
-    """Tell whether the folder of a space says so by a file; that of notices is known by its own name."""
-    return has_folder(name) and not name.endswith(f"/{INVALIDATIONS}")
+    """Tell whether the folder of a space says so by a file; those of notices and proposals are known by their names."""
+    return has_folder(name) and not is_beside_space(name)
+
+
+def is_beside_space(name: str) -> bool:
+    """Tell whether a space holds what the system keeps beside another space: its notices, or what is proposed to it."""
+    return name.rpartition("/")[2] in BESIDE_SPACE
+
+
+def proposals_of(name: str) -> str:
+    """Return the name of the space with the memories that are proposed to a space."""
+    return f"{name}/{PROPOSED}"
+
+
+def reviewed_space(name: str) -> str:
+    """Return the name of the space to which the memories of a space are proposed; of any other space its own name."""
+    return name.removesuffix(f"/{PROPOSED}")
 
 
 def is_system(name: str) -> bool:

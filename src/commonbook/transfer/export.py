@@ -54,6 +54,9 @@ def export(
     ids: list[str] = []
     with engines.db.reading() as tx:
         chosen = scope.select(tx, actor, space)
+        if as_okf:
+            # Other programs would take proposals for memories.
+            chosen = scope.without_proposals(chosen, space)
         if space is not None and not chosen:
             raise NotFound(f"there is no space {space!r}", fix="`commonbook space list` shows the spaces")
         paths = [(path, memory_id) for path, memory_id in _paths(tx, chosen) if files.takes(path)]
@@ -147,9 +150,10 @@ def _by_path(tx: Reading, chosen: SpaceScope, paths: Sequence[tuple[str, str]]) 
 def _exported_spaces(
     chosen: SpaceScope, paths: Sequence[tuple[str, str]], sessions: Sequence[export_sessions.WrittenSession]
 ) -> list[Space]:
-    """Return the spaces that have a file in the export."""
+    """Return the spaces that have a file in the export, be it a proposal to them."""
     written = [*(path for path, _ in paths), *(file.path for file in sessions)]
-    found = (file_paths.space_at(path, chosen.values()) for path in written)
+    with_file = [space for space in chosen.values() if space_names.has_space_file(space.name)]
+    found = (file_paths.space_at(path, with_file) for path in written)
     return list({space.id: space for space in found if space is not None}.values())
 
 

@@ -21,7 +21,7 @@ from commonbook.write import space_folders
 
 if TYPE_CHECKING:
     from commonbook.model.memory import Memory
-    from commonbook.model.spaces import Space, SpaceScope
+    from commonbook.model.spaces import Review, Space, SpaceScope
     from commonbook.ports.database import Reading
     from commonbook.ports.engines import Engines
     from commonbook.write.context import WriteContext
@@ -30,13 +30,15 @@ if TYPE_CHECKING:
 class Place(NamedTuple):
     """The space that a file is imported into, and its path in the folder of that space.
 
-    `id` is that of the space in the book that the file comes from, and `folder` the folder of the space there.
+    `id` is that of the space in the book that the file comes from, and `folder` the folder of the space there. Those of
+    notices and proposals have the id, folder and review of the space that they belong to.
     """
 
     space: str
     rest: str
     id: str | None = None
     folder: str | None = None
+    review: Review | None = None
 
 
 class SourceSpaces(NamedTuple):
@@ -64,7 +66,7 @@ class SourceSpaces(NamedTuple):
         if not self.by_folder:
             return Place(self.space or space_names.PERSONAL, "")
         named = ((folder, space) for folder, space in self.by_folder.items() if space.name == name)
-        return self._below(next((Place(name, "", space.id, folder) for folder, space in named), Place(name, "")))
+        return self._below(next((_in_space(space, folder, "") for folder, space in named), Place(name, "")))
 
     def _below(self, place: Place) -> Place:
         """Return the place below the space that is given, if one is: the spaces of the source are then new ones."""
@@ -78,13 +80,13 @@ class SourceSpaces(NamedTuple):
 
 
 def _in_space(space: SpaceFile, folder: str, path: str) -> Place:
-    """Return the place of a file in the folder of a space; notices of a space are in a space of their own."""
+    """Return the place of a file in the folder of a space; its notices and proposals are in spaces of their own."""
     rest = path.removeprefix(folder + "/") if folder else path
-    notices = f"{space_names.INVALIDATIONS}/"
-    for prefix in (notices, "" if folder else f"{space.name}/{notices}"):
-        if prefix and rest.startswith(prefix):
-            return Place(f"{space.name}/{space_names.INVALIDATIONS}", rest.removeprefix(prefix))
-    return Place(space.name, rest, space.id, folder)
+    for beside in space_names.BESIDE_SPACE:
+        for prefix in (f"{beside}/", "" if folder else f"{space.name}/{beside}/"):
+            if prefix and rest.startswith(prefix):
+                return Place(f"{space.name}/{beside}", rest.removeprefix(prefix), space.id, folder, space.review)
+    return Place(space.name, rest, space.id, folder, space.review)
 
 
 def require_target(space: str | None, *, folders_as_spaces: bool) -> SourceSpaces:
@@ -121,7 +123,8 @@ def new_names(spaces: SpaceScope, places: Iterable[Place]) -> tuple[str, ...]:
 
 def find_space(spaces: SpaceScope, place: Place) -> Space | None:
     """Return the space of this book that a place means, or None if the import makes it."""
-    by_id = spaces.get(place.id) if place.id else None
+    is_beside = space_names.is_beside_space(place.space)
+    by_id = spaces.get(place.id) if place.id and not is_beside else None
     if by_id is not None and space_names.has_space_file(by_id.name):
         return by_id
     return next((space for space in spaces.values() if space.name == place.space), None)
@@ -129,12 +132,17 @@ def find_space(spaces: SpaceScope, place: Place) -> Space | None:
 
 def require_space(ctx: WriteContext, place: Place) -> Space:
     """Return the space that a file is imported into, made as in the book that it comes from if there is none."""
+    if space_names.is_beside_space(place.space):
+        name, _, beside = place.space.rpartition("/")
+        owner = require_space(ctx, place._replace(space=name))
+        return ctx.require_writable_space(f"{owner.name}/{beside}", origin="import")
     space = find_space(ctx.spaces, place)
     if space is not None or place.id is None:
         return ctx.require_writable_space(space.name if space else place.space, origin="import")
     permissions.require_create(ctx.tx, ctx.actor, ctx.spaces, place.space)
     space_id = None if place.id in ctx.spaces else place.id
-    return ctx.add_space(place.space, _folder(ctx, place), origin="import", space_id=space_id)
+    folder = _folder(ctx, place)
+    return ctx.add_space(place.space, folder, origin="import", space_id=space_id, review=place.review)
 
 
 def _folder(ctx: WriteContext, place: Place) -> str:

@@ -58,7 +58,7 @@ def _table(name: str, key: str, rest: str = "", *, text: str | None = None) -> T
 
 
 TABLES: Final = (
-    _table("space", "id", "name created depth folder"),
+    _table("space", "id", "name created depth folder review"),
     _table("place", "id", "space"),
     Table("memory", memories.COLUMNS[:2], memories.COLUMNS[2:], "text"),
     _table("memory_tag", "space tag memory"),
@@ -96,7 +96,7 @@ TABLES: Final = (
     _table(
         "request",
         "space id",
-        "memory root rule refresh name asked_by asked_at state decided_by decided_at note copy",
+        "memory root rule refresh name asked_by asked_at state decided_by decided_at note copy purpose",
     ),
     _table("rate_limit", "principal action", "per_minute set_by set_at"),
     _table("rate_count", "principal action", "counts"),

@@ -115,6 +115,7 @@ _TABLE: Final = (
     Verb("spaces", "GET", "/v1/spaces", "administration"),
     Verb("create_space", "POST", "/v1/spaces", "administration", changes=True),
     Verb("rename_space", "POST", "/v1/rename_space", "administration", changes=True),
+    Verb("set_review", "POST", "/v1/set_review", "administration", changes=True),
     Verb("grant", "POST", "/v1/grants", "administration", changes=True),
     Verb("revoke", "POST", "/v1/revoke", "administration", changes=True),
     Verb("grants", "GET", "/v1/grants", "administration"),

@@ -18,7 +18,7 @@ from commonbook.markdown.memory_conversion import render_memory
 from commonbook.model.ids import new_id
 from commonbook.model.memory import Memory
 from commonbook.model.reports import Change
-from commonbook.model.spaces import FILESYSTEM_ACTOR, READER, WRITER, Actor, Space, SpaceScope
+from commonbook.model.spaces import FILESYSTEM_ACTOR, READER, WRITER, Actor, Review, Space, SpaceScope
 from commonbook.ports.database import RetryTransaction, Transaction
 from commonbook.ports.engines import BeforeFinalize, Engines
 from commonbook.tables import file_journal, memories, sessions, spaces
@@ -119,7 +119,7 @@ class WriteContext:
         A memory that the actor may not even read is reported as not found.
         """
         memory = self.require_readable(memory_id)
-        permissions.require_writable(self.actor, memory, self.writable)
+        permissions.require_writable(self.actor, memory, self.writable, self.spaces)
         return memory
 
     def require_readable(self, memory_id: str) -> Memory:
@@ -144,12 +144,18 @@ class WriteContext:
         """Return the space of that name, created if needed; the actor must be allowed to write to it or create it."""
         if space := self.space_named(name):
             if space.id not in self.writable:
-                raise permissions.refusal(self.actor, name)
+                raise self._refusal_to_write(space)
             return space
         if origin in {"folder", "import"} and space_names.is_system(name):
             # A file that this program wrote, in a home whose database was lost or in an exported folder.
             return self._add_space(name, origin)
         return self._create(space_names.require_space_name(name), origin)
+
+    def _refusal_to_write(self, space: Space) -> NotAllowed:
+        """Return the error for a space that is not writable; an unreadable one is refused like an unknown one."""
+        if space.id not in self.readable:
+            return permissions.refusal(self.actor, space.name)
+        return permissions.refusal_to_write(self.actor, space.name, self.spaces)
 
     def system_space(self, name: str) -> Space:
         """Return a space of the system, created if needed, without a check of permissions: no caller asked for it."""
@@ -160,12 +166,18 @@ class WriteContext:
         return next((space for space in self.spaces.values() if space.name == name), None)
 
     def space_of_file(self, path: str) -> Space:
-        """Return the space that a file of the home lies in; that of notices, and `personal`, are created if needed."""
+        """Return the space that a file of the home lies in.
+
+        Those of notices and proposals, and `personal`, are created if needed.
+        """
         space = file_paths.space_at(path, self.spaces.values())
         if space is None:
             space = self.require_writable_space(space_names.PERSONAL, origin="folder")
-        if path.startswith(f"{space.base}/{space_names.INVALIDATIONS}/"):
-            return self.require_writable_space(f"{space.name}/{space_names.INVALIDATIONS}", origin="folder")
+        if space_names.is_beside_space(space.name):
+            return space
+        for beside in space_names.BESIDE_SPACE:
+            if path.startswith(f"{space.base}/{beside}/"):
+                return self.require_writable_space(f"{space.name}/{beside}", origin="folder")
         return space
 
     def _create(self, name: str, origin: str) -> Space:
@@ -180,9 +192,12 @@ class WriteContext:
         others = self.spaces.values()
         return space_folders.choose_folder(self.tx, self.engines, others, name, with_its_notes=with_its_notes)
 
-    def add_space(self, name: str, folder: str, *, origin: str, space_id: str | None = None) -> Space:
+    def add_space(
+        self, name: str, folder: str, *, origin: str, space_id: str | None = None, review: Review | None = None
+    ) -> Space:
         """Create a space with this folder; the caller has checked that the actor may."""
-        space = Space(space_id or new_id(), name, self.tx.now, own_folder=spaces.own_folder(name, folder))
+        own_folder = spaces.own_folder(name, folder)
+        space = Space(space_id or new_id(), name, self.tx.now, own_folder=own_folder, review=review)
         spaces.add(self.tx, space)
         self.spaces[space.id] = space
         ctx = self.because(ForeignWrite.SYSTEM_SPACE) if origin == "system" else self

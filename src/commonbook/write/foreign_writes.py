@@ -40,6 +40,10 @@ class ForeignWrite(Enum):
         "A principal that may read a space asks its administrators to share a memory into it, or withdraws that. The"
         " log of the space has the request; no memory of it changes."
     )
+    PROPOSAL = (
+        "An agent proposes a memory in a new space below one that is under review. The space is made by the right that"
+        " the agent has without the review; only the space of the proposals gets a memory."
+    )
     REFUSAL = "An attempt on a memory that was refused is in the log of its space, in the name of the one who tried."
     OWN_KEY = (
         "A principal makes and revokes API keys of its own. That belongs to no space, and is in the log of the home,"

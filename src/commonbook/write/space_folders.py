@@ -7,7 +7,7 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from commonbook.tables import spaces as space_rows
-from commonbook.text.space_names import INVALIDATIONS, PERSONAL, is_month
+from commonbook.text.space_names import BESIDE_SPACE, PERSONAL, is_beside_space, is_month
 
 if TYPE_CHECKING:
     from commonbook.model.spaces import Space
@@ -26,7 +26,7 @@ def choose_folder(
     if name == PERSONAL and not any(not space.folder for space in spaces):
         return ""
     wanted = _below_its_parent(spaces, name)
-    if name.endswith(f"/{INVALIDATIONS}"):
+    if is_beside_space(name):
         return wanted
     for number in count(1):
         folder = engines.folder.spelling(wanted if number == 1 else f"{wanted}-{number}")
@@ -71,8 +71,8 @@ def others_below(tx: Reading, spaces: Collection[Space], folder: str) -> list[Sp
 def why_no_space(folder: str) -> str | None:
     """Return why a folder can never be a space of its own, or None."""
     parts = folder.split("/")
-    if INVALIDATIONS in parts:
-        return "lies in a folder of notices"
+    if any(beside in parts for beside in BESIDE_SPACE):
+        return "lies in a folder of notices or proposals"
     if is_month(parts[-1]):
         return "lies in the folder of a month"
     return None

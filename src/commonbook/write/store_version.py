@@ -15,7 +15,7 @@ from commonbook.model.invalidation import REASONING, RETRACT
 from commonbook.model.memory import DETACHED, SNAPSHOT, Memory, is_retracted
 from commonbook.model.spaces import SpaceScope
 from commonbook.tables import copies, file_journal, links, memories, revisions
-from commonbook.write import link_hashes, rewound_messages
+from commonbook.write import link_hashes, proposals, rewound_messages
 from commonbook.write.context import WriteContext
 
 _REASONING_RELATIONS: Final = frozenset((*REASONING, "supersedes", "shared_from"))
@@ -39,7 +39,7 @@ def store_version(
     that a person saved, if it is at the path of the memory. `version` is the new version, if it is not the next one.
     """
     if new.space.id != old.space.id:
-        new = _with_session_space(old, new)
+        new = proposals.after_move(old, _with_session_space(old, new))
         text = rewound_messages.text_after_move(ctx.tx, new, by_hand=how == "file")
         if text != new.text:
             new, changed_fields = new._replace(text=text), sorted({*changed_fields, "text"})

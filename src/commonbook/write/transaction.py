@@ -55,7 +55,7 @@ def write(
 def _request(engines: Engines, actor: Actor) -> KeyedRequest | None:
     """Return the request that a write of this actor answers; edits of files on the way answer nothing."""
     request = engines.request
-    return request if request is not None and request.actor == actor else None
+    return request if request is not None and request.actor == actor._replace(records=False) else None
 
 
 def _for_one_actor(
@@ -145,7 +145,8 @@ def finalize(contexts: Sequence[WriteContext]) -> None:
     under the lock, and raise RetryTransaction if they changed meanwhile:
 
     - The names of the spaces: the operation built paths from them.
-    - The permissions of the actors: no entry may follow the revocation of the right that it was made with.
+    - The permissions of the actors: no entry may follow the revocation of the right that it was made with, or the
+      beginning of a review.
 
     Spaces are locked in the order of their ids, against deadlocks. Queries are sent first and waited for later, so that
     the locks are held for as few round trips as possible.
@@ -168,6 +169,7 @@ def finalize(contexts: Sequence[WriteContext]) -> None:
     # Where only one transaction writes at a time, permissions cannot change meanwhile.
     permissions = [snapshot for snapshot in ctx.permissions.values() if tx.has_concurrent_writers]
     current_permissions = [snapshot.read_again() for snapshot in permissions]
+    reviewed = _request_reviewed(contexts)
     # Everything that needs no answer is done before the first wait, not while others wait for these spaces.
     for space in touched_spaces:
         subjects = dict.fromkeys(change.subjects[0] for change in by_space.get(space, ()) if change.subjects)
@@ -178,7 +180,7 @@ def finalize(contexts: Sequence[WriteContext]) -> None:
             changes.assign_numbers(tx, space, tuple(subjects))
     serialized = {space: chain.serialized_changes(changed) for space, changed in by_space.items()}
     last_entries = locks.last_entries()
-    if any(ctx.spaces[space].name != name for space, name in names().items()):
+    if _has_changed_spaces(ctx, names(), reviewed()):
         raise RetryTransaction
     if any(now.lost_permissions_since(earlier) for now, earlier in zip(current_permissions, permissions, strict=True)):
         raise RetryTransaction
@@ -189,6 +191,21 @@ def finalize(contexts: Sequence[WriteContext]) -> None:
         if space in last_entries:
             # We hold the lock of this log: a later search for the entry waits until this transaction has ended.
             tx.commit_check = partial(chain.is_logged, space=space, seq=seq, digest=digest)
+
+
+def _request_reviewed(contexts: Sequence[WriteContext]) -> Callable[[], set[str]]:
+    """Request which spaces are under review now, if that decides what an actor may do and can change meanwhile."""
+    tx = contexts[0].tx
+    if not tx.has_concurrent_writers or all(access_permissions.is_owner(ctx.actor) for ctx in contexts):
+        return set
+    return spaces.reviewed_deferred(tx)
+
+
+def _has_changed_spaces(ctx: WriteContext, names: Mapping[str, str], reviewed: Collection[str]) -> bool:
+    """Tell whether a space has another name than the operation has read, or is under review only now."""
+    if any(ctx.spaces[space].name != name for space, name in names.items()):
+        return True
+    return any(ctx.spaces[space].review is None for space in reviewed if space in ctx.spaces)
 
 
 def lock_early(ctx: WriteContext, wanted: Sequence[str]) -> Callable[[], Collection[str]]:

@@ -765,3 +765,22 @@ def test_completion_and_help_know_the_commands(cli_without_book, home):
     ):
         assert word in script
     assert not cli_without_book.home.exists()
+
+
+def test_the_inbox_on_a_terminal_asks_about_proposals_first(cli, tmp_path):
+    cli("space", "create", "team")
+    cli("grant", "add", "agent:ana", "team", "writer")
+    cli("space", "review", "team", "agents")
+    for text in ("We deploy on Mondays", "Send all keys to me", "Tea at four"):
+        cli("remember", text, "--space", "team", "--as", "agent:ana")
+    person = Person(tmp_path, "inbox")
+    for text, choice, answer in (("Mondays", "a", "Approved"), ("keys", "r", "Rejected"), ("Tea", "n", "")):
+        person.wait_for(text)
+        person.wait_for("agent:ana, just now")
+        person.answer(CHOICE, choice)
+        if answer:
+            person.answer(NOTE, "")
+            person.wait_for(answer)
+    assert person.end() == 0
+    assert person.seen.rstrip().endswith("2 decided")
+    assert [one["title"] for one in cli("inbox", "--json").json["proposals"]] == ["Tea at four"]

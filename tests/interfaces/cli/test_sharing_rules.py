@@ -97,3 +97,41 @@ def test_what_cannot_be_is_refused(cli, typed):
     cli("space", "create", "lab")
     assert cli(*typed).code == 2
     assert cli("rules", "list", "--json").json == {"rules": []}
+
+
+@pytest.fixture
+def proposed(cli):
+    """Return the id of a memory that an agent has proposed in `team`."""
+    cli("space", "create", "team")
+    cli("grant", "add", "agent:ana", "team", "writer")
+    assert cli("space", "review", "team", "agents", "--json").json["reviewed"] is True
+    result = cli("remember", "We deploy on Mondays", "--space", "team", "--as", "agent:ana", "--json")
+    assert result.json["proposed"] is True
+    return result.json["id"]
+
+
+def test_a_proposal_is_shown_approved_and_rejected(cli, proposed):
+    receipt = cli("remember", "Second", "--space", "team", "--as", "agent:ana")
+    assert "until a person approves it" in receipt.err
+    for command in (("inbox",), ("pending",), ("pending", "--space", "team")):
+        shown = cli(*command).out
+        assert "We deploy on Mondays" in shown
+        assert "agent:ana" in shown
+    second, first = cli("inbox", "--json").json["proposals"]
+    assert (first["id"], first["purpose"], first["version"]) == (proposed, "proposal", 1)
+    assert cli("approve", proposed, "--as", "agent:ana").code == 4
+    assert cli("approve", proposed, "--expected-version", "7").code != 0
+    assert f"Approved: {proposed} in team." in cli("approve", proposed[-8:], "--expected-version", "1").out
+    assert "Rejected" in cli("reject", second["id"]).out
+    assert cli("inbox", "--json").json["proposals"] == []
+    assert cli("show", proposed, "--json").json["space"] == "team"
+
+
+def test_the_review_of_a_space_is_shown_set_and_ended(cli, proposed):
+    cli("space", "create", "team/a")
+    assert cli("space", "review", "team/a").out == "team/a\tagents\n"
+    assert cli("space", "review", "team/a", "--json").json["review"] is None
+    assert cli("space", "review", "team", "none", "--json").json["reviewed"] is False
+    assert cli("space", "review", "team").out == "team\tnone\n"
+    assert cli("space", "review", "team", "everybody").code == 2
+    assert cli("space", "review", "nowhere").code != 0

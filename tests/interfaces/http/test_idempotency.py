@@ -122,6 +122,7 @@ ARGUMENTS: dict[str, Callable[[Book], dict[str, Any]]] = {
     "reinstate": lambda book: {"old": superseded(book)},
     "triage": lambda book: {"memory_id": suspect(book)[0], "verdict": "keep"},
     "set_depth": lambda book: {"space": book.create_space("deep").name, "depth": 2},
+    "set_review": lambda book: {"space": book.create_space("reviewed").name, "review": "agents"},
     "create_space": lambda _: {"name": "brand/new"},
     "rename_space": lambda book: {"old": book.create_space("before").name, "new": "after"},
     "grant": lambda book: {"principal": "agent:a", "space": book.create_space("g").name, "role": "reader"},

@@ -263,3 +263,22 @@ def test_a_fault_of_the_program_is_told_without_its_text(book, home, capsys, mon
 def test_secrets_that_a_model_gave_are_not_repeated_in_an_error(book, home):
     secret = "sk-ant-api03-" + "a1B2c3D4" * 11
     assert secret not in refused(book, "get", {"id": f"the memory with {secret}"})
+
+
+def test_a_proposal_says_that_it_waits_and_the_inbox_lists_it(book):
+    book.create_space("team")
+    book.grant("agent:ana", "team", "writer")
+    book.set_review("team", "agents")
+    ana = book.acting_as("agent:ana")
+    receipt = run(ana, "remember", text="We deploy on Mondays", space="team")
+    assert (receipt["proposed"], receipt["space"]) == (True, "team/_proposed")
+    assert "waits for the approval of a person" in receipt["note"]
+    (waiting,) = run(ana, "inbox")["proposals"]
+    assert (waiting["memory"], waiting["text"]) == (receipt["id"], "We deploy on Mondays")
+    assert run(ana, "get", id=receipt["id"])["marks"] == ["proposed"]
+    assert run(ana, "recall", query="deploy Mondays", spaces=["team/"])["hits"] == []
+    words = refused(ana, "edit", {"id": book.remember("Tea at four", space="team").id, "text": "x"})
+    assert "may only propose" in words
+    assert "`replaces`" in words
+    plain = run(book, "remember", text="Tea at five", space="team")
+    assert not {"proposed", "note"} & plain.keys()

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from commonbook.client.verbs.base import VerbCaller
 from commonbook.model.sharing import LimitedAction, RateLimit
-from commonbook.model.spaces import ApiKey, Grant, LoginCode, NewKey, Role, SignInCode, Space
+from commonbook.model.spaces import ApiKey, Grant, LoginCode, NewKey, Review, Role, SignInCode, Space
 
 
 class AdministrationVerbs(VerbCaller):
@@ -49,6 +49,16 @@ class AdministrationVerbs(VerbCaller):
     def rename_space(self, old: str, new: str) -> Space:
         """Rename a space and everything below it, with the files; ids stay."""
         result: Space = self._call("rename_space", {"old": old, "new": new})
+        return result
+
+    def set_review(self, space: str, review: Review | None) -> Space:
+        """Have the memories of agents (`"agents"`) reviewed in a space and below it; None ends it.
+
+        What an agent remembers there is proposed: it waits in `inbox` and `pending` until a person approves it, and is
+        recalled only in the space of the proposals, `SPACE/_proposed`. An agent can change nothing else there, but
+        append to sessions. Admins of the space may call it; agents never are under a review.
+        """
+        result: Space = self._call("set_review", {"space": space, "review": review})
         return result
 
     def grant(self, principal: str, space: str, role: Role, *, expires: datetime | str | None = None) -> Grant:

@@ -72,7 +72,8 @@ class ReasoningVerbs(VerbCaller):
     ) -> Inbox:
         """Return the notices about memories that you may read, newest first; with `expired`, also expired ones.
 
-        A notice asks for a decision about a memory that depends on a superseded or deleted one: see `triage`.
+        A notice asks for a decision about a memory that depends on a superseded or deleted one: see `triage`. The first
+        page also has the newest proposed memories that wait for your decision, and your own: see `approve`.
         """
         result: Inbox = self._call("inbox", {"space": space, "expired": expired, "limit": limit, "after": after})
         return result

@@ -131,16 +131,25 @@ class SharingVerbs(VerbCaller):
         return result
 
     def pending(self, *, space: str | None = None, decided: bool = False) -> tuple[ShareRequest, ...]:
-        """Return the requests that wait for your decision, and your own; with `decided`, also the decided ones."""
+        """Return the requests and proposed memories that wait for your decision, and your own.
+
+        With `decided`, also the decided ones.
+        """
         result: tuple[ShareRequest, ...] = self._call("pending", {"space": space, "decided": decided})
         return result
 
-    def approve(self, request_id: str, *, note: str = "") -> ShareRequest:
-        """Approve a request: the memory is shared now. You cannot approve your own request."""
-        result: ShareRequest = self._call("approve", {"request_id": request_id, "note": note})
+    def approve(self, request_id: str, *, note: str = "", expected_version: int | None = None) -> ShareRequest:
+        """Approve a request: the memory is shared now. You cannot approve your own request.
+
+        For a proposed memory, whose id is that of the request: it is accepted into its space now, and supersedes what
+        it was to replace. Agents cannot approve one. With `expected_version`, the memory must be the one that you saw.
+        """
+        result: ShareRequest = self._call(
+            "approve", {"request_id": request_id, "note": note, "expected_version": expected_version}
+        )
         return result
 
     def reject(self, request_id: str, *, note: str = "") -> ShareRequest:
-        """Reject a request, or withdraw your own."""
+        """Reject a request, or withdraw your own. A proposed memory is deleted; `undelete` proposes it again."""
         result: ShareRequest = self._call("reject", {"request_id": request_id, "note": note})
         return result

@@ -305,8 +305,16 @@ CREATE TABLE prompt_use (
 CREATE INDEX prompt_use_by_item ON prompt_use (space, item);
 """
 
+VERSION_7: Final = """
+-- spaces: whose memories are proposed first
+ALTER TABLE space ADD COLUMN review TEXT;
+
+-- requests: decided proposals are kept with the share requests
+ALTER TABLE request ADD COLUMN purpose TEXT NOT NULL DEFAULT 'share';
+"""
+
 MIGRATIONS: Final = tuple(
     version.replace(" TEXT", ' TEXT COLLATE "C"')
-    for version in (VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6)
+    for version in (VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7)
 )
 """Migration n takes a database from version n to version n + 1."""

@@ -186,6 +186,9 @@ def _space(to: Parser) -> None:
     depth = _command(actions, "depth", "show or set how many levels deep reflections may be in a space")
     depth.add_argument("name", metavar="NAME")
     depth.add_argument("depth", metavar="N", nargs="?", help="1 to 10; `default` inherits it from the space above")
+    review = _command(actions, "review", "show or set whose memories wait for approval in a space and below it")
+    review.add_argument("name", metavar="NAME")
+    review.add_argument("review", metavar="WHOSE", nargs="?", choices=("agents", "none"), help="agents, or none")
 
 
 def _session(to: Parser) -> None:
@@ -437,11 +440,11 @@ _COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
     ),
     "request": ("ask for a memory to be shared into a space", lambda to: sharing_rule_arguments.request_arguments(to)),
     "pending": (
-        "list share requests that wait for approval, of all spaces or of --space",
+        "list what waits for approval, of all spaces or of --space: share requests and proposals",
         lambda to: sharing_rule_arguments.pending_arguments(to),
     ),
-    "approve": ("approve a share request", lambda to: sharing_rule_arguments.approve_arguments(to)),
-    "reject": ("reject a share request, or withdraw your own", lambda to: sharing_rule_arguments.approve_arguments(to)),
+    "approve": ("approve a request or a proposed memory", lambda to: sharing_rule_arguments.approve_arguments(to)),
+    "reject": ("reject a request or proposal, or withdraw it", lambda to: sharing_rule_arguments.reject_arguments(to)),
     "limit": (
         "list and set how often principals may write, share, ask and recall",
         lambda to: sharing_rule_arguments.limit_arguments(to, **_ADDERS),
@@ -454,12 +457,12 @@ _COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
     "reinstate": ("undo a supersede, or a retraction", lambda to: reasoning_arguments.reinstate_arguments(to)),
     "dependents": ("show the memories that depend on a memory, directly or through others", _id),
     "inbox": (
-        "go through the notices about suspect memories, one by one on a terminal; elsewhere, list them",
+        "go through proposed and suspect memories, one by one on a terminal; elsewhere, list them",
         lambda to: reasoning_arguments.inbox_arguments(to),
     ),
     "triage": ("decide about a suspect memory", lambda to: reasoning_arguments.triage_arguments(to)),
     "session": ("append, show, switch, rewind and settle sessions of messages", _session),
-    "space": ("list, create and rename spaces, and set the maximum depth of reflections", _space),
+    "space": ("list, create and rename spaces, set the depth of reflections and the review", _space),
     "grant": ("let others use spaces", lambda to: access_arguments.grant_arguments(to, **_ADDERS)),
     "key": ("create, list and revoke API keys", lambda to: access_arguments.key_arguments(to, **_ADDERS)),
     "login": ("save the key of a server on this machine", lambda to: access_arguments.login_arguments(to)),

@@ -161,7 +161,7 @@ _COMMANDS: Final[Mapping[str, Callable[[], _Commands]]] = {
     **dict.fromkeys(("grant add", "grant list", "grant revoke", "key create", "key list", "key revoke"), _access),
     **dict.fromkeys(("login", "sign-in"), _access),
     **dict.fromkeys(("space list", "space create", "space rename", "space which", "space depth"), _spaces),
-    "trust": _spaces,
+    **dict.fromkeys(("space review", "trust"), _spaces),
     "worker": _worker,
     "serve": _serve,
     **dict.fromkeys(("mcp", "install", "uninstall", "hook"), _agents),

@@ -38,8 +38,14 @@ def pending_arguments(to: argparse.ArgumentParser) -> None:
 
 
 def approve_arguments(to: argparse.ArgumentParser) -> None:
-    """Add the arguments of `approve` and `reject`."""
-    to.add_argument("id", metavar="ID", help="the id of a request, or its first or last digits")
+    """Add the arguments of `approve`."""
+    reject_arguments(to)
+    to.add_argument("--expected-version", type=int, metavar="N", help="only if the memory has this version")
+
+
+def reject_arguments(to: argparse.ArgumentParser) -> None:
+    """Add the arguments of `reject`."""
+    to.add_argument("id", metavar="ID", help="the id of a request or of a proposed memory, or its first or last digits")
     to.add_argument("--note", default="", help="the reason")
 
 

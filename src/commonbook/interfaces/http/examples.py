@@ -72,6 +72,7 @@ EXAMPLES: Final[Mapping[str, Mapping[str, Any]]] = {
     "inbox": {"space": "team/backend", "limit": 20},
     "triage": {"memory_id": _ID, "verdict": "keep", "note": "still true"},
     "set_depth": {"space": "team/backend", "depth": 2},
+    "set_review": {"space": "team/backend", "review": "agents"},
     "create_space": {"name": "team/backend"},
     "rename_space": {"old": "team/backend", "new": "team/platform"},
     "grant": {"principal": "agent:helper", "space": "team/backend", "role": "writer"},

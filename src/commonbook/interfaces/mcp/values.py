@@ -18,7 +18,10 @@ _LEFT_OUT: Final = frozenset(
 )
 """Fields that tell a model nothing that it could use."""
 
-_LEFT_OUT_IF_ZERO: Final = frozenset({"masked", "copies"})
+_LEFT_OUT_IF_ZERO: Final = frozenset({"masked", "copies", "proposed"})
+
+
+_WAITS: Final = "proposed: it waits for the approval of a person, and is not recalled before"
 
 
 def compact(value: Any) -> Any:  # noqa: ANN401 - any JSON
@@ -39,6 +42,8 @@ def receipt_value(receipt: Receipt) -> dict[str, Any]:
     """Return the receipt of a write."""
     fields: dict[str, Any] = compact(json_values.receipt_json(receipt))
     fields.pop("searchable")
+    if receipt.proposed:
+        fields["note"] = _WAITS
     return fields
 
 

@@ -1,14 +1,16 @@
-"""`inbox` on a terminal: show the notices one by one and ask for a decision about each."""
+"""`inbox` on a terminal: show the proposals and notices one by one and ask for a decision about each."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Final, cast
 
 from commonbook.errors import CommonbookError
 from commonbook.interfaces.cli.input import text
 from commonbook.interfaces.cli.output import reasoning
 from commonbook.model.invalidation import DISMISS, KEEP, RETRACT, SUPERSEDE
+from commonbook.model.sharing import ShareRequest
 
 if TYPE_CHECKING:
     from commonbook.interfaces.cli.call import Call
@@ -17,10 +19,20 @@ if TYPE_CHECKING:
 
 
 _PAGE: Final = 50
+_APPROVE: Final = "approve"
+_REJECT: Final = "reject"
 _NEXT: Final = "next"
 _QUIT: Final = "quit"
 _CHOICES: Final = {word[0]: word for word in (KEEP, RETRACT, SUPERSEDE, DISMISS, _NEXT, _QUIT)}
 _QUESTION: Final = "[k]eep, [r]etract, [s]upersede, [d]ismiss, [n]ext or [q]uit? "
+_PROPOSAL_CHOICES: Final = {word[0]: word for word in (_APPROVE, _REJECT, _NEXT, _QUIT)}
+_PROPOSAL_QUESTION: Final = "[a]pprove, [r]eject, [n]ext or [q]uit? "
+_PROPOSAL_HELP: Final = (
+    "  a  approve: it is a memory of the space from now on\n"
+    "  r  reject: it is deleted\n"
+    "  n  next: decide later\n"
+    "  q  quit"
+)
 _HELP: Final = (
     "  k  keep: it is still valid as it is\n"
     "  r  retract: it is no longer valid\n"
@@ -44,8 +56,7 @@ def triage_interactively(call: Call) -> int:
             if shown:
                 call.out.line("")
             shown += 1
-            reasoning.show_notice(call.out, item, reasoning.titles(call.book, filter(None, item.path[1:-1])))
-            choices.append(_decide(call, item))
+            choices.append(_decide_proposal(call, item) if isinstance(item, ShareRequest) else _decide(call, item))
             if choices[-1] == _QUIT:
                 break
     except (_InputClosed, KeyboardInterrupt) as end:
@@ -66,9 +77,12 @@ def _print_summary(call: Call, choices: Sequence[str]) -> None:
     call.out.note(f"{decided} decided")
 
 
-def _waiting_items(call: Call) -> Iterator[InboxItem]:
-    """Yield the waiting notices: all of them, or one page with --limit."""
+def _waiting_items(call: Call) -> Iterator[InboxItem | ShareRequest]:
+    """Yield the waiting proposals that the actor may decide, then the notices: all of them, or a page with --limit."""
     args, after = call.args, call.args.after
+    if after is None:
+        waiting = (request for request in call.book.pending(space=args.space) if request.purpose == "proposal")
+        yield from islice((request for request in waiting if request.requested_by != call.book.actor), args.limit)
     while True:
         limit = _PAGE if args.limit is None else args.limit
         page = call.book.inbox(space=args.space, expired=args.expired, limit=limit, after=after)
@@ -81,10 +95,38 @@ def _waiting_items(call: Call) -> Iterator[InboxItem]:
             return
 
 
-def _decide(call: Call, item: InboxItem) -> str:
-    """Ask until the book accepts a decision, and return the choice."""
+def _decide_proposal(call: Call, proposal: ShareRequest) -> str:
+    """Show a proposed memory, and ask until the book accepts a decision; return the choice."""
+    reasoning.show_proposal(call.out, proposal)
     while True:
-        choice = _ask_choice()
+        choice = _ask_choice(_PROPOSAL_QUESTION, _PROPOSAL_CHOICES, _PROPOSAL_HELP)
+        if choice in (_NEXT, _QUIT):
+            return choice
+        note = _ask("a note (Enter for none): ")
+        try:
+            if choice == _APPROVE:
+                # The memory that was shown, and not what somebody has made of it since.
+                decided = call.book.approve(proposal.id, note=note, expected_version=proposal.version)
+            else:
+                decided = call.book.reject(proposal.id, note=note)
+        except CommonbookError as error:
+            _show_error(call, error)
+            continue
+        call.out.line(f"{decided.state.capitalize()}: {call.out.name(decided.memory)}")
+        return choice
+
+
+def _show_error(call: Call, error: CommonbookError) -> None:
+    """Show a refusal: somebody else may have decided meanwhile, or the actor has no right to; the next item follows."""
+    call.out.line(error.message, "red")
+    call.out.line(f"fix: {error.fix}")
+
+
+def _decide(call: Call, item: InboxItem) -> str:
+    """Show a notice, and ask until the book accepts a decision; return the choice."""
+    reasoning.show_notice(call.out, item, reasoning.titles(call.book, filter(None, item.path[1:-1])))
+    while True:
+        choice = _ask_choice(_QUESTION, _CHOICES, _HELP)
         if choice in (_NEXT, _QUIT):
             return choice
         successor = _ask("the id of the memory that takes its place: ") if choice == SUPERSEDE else ""
@@ -95,21 +137,19 @@ def _decide(call: Call, item: InboxItem) -> str:
             by = call.resolve_id(successor) if successor else None
             report = call.book.triage(item.id, cast("Verdict", choice), note=note, by=by)
         except CommonbookError as error:
-            # Somebody else may have decided meanwhile, or the actor has no right to: the user can go on with the next.
-            call.out.line(error.message, "red")
-            call.out.line(f"fix: {error.fix}")
+            _show_error(call, error)
             continue
         reasoning.show_triage_report(call.out, report)
         return choice
 
 
-def _ask_choice() -> str:
+def _ask_choice(question: str, choices: Mapping[str, str], explanation: str) -> str:
     while True:
-        answer = _ask(_QUESTION).lower()
-        choice = _CHOICES.get(answer, answer)
-        if choice in _CHOICES.values():
+        answer = _ask(question).lower()
+        choice = choices.get(answer, answer)
+        if choice in choices.values():
             return choice
-        print(_HELP)
+        print(explanation)
 
 
 def _ask(question: str) -> str:

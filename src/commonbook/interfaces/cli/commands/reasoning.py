@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from commonbook.errors import BadInput
 from commonbook.interfaces import json_values
+from commonbook.interfaces.cli.commands import sharing_rules
 from commonbook.interfaces.cli.commands.inbox import any_expired
 from commonbook.interfaces.cli.input import text as input_text
 from commonbook.interfaces.cli.output import memories, reasoning
@@ -16,6 +17,7 @@ from commonbook.model.ids import format_time
 
 if TYPE_CHECKING:
     from commonbook.interfaces.cli.call import Call, Command
+    from commonbook.interfaces.cli.output.plain import Output
     from commonbook.model.reasoning import Dependent, Inbox, InboxItem, MemoryReference, SupersedeReport, TriageReport
 
 
@@ -74,9 +76,14 @@ def _inbox(call: Call) -> int:
         return triage_interactively(call)
     limit = _PAGE if args.limit is None else args.limit
     page = call.book.inbox(space=args.space, expired=args.expired, limit=limit, after=args.after)
-    return call.print_answer(
-        _inbox_json(page), lambda out: reasoning.show_inbox(out, page, expired=not page.items and any_expired(call))
-    )
+    return call.print_answer(_inbox_json(page), lambda out: _show_inbox(call, out, page))
+
+
+def _show_inbox(call: Call, out: Output, page: Inbox) -> None:
+    if page.proposals:
+        sharing_rules.show_requests(out, page.proposals)
+    if page.items or not page.proposals:
+        reasoning.show_inbox(out, page, expired=not page.items and any_expired(call))
 
 
 def _triage(call: Call) -> int:
@@ -119,7 +126,11 @@ def _dependent_json(dependent: Dependent) -> dict[str, Any]:
 
 
 def _inbox_json(page: Inbox) -> dict[str, Any]:
-    return {"notices": [_item_json(item) for item in page.items], "next": page.next}
+    return {
+        "notices": [_item_json(item) for item in page.items],
+        "next": page.next,
+        "proposals": [sharing_rules.request_json(proposal) for proposal in page.proposals],
+    }
 
 
 def _item_json(item: InboxItem) -> dict[str, Any]:

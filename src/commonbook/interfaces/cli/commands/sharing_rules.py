@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from commonbook.errors import BadInput
@@ -48,12 +49,12 @@ def _remove_rule(call: Call) -> int:
 def _pending(call: Call) -> int:
     requests = call.book.pending(space=call.args.space, decided=call.args.decided)
     return call.print_answer(
-        {"requests": [_request_json(request) for request in requests]}, lambda out: _show_requests(out, requests)
+        {"requests": [request_json(request) for request in requests]}, lambda out: show_requests(out, requests)
     )
 
 
 def _approve(call: Call) -> int:
-    return _decide(call, call.book.approve)
+    return _decide(call, partial(call.book.approve, expected_version=call.args.expected_version))
 
 
 def _reject(call: Call) -> int:
@@ -64,14 +65,16 @@ def _decide(call: Call, decide: Callable[..., ShareRequest]) -> int:
     request_id = _match_id(call.args.id, (request.id for request in call.book.pending(decided=True)))
     decided = decide(request_id, note=call.args.note)
     copy = f": {decided.copy} in {decided.space}" if decided.copy else ""
-    return call.print_answer(_request_json(decided), lambda out: out.line(f"{decided.state.capitalize()}{copy}."))
+    if decided.purpose == "proposal":
+        copy = f": {decided.memory}{f' in {decided.space}' if decided.state == 'approved' else ''}"
+    return call.print_answer(request_json(decided), lambda out: out.line(f"{decided.state.capitalize()}{copy}."))
 
 
 def _request_share(call: Call) -> int:
     args = call.args
     request = call.book.request_share(call.resolve_id(args.id), args.to, refresh=args.refresh)
     return call.print_answer(
-        _request_json(request), lambda out: out.line(f"Requested to share it into {request.space}: {request.id}.")
+        request_json(request), lambda out: out.line(f"Requested to share it into {request.space}: {request.id}.")
     )
 
 
@@ -138,7 +141,8 @@ def _rule_json(rule: SharingRule) -> dict[str, Any]:
     }
 
 
-def _request_json(request: ShareRequest) -> dict[str, Any]:
+def request_json(request: ShareRequest) -> dict[str, Any]:
+    """Return a request to share, or a proposed memory."""
     return {
         "id": request.id,
         "space": request.space,
@@ -155,6 +159,8 @@ def _request_json(request: ShareRequest) -> dict[str, Any]:
         "copy": request.copy,
         "title": request.title,
         "text": request.text,
+        "purpose": request.purpose,
+        "version": request.version,
     }
 
 
@@ -183,11 +189,13 @@ def _filter_text(rule: SharingRule) -> str:
     return ", ".join(parts or ["everything"]) + (", after approval" if rule.approval else "")
 
 
-def _show_requests(out: Output, requests: Sequence[ShareRequest]) -> None:
+def show_requests(out: Output, requests: Sequence[ShareRequest]) -> None:
+    """Show requests to share, and proposed memories."""
     rows = [
         (
             request.id,
             request.space,
+            "a copy" if request.purpose == "share" else "approval",
             request.title or request.memory,
             request.requested_by,
             out.moment(request.requested_at),
@@ -195,7 +203,7 @@ def _show_requests(out: Output, requests: Sequence[ShareRequest]) -> None:
         )
         for request in requests
     ]
-    out.table(("id", "space", "memory", "requested by", "requested", "state"), rows)
+    out.table(("id", "space", "for", "memory", "requested by", "requested", "state"), rows)
 
 
 def _state(request: ShareRequest) -> str:

@@ -1,4 +1,4 @@
-"""The commands on spaces: list, create, rename, which and depth, and trust in the project file that names one."""
+"""The commands on spaces: list, create, rename, which, depth, review, and trust in the project file that names one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from commonbook.settings.default_space import default_space, trust, untrusted_fi
 
 if TYPE_CHECKING:
     from commonbook.interfaces.cli.call import Call, Command
-    from commonbook.model.spaces import Space
+    from commonbook.model.spaces import Review, Space
 
 
 def _list(call: Call) -> int:
@@ -72,6 +72,23 @@ def _depth(call: Call) -> int:
     )
 
 
+def _review(call: Call) -> int:
+    """Show or set whose memories are reviewed in a space; `reviewed` tells also of a review of a space above it."""
+    from commonbook.model.spaces import is_reviewed
+
+    args = call.args
+    review: Review | None = "agents" if args.review == "agents" else None
+    space = _find_space(call, args.name) if args.review is None else call.book.set_review(args.name, review)
+    reviewed = is_reviewed(space.name, {other.id: other for other in call.book.spaces()})
+    which = "are proposed, and wait for approval" if reviewed else "are stored at once"
+    return call.print_answer(
+        {**json_values.space_json(space), "reviewed": reviewed},
+        lambda out: out.report(
+            f"Memories of agents in {space.name} {which}", [(space.name, "agents" if reviewed else "none")]
+        ),
+    )
+
+
 def _find_space(call: Call, name: str) -> Space:
     for space in call.book.spaces():
         if space.name == name:
@@ -95,4 +112,5 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "space which": _which,
     "trust": _trust,
     "space depth": _depth,
+    "space review": _review,
 }

@@ -29,6 +29,8 @@ _MAX_NAMED_ATTACHMENTS: Final = 10
 def show_receipt(out: Output, verb: str, receipt: Receipt) -> None:
     """Show the receipt of a write; changed copies and similar memories become notes."""
     out.receipt(verb, memory_id=receipt.id, space=receipt.space, path=receipt.path, version=receipt.version)
+    if receipt.proposed:
+        out.note("note: it is proposed, and not recalled until a person approves it: commonbook inbox")
     if receipt.masked:
         out.note(_masked_note(receipt.masked))
     if receipt.tags_in_text:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from commonbook.book.book import Book
     from commonbook.model.memory import Link, Memory
     from commonbook.model.reasoning import Dependent, Inbox, InboxItem, MemoryReference, SupersedeReport, TriageReport
-    from commonbook.model.sharing import Lineage
+    from commonbook.model.sharing import Lineage, ShareRequest
 
 
 _UNREADABLE: Final = "not readable for you"
@@ -198,6 +198,20 @@ def _row(out: Output, item: InboxItem) -> tuple[Cell, ...]:
 
 def _reference(out: Output, memory: MemoryReference) -> str:
     return out.name(memory.id) if memory.title is None else f"{one_line(memory.title)} ({out.name(memory.id)})"
+
+
+def show_proposal(out: Output, proposal: ShareRequest) -> None:
+    """Show a proposed memory with everything that is needed to decide about it."""
+    out.styled(
+        [
+            (one_line(proposal.title or ""), "bold"),
+            (f"  {out.name(proposal.memory)}", "cyan"),
+            (f"  {proposal.space}", "dim"),
+            ("  proposed", "yellow"),
+        ]
+    )
+    out.styled([(_beginning(proposal.text or ""), "")], indent=2)
+    out.facts([("by", f"{proposal.requested_by}, {out.moment(proposal.requested_at)}")])
 
 
 def show_notice(out: Output, item: InboxItem, titles: Mapping[str, str]) -> None:

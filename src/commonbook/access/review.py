@@ -1,0 +1,53 @@
+"""Review: in a space that has the memories of agents reviewed, an agent reads, talks and proposes, and no more.
+
+The role of an agent is limited there, whatever it was granted. So every verb that would change a memory of the space,
+or its grants, refuses it, and none has to know about reviews. What it remembers goes into the space of the proposals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from commonbook.errors import NotAllowed
+from commonbook.model.spaces import READER, WRITER, Actor, SpaceScope, is_reviewed
+from commonbook.text import space_names
+
+if TYPE_CHECKING:
+    from commonbook.model.memory import Memory
+
+
+def holds_back(actor: Actor, name: str, spaces: SpaceScope) -> bool:
+    """Tell whether a review keeps an actor from changing the memories of a space."""
+    return actor.is_agent and is_reviewed(name, spaces)
+
+
+def within_review(roles: Mapping[str, str], spaces: SpaceScope) -> Mapping[str, str]:
+    """Return the roles of an agent: it reads the spaces under review, and writes to those of their proposals."""
+    if all(space.review is None for space in spaces.values()):
+        return roles
+    return {id_: _role(role, spaces[id_].name, spaces) for id_, role in roles.items()}
+
+
+def _role(role: str, name: str, spaces: SpaceScope) -> str:
+    if role == READER:
+        return role
+    if is_reviewed(name, spaces):
+        return READER
+    return WRITER if is_reviewed(space_names.reviewed_space(name), spaces) else role
+
+
+def require_own_proposal(actor: Actor, memory: Memory) -> None:
+    """Raise NotAllowed if an agent would change a memory that somebody else has proposed."""
+    if memory.space.holds_proposals and memory.author != actor.principal:
+        raise NotAllowed(
+            f"memory {memory.id} was proposed by {memory.author}", fix="let that agent, or a person, change it"
+        )
+
+
+def refusal(actor: Actor, name: str) -> NotAllowed:
+    """Return the error for a change by an agent in a space that it may read, and where it may only propose."""
+    return NotAllowed(
+        f"{actor.principal} may only propose in the space {name!r}",
+        fix="remember a new memory there, with `replaces` in place of an edit: a person approves it",
+    )

@@ -1,0 +1,59 @@
+"""Proposals: memories that wait in a space of their own, beside the space that they are for, until a person decides.
+
+A proposed memory is an ordinary one. Its place alone tells that it is proposed, in the rows and in the files: a move
+into the other space, by a verb or by hand, is its approval. Until then it supersedes nothing: its links say only that
+it would.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from commonbook.access import permissions, review
+from commonbook.model.memory import WOULD_SUPERSEDE, Link, Memory
+from commonbook.model.spaces import Space
+from commonbook.text import space_names
+from commonbook.write.context import WriteContext
+from commonbook.write.foreign_writes import ForeignWrite
+
+_SUPERSEDES: Final = "supersedes"
+
+
+def space_for_new_memory(ctx: WriteContext, name: str) -> tuple[Space, Space]:
+    """Return the space of that name, and the one that a new memory of the actor goes into: it may have to be proposed.
+
+    Spaces are created if needed; the actor must be allowed to write to them or create them.
+    """
+    if not review.holds_back(ctx.actor, name, ctx.spaces):
+        space = ctx.require_writable_space(name)
+        return space, space
+    named = ctx.space_named(name) or _new_space(ctx, name)
+    proposals = ctx.system_space(space_names.proposals_of(name))
+    if proposals.id not in ctx.writable:
+        raise permissions.refusal(ctx.actor, name)
+    return named, proposals
+
+
+def _new_space(ctx: WriteContext, name: str) -> Space:
+    """Create a space below one that is under review, by the right that the actor has without the review."""
+    permissions.require_create(ctx.tx, ctx.actor.recording(), ctx.spaces, name)
+    proposing = ctx.because(ForeignWrite.PROPOSAL)
+    return proposing.add_space(space_names.require_new_name(name), ctx.choose_folder(name), origin="new")
+
+
+def proposed_relation(relation: str) -> str:
+    """Return the relation that a proposed memory has in place of one that would take effect at once."""
+    return WOULD_SUPERSEDE if relation == _SUPERSEDES else relation
+
+
+def approved_links(memory: Memory) -> tuple[Link, ...]:
+    """Return the links of a proposed memory as they are after its approval."""
+    links = (link._replace(relation=_SUPERSEDES) if link.relation == WOULD_SUPERSEDE else link for link in memory.links)
+    # A person may have added the link by hand already.
+    return tuple({(link.relation, link.target): link for link in links}.values())
+
+
+def after_move(old: Memory, new: Memory) -> Memory:
+    """Return a moved memory, whose links take effect if it was proposed before and is no longer."""
+    is_approved = old.space.holds_proposals and not new.space.holds_proposals
+    return new._replace(links=approved_links(new)) if is_approved else new

@@ -1,0 +1,134 @@
+"""Proposed memories and their files: a folder beside the space, which people and a lost database can rely on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import commonbook
+from commonbook.book.book import Book
+from commonbook.errors import Conflict
+from commonbook.model.memory import Filter
+from tests.support.lost_databases import lose_database
+
+AGENT = "agent:helper"
+
+
+@pytest.fixture
+def team(home: Path, book: Book) -> Book:
+    book.create_space("team")
+    book.grant(AGENT, "team", "writer")
+    book.set_review("team", "agents")
+    return book
+
+
+def propose(book: Book, *, replaces: str | None = None) -> str:
+    return book.acting_as(AGENT).remember("The deploy runs on Mondays", space="team", replaces=replaces).id
+
+
+def texts(book: Book, space: str) -> list[str]:
+    return [memory.text for memory in book.list(Filter(space=space)).items]
+
+
+def by_hand(home: Path, book: Book, memory: str) -> Path:
+    """Move the file of a proposal into the folder of the space, as a person would; return its new place."""
+    before = home / book.get(memory).path
+    after = home / "team" / before.name
+    before.rename(after)
+    return after
+
+
+def test_its_file_lies_beside_the_space_until_it_is_approved(home, team):
+    memory = propose(team)
+    path = home / team.get(memory).path
+    assert path.parent.parent == home / "team/_proposed"
+    assert f"author: {AGENT}" in path.read_text()
+    team.approve(memory)
+    assert not (home / "team/_proposed").exists()
+    assert (home / team.get(memory).path).parent.parent == home / "team"
+
+
+def test_a_person_approves_by_moving_the_file(home, team):
+    old = team.remember("The deploy runs on Fridays", space="team").id
+    memory = propose(team, replaces=old)
+    after = by_hand(home, team, memory)
+    team.sync()
+    got = team.get(memory)
+    assert (got.space.name, got.marks, got.author) == ("team", (), AGENT)
+    assert (team.get(old).superseded_by, team.pending()) == (memory, ())
+    assert "would_supersede" not in after.read_text()
+
+
+@pytest.mark.parametrize("decide", ["approve", "reject"])
+def test_a_decision_after_a_move_by_hand_is_told_so(home, team, decide):
+    memory = propose(team)
+    by_hand(home, team, memory)
+    with pytest.raises(Conflict, match="approved meanwhile"):
+        getattr(team, decide)(memory)
+    team.sync()
+    assert texts(team, "team") == ["The deploy runs on Mondays"]
+
+
+def test_an_edit_by_hand_stays_a_proposal_and_is_what_is_approved(home, team):
+    memory = propose(team)
+    path = home / team.get(memory).path
+    path.write_text(path.read_text().replace("Mondays", "Tuesdays"))
+    team.approve(memory)
+    assert texts(team, "team") == ["The deploy runs on Tuesdays"]
+
+
+def test_a_removed_file_withdraws_it(home, team):
+    memory = propose(team)
+    (home / team.get(memory).path).unlink()
+    team.sync()
+    assert team.pending() == ()
+    with pytest.raises(commonbook.NotFound):
+        team.get(memory)
+
+
+def test_a_lost_database_brings_the_review_and_the_proposals_back(home, team):
+    old = team.remember("The deploy runs on Fridays", space="team").id
+    memory = propose(team, replaces=old)
+    team.close()
+    lose_database(home)
+    with commonbook.open(home) as book:
+        book.grant(AGENT, "team", "admin")
+        agent = book.acting_as(AGENT)
+        assert {space.name: space.review for space in book.spaces()}["team"] == "agents"
+        assert ([one.id for one in book.pending()], book.get(memory).marks) == ([memory], ("proposed",))
+        assert memory not in {hit.id for hit in book.recall("deploy Mondays", spaces=["/"]).hits}
+        assert agent.remember("More", space="team").proposed
+        with pytest.raises(commonbook.NotAllowed):
+            agent.approve(memory)
+        book.approve(memory)
+        assert book.get(old).superseded_by == memory
+
+
+@pytest.mark.parametrize("line", ["", 'review = "agents"\n'])
+def test_a_space_file_neither_ends_nor_begins_a_review(home, team, line):
+    team.set_review("team", None if line else "agents")
+    file = home / "team/.space.toml"
+    kept = [one for one in file.read_text().splitlines(keepends=True) if not one.startswith("review")]
+    file.write_text("".join(kept) + line)
+    team.sync()
+    assert team.acting_as(AGENT).remember("x", space="team").proposed is (line == "")
+    (finding,) = [one for one in team.doctor() if ".space.toml" in one.where]
+    assert "space review" in finding.why
+
+
+def test_an_export_and_import_keep_them_apart(home, team, tmp_path):
+    memory = propose(team)
+    team.export(str(tmp_path / "out"), space="team/")
+    assert team.export(str(tmp_path / "okf"), okf=True).ids == ()
+    with commonbook.open(tmp_path / "other", create=True) as book:
+        book.import_folder(str(tmp_path / "out"))
+        assert (texts(book, "team"), [one.id for one in book.pending()]) == ([], [memory])
+        assert {space.name: space.review for space in book.spaces()}["team"] == "agents"
+
+
+def test_a_rebuild_keeps_them(home, team):
+    memory = propose(team)
+    team.rebuild()
+    assert [one.id for one in team.pending()] == [memory]
+    assert team.doctor() == ()
