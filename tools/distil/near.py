@@ -18,14 +18,29 @@ from commonbook.engines.embedders.static_table import (
     StaticTable,
     is_word,
 )
+from commonbook.text import stopwords, terms
 
 BATCH = 512
+
+
+def commonest_of_stems(words: list[str]) -> list[bool]:
+    """Tell of each word, the commonest first, whether it stands for its stem: it is the first, and no stop word.
+
+    An index has stems, which mean what their commonest word means. A stem of a stop word means nothing.
+    """
+    taken = set(terms.stems(sorted(stopwords.ENGLISH)))
+    chosen = []
+    for stem in terms.stems(words):
+        chosen.append(stem not in taken)
+        taken.add(stem)
+    return chosen
 
 
 def lists(table: StaticTable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the end of each piece's list, and the pieces and steps of all lists, concatenated."""
     pieces = table.vocabulary
     words = np.array([at for at, piece in enumerate(pieces) if is_word(piece)])
+    stands_for_stem = np.array(commonest_of_stems([pieces[at] for at in words]))
     vectors = table.vectors([pieces[at] for at in words]).astype(np.float64)
     vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
     sizes, others, steps = np.zeros(len(pieces), np.uint32), [], []
@@ -33,6 +48,7 @@ def lists(table: StaticTable) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         cosines = np.round(vectors[start : start + BATCH] @ vectors.T, 5)
         for at, row in enumerate(cosines, start):
             row[at] = -1
+            row[~stands_for_stem] = -1
             near = np.flatnonzero(row >= MIN_NEAR_COSINE)
             nearest = near[np.argsort(-row[near], kind="stable")][:MAX_NEAR_WORDS]
             sizes[words[at]] = len(nearest)

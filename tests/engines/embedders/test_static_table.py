@@ -9,6 +9,7 @@ from commonbook.engines.embedders import static_table
 from commonbook.engines.embedders.static_table import MAX_NEAR_WORDS, MIN_NEAR_COSINE, NEAR_WORDS, TABLE, StaticTable
 from commonbook.errors import CommonbookError
 from commonbook.ports.embedding import EmbeddingInput
+from commonbook.text import stopwords, terms
 
 EVERYDAY = [
     "car",
@@ -139,12 +140,30 @@ def test_near_words_come_nearest_first_and_never_the_word_itself(table):
     assert dict(found)["car"] == pytest.approx(cosine(table, "vehicle", "car"), abs=1e-4)
 
 
+def test_of_words_with_one_stem_only_the_commonest_is_near_another(table):
+    """An index has stems: that of `university` must not mean what `universal` means, nor that of `going` anything."""
+    allowed = frozenset(commonest_of_stems(table))
+    for word in ("painted", "Painted", "campus", "worldwide", "departing", "CAMPUS"):
+        found = [other for other, _ in table.near(word)]
+        assert found
+        assert allowed.issuperset(found), word
+
+
 def test_a_word_of_no_pieces_has_no_near_words(table):
     assert table.near("\ue000") == table.near("") == ()
 
 
+def commonest_of_stems(table):
+    """Return the words that may be near others: the commonest of each stem, none of a stop word's stem."""
+    first = dict.fromkeys(terms.stems(sorted(stopwords.ENGLISH)), "")
+    words = [other for other in table.vocabulary if other.isalpha() and len(other) > 1]
+    for other, stem in zip(words, terms.stems(words), strict=True):
+        first.setdefault(stem, other)
+    return [other for other in first.values() if other]
+
+
 def exact_near(table, word, *, least):
-    vocabulary = [other for other in table.vocabulary if other.isalpha() and len(other) > 1]
+    vocabulary = commonest_of_stems(table)
     known = table.vectors(vocabulary).astype(np.float64)
     query = table.vectors([word])[0].astype(np.float64)
     cosines = known @ query / np.maximum(np.linalg.norm(known, axis=1), 1e-9) / np.linalg.norm(query)

@@ -47,7 +47,7 @@ _MAX_WORD_CHARS: Final = 64
 _MAX_CACHED_WORDS: Final = 20_000
 """The words in each cache, which is cleared when it is full."""
 
-_MAX_SIGN_DISTANCE: Final = 0.43
+_MAX_SIGN_DISTANCE: Final = 0.44
 """The largest fraction of differing signs with which a word is compared exactly: hardly any other is near."""
 
 
@@ -119,7 +119,10 @@ class StaticTable:
         return out
 
     def near(self, word: str) -> tuple[tuple[str, float], ...]:
-        """Return the words of the vocabulary with a similar meaning and their cosines, the nearest first."""
+        """Return the words of the vocabulary with a similar meaning and their cosines, the nearest first.
+
+        Of words with one stem only the commonest is among them, and no stop word: see tools/distil/README.md.
+        """
         pieces = self.pieces(word)
         listed = len(pieces) == 1 and self.vocabulary[pieces[0]] == word and is_word(word)
         return self._near_lists.of(pieces[0]) if listed else self._search_near(word)
@@ -132,7 +135,7 @@ class StaticTable:
         distance = np.zeros(len(self._rows), np.uint8)
         for plane, bits in zip(self._planes, _signs(query[None, :])[0], strict=True):
             distance += np.bitwise_count(plane ^ bits)
-        rows = np.flatnonzero(distance <= int(_MAX_SIGN_DISTANCE * self.dimensions))
+        rows = np.flatnonzero((distance <= int(_MAX_SIGN_DISTANCE * self.dimensions)) & self._near_lists.listed)
         vectors = self._rows[rows].astype(np.float32)
         lengths = np.maximum(np.sqrt(np.einsum("ij,ij->i", vectors, vectors)), 1e-9)
         cosines = np.einsum("ij,j->i", vectors, query) / lengths / np.linalg.norm(query)
@@ -141,7 +144,7 @@ class StaticTable:
         pairs = (
             (other, round(cosine, 5))
             for row, cosine in zip(rows[nearest].tolist(), cosines[nearest].tolist(), strict=True)
-            if (other := self.vocabulary[row]) != word and is_word(other)
+            if (other := self.vocabulary[row]) != word
         )
         return tuple(islice(pairs, MAX_NEAR_WORDS))
 
@@ -185,6 +188,13 @@ class _NearLists:
         self._ends = np.frombuffer(data, "<u4", count, _NEAR_HEADER.size)
         self._others = np.frombuffer(data, "<u2", size, _NEAR_HEADER.size + 4 * count)
         self._steps = np.frombuffer(data, "<u2", size, _NEAR_HEADER.size + 4 * count + 2 * size)
+
+    @cached_property
+    def listed(self) -> npt.NDArray[np.bool_]:
+        """Whether each word of the vocabulary is in any list: the others are no near words of anything."""
+        listed = np.zeros(len(self._vocabulary), np.bool_)
+        listed[self._others] = True
+        return listed
 
     def of(self, piece: int) -> tuple[tuple[str, float], ...]:
         """Return the near words of a word and their cosines, the nearest first."""
