@@ -129,6 +129,8 @@ def _shared(book: Book, memory: str) -> None:
 
 def _reasoned(book: Book, memory: str) -> None:
     book.set_depth("green", 4)
+    book.set_review("green", "agents")
+    book.set_review("green", None)
     doubtful = book.reflect("The ledger moves about.", [memory], space="green").id
     deeper = book.reflect("Nobody knows where it is.", [doubtful], space="blue").id
     truth = book.remember("The ledger is in the crypt.", space="red").id

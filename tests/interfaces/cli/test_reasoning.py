@@ -767,7 +767,7 @@ def test_completion_and_help_know_the_commands(cli_without_book, home):
     assert not cli_without_book.home.exists()
 
 
-def test_the_inbox_on_a_terminal_asks_about_proposals_first(cli, tmp_path):
+def test_the_inbox_on_a_terminal_asks_about_proposals_first(cli, home, tmp_path):
     cli("space", "create", "team")
     cli("grant", "add", "agent:ana", "team", "writer")
     cli("space", "review", "team", "agents")
