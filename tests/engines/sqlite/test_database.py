@@ -1,12 +1,18 @@
-"""The SQLite database of a home: its pages."""
+"""The SQLite database of a home: its pages and statements."""
 
 from __future__ import annotations
 
+import random
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 import commonbook
+from commonbook.engines.process.clock import SystemClock
+from commonbook.engines.sqlite.database import SqliteDatabase
 
 
 def test_three_quarters_of_the_pages_of_notes_of_a_kilobyte_are_filled(home: Path):
@@ -17,3 +23,30 @@ def test_three_quarters_of_the_pages_of_notes_of_a_kilobyte_are_filled(home: Pat
         ((size, unused),) = database.execute("SELECT sum(pgsize), sum(unused) FROM dbstat WHERE name = 'memory'")
         assert database.execute("PRAGMA journal_mode").fetchone() == ("wal",)
     assert unused < 0.15 * size
+
+
+def test_lists_of_any_length_find_the_same_and_share_few_statements(home: Path, monkeypatch: pytest.MonkeyPatch):
+    """Each connection keeps its statements compiled: one for each length would fill the memory of a server."""
+    statements = set[str]()
+
+    class Connection(sqlite3.Connection):
+        def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:  # noqa: ANN401 - as in sqlite3
+            statements.add(sql)
+            return super().execute(sql, *parameters)
+
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *given, **named: connect(*given, **named, factory=Connection))
+    home.mkdir()
+    table = "CREATE TABLE number (value INTEGER PRIMARY KEY); WITH RECURSIVE up(n) AS (SELECT 0 UNION ALL SELECT n + 1"
+    filled = f"{table} FROM up WHERE n < 299) INSERT INTO number SELECT n FROM up;"
+    path = str(home / "state.db")
+    with closing(SqliteDatabase(path, migrations=[filled], clock=SystemClock(), busy_seconds=1)) as database:
+        statements.clear()
+        for length in (*range(300), 1_025):
+            sought = random.Random(length).sample(range(max(300, length)), length)
+            with database.reading() as tx:
+                found = tx.rows("SELECT value FROM number WHERE value IN :sought ORDER BY value", sought=sought)
+                others = tx.rows("SELECT count(*) FROM number WHERE NOT value IN :sought", sought=sought)
+            assert found == [(value,) for value in sorted(sought) if value < 300]
+            assert others == [(300 - len(found),)]
+    assert len([sql for sql in statements if "sought_0" in sql]) < 50

@@ -36,6 +36,9 @@ _CLOSE_LOCK_SECONDS: Final = 2.0
 _PAGE_BYTES: Final = 8192
 """The pages of a new database: a note of one kilobyte wastes a quarter of a page of 4 kB, and little of this one."""
 
+_MAX_PADDED_LENGTH: Final = 16_384
+"""SQLite takes 32,766 parameters: a longer list is not padded."""
+
 _PARAMETER: Final = re.compile(r":([a-z_]+)")
 
 
@@ -327,9 +330,22 @@ def _expand_lists(sql: str, params: dict[str, object]) -> tuple[str, dict[str, o
     if not lists:
         return sql, params
     flat = {name: value for name, value in params.items() if name not in lists}
+    lengths = {name: _padded_length(len(values)) for name, values in lists.items()}
     for name, values in lists.items():
         flat.update({f"{name}_{index}": value for index, value in enumerate(values)})
-    return _expand_placeholders(sql, tuple((name, len(values)) for name, values in lists.items())), flat
+        flat.update({f"{name}_{index}": values[-1] for index in range(len(values), lengths[name])})
+    return _expand_placeholders(sql, tuple(lengths.items())), flat
+
+
+def _padded_length(length: int) -> int:
+    """Return the number of placeholders for so many values; the last value fills those that are left.
+
+    Each number is a statement of its own, which each connection keeps compiled: some 10 KB, and more with a long list.
+    """
+    if length > _MAX_PADDED_LENGTH:
+        return length
+    power = 1 << max(length - 1, 0).bit_length()
+    return power * 3 // 4 if power * 3 // 4 >= length else power
 
 
 @lru_cache(maxsize=512)
