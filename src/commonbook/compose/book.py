@@ -48,6 +48,9 @@ else:
 KEYS_CHECK_TEXT: Final = "the keys of this book"
 """Its keyed hash is recorded when a book is made, to recognize the keys of the book. It must never change."""
 
+_RECALLS_AT_ONCE: Final = 3
+"""How many threads rank at once in an embedded book. PostgreSQL does its part elsewhere, and is not waited for."""
+
 
 def _run_steps_before_finalize(context: object, /) -> None:
     for step in write_steps.BEFORE_FINALIZE:
@@ -439,19 +442,19 @@ def _postgres_index(settings: Settings, database: PostgresDatabase) -> Index:
     return PostgresIndex(database.connection, cache_bytes=chosen.recall_mb << 20, graph_above=chosen.graph_above)
 
 
-def _recall_service(settings: Settings, index: Callable[[], Index]) -> RecallService:
+def _recall_service(settings: Settings, index: Callable[[], Index], *, at_once: int | None = None) -> RecallService:
     from commonbook.engines.embedders.registry import embedder_for
     from commonbook.engines.embedders.static_table import StaticTable
     from commonbook.recall.recaller import Recaller
 
     embedder = embedder_for(settings.embedder)
     table = embedder if isinstance(embedder, StaticTable) else StaticTable()
-    return Recaller(index(), embedder, table)
+    return Recaller(index(), embedder, table, at_once=at_once)
 
 
 def recall_service(settings: Settings, hidden: str) -> RecallService:
     """Return recall on the index in a hidden folder."""
-    return _recall_service(settings, lambda: _mapped_index(hidden))
+    return _recall_service(settings, lambda: _mapped_index(hidden), at_once=_RECALLS_AT_ONCE)
 
 
 def _yaml() -> Yaml:

@@ -30,6 +30,7 @@ from commonbook.recall.index_query import IndexQueryBuilder
 from commonbook.recall.index_updater import ViewOutdated
 from commonbook.recall.query import ParsedQuery, parse
 from commonbook.recall.result import result_of
+from commonbook.recall.turns import Turns
 from commonbook.sharing import refresh
 from commonbook.tables import changes
 
@@ -66,8 +67,9 @@ class _Call(NamedTuple):
 class Recaller:
     """Answers recalls of one book; its state between recalls consists of caches only."""
 
-    def __init__(self, index: Index, embedder: Embedder, thesaurus: Thesaurus) -> None:
-        """Recall with this index, this embedder and this thesaurus."""
+    def __init__(self, index: Index, embedder: Embedder, thesaurus: Thesaurus, *, at_once: int | None = None) -> None:
+        """Recall with this index, this embedder and this thesaurus, in so many threads at once."""
+        self._turns = Turns(at_once)
         self._index = index
         self._embedder = embedder
         self._thesaurus = thesaurus
@@ -112,7 +114,7 @@ class Recaller:
         request, notes = query.request, list[str]()
         vector = None if query.is_empty else self._query_vector(request.query, view, notes)
         watch.lap("embed")
-        with engines.db.reading() as tx:
+        with self._turns.taken(), engines.db.reading() as tx:
             total_changes = changes.total_deferred(tx)
             require_counted = None if call.is_counted else rate_limits.require_counted(tx, actor)
             allowed = scope.without_proposals(

@@ -30,7 +30,7 @@ def test_lists_of_any_length_find_the_same_and_share_few_statements(home: Path, 
     statements = set[str]()
 
     class Connection(sqlite3.Connection):
-        def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:  # noqa: ANN401 - as in sqlite3
+        def execute(self, sql: str, *parameters: Any) -> sqlite3.Cursor:
             statements.add(sql)
             return super().execute(sql, *parameters)
 

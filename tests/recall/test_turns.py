@@ -1,0 +1,63 @@
+"""Turns of recalls: of many threads, few rank at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import commonbook
+from commonbook.recall import phrases
+from commonbook.recall.turns import Turns
+
+
+def test_of_many_threads_three_rank_at_once(home: Path, monkeypatch):
+    search, counting, inside, most = phrases.search, threading.Lock(), 0, 0
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal inside, most
+        with counting:
+            inside += 1
+            most = max(most, inside)
+        threading.Event().wait(0.01)
+        try:
+            return search(*arguments)
+        finally:
+            with counting:
+                inside -= 1
+
+    monkeypatch.setattr(phrases, "search", counted)
+    with commonbook.open(home, create=True) as book, ThreadPoolExecutor(12) as pool:
+        book.remember("The walrus is fed")
+        answers = list(pool.map(lambda _: book.recall("walrus"), range(24)))
+    assert all(len(answer.hits) == 1 for answer in answers)
+    assert 1 < most <= 3
+
+
+def test_a_recall_that_fails_gives_its_turn_back(home: Path, monkeypatch):
+    with commonbook.open(home, create=True) as book:
+        book.remember("The walrus is fed")
+        with monkeypatch.context() as failing:
+            failing.setattr(phrases, "search", lambda *_: 1 / 0)
+            for _ in range(4):
+                try:
+                    book.recall("walrus")
+                except ZeroDivisionError:
+                    continue
+        assert book.recall("walrus").hits
+
+
+def test_a_forked_child_has_all_turns_whatever_threads_had_taken():
+    turns = Turns(1)
+    with turns.taken():
+        child = os.fork()
+        if child == 0:
+            # The runner's own alarm would go on with the tests in this child.
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.alarm(30)
+            with turns.taken():
+                os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
