@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
@@ -23,6 +24,10 @@ REALM: Final = 'Bearer realm="commonbook"'
 
 BUSY_RETRY_SECONDS: Final = 1
 """The value of `Retry-After` where the server is busy for a reason that ends soon."""
+
+_KEY: Final = re.compile(r"cbk_[A-Za-z0-9_-]{43}")
+_HIDDEN_KEY: Final = "cbk_…"
+"""A message may quote an argument, such as an id: if it is a key, the client's log would have it."""
 
 _STATUS: Final[tuple[tuple[type[CommonbookError], int], ...]] = (
     (errors.TooLarge, 413),
@@ -87,8 +92,8 @@ def problem(error: CommonbookError, status: int, *, instance: str | None = None)
         "type": error.type,
         "title": error.type.replace("_", " ").capitalize(),
         "status": status,
-        "detail": error.message,
-        "fix": error.fix,
+        "detail": _KEY.sub(_HIDDEN_KEY, error.message),
+        "fix": _KEY.sub(_HIDDEN_KEY, error.fix),
         **members,
         **({"instance": instance} if instance else {}),
     }

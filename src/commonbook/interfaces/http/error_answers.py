@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
-from starlette.requests import HTTPConnection
+from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.responses import Response
 
 from commonbook.errors import BadInput, CommonbookError
@@ -55,6 +55,9 @@ def error_details(error: Exception, connection: HTTPConnection) -> tuple[dict[st
         ours, status = error.error, HTTPStatus.UNAUTHORIZED.value
     elif isinstance(error, BadShape):
         ours, status = error.error, error.status
+    elif isinstance(error, ClientDisconnect):
+        # Nobody gets this answer, and nothing failed here.
+        ours, status = BadInput("the connection ended before the request", fix="send it again"), 400
     elif isinstance(error, CommonbookError):
         ours, status = error, problems.status_of(error, with_if_match="if-match" in connection.headers)
     else:

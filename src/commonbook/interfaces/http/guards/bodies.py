@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from starlette.datastructures import Headers
 
-from commonbook.errors import TooLarge
+from commonbook.errors import BadInput, TooLarge
 from commonbook.interfaces.http.error_answers import BadShape
 from commonbook.interfaces.http.guards.refusals import refuse
 
@@ -25,6 +25,11 @@ _STREAMED: Final = frozenset({"application/zip", "application/octet-stream"})
 
 _LINES: Final = frozenset({"application/x-ndjson", "application/ndjson"})
 """The types of bodies with one JSON value on each line: the app parses, and refuses, each line on its own."""
+
+_TWO_LENGTHS: Final = BadInput(
+    "the request tells its end twice, by Content-Length and by Transfer-Encoding", fix="send one of the two headers"
+)
+"""A proxy that believes the other one would take the rest of the body for a request of somebody else (smuggling)."""
 
 _NESTING: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"|([\[{])|([\]}])', re.DOTALL)
 
@@ -42,6 +47,9 @@ class BodyGuard:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
+        if "content-length" in headers and "transfer-encoding" in headers:
+            await refuse(scope, send, _TWO_LENGTHS, 400)
+            return
         media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
         streamed = media_type in _STREAMED
         limit = self._config.max_archive_bytes if streamed else self._config.max_body_bytes

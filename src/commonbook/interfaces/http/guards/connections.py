@@ -1,7 +1,8 @@
 """Connections: one that does not send the head of a request in time is closed, and one too many is refused.
 
 uvicorn limits only the idle time between two requests: a client that sends its headers byte by byte, or connects and
-sends nothing, would hold a connection for ever. Its own limit of connections answers with a bare text.
+sends nothing, would hold a connection for ever. It answers a connection too many, and bytes that are no HTTP, with a
+bare text.
 """
 
 from __future__ import annotations
@@ -9,11 +10,14 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any, Final
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
-from commonbook.errors import Busy
+from commonbook.errors import BadInput, Busy
 from commonbook.interfaces.http.guards.refusals import refuse
-from commonbook.interfaces.http.guards.security_headers import SecurityHeaders
+from commonbook.interfaces.http.guards.security_headers import HEADERS, SecurityHeaders
+from commonbook.wire import problems
+from commonbook.wire.encoding import dumps
 
 if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
@@ -31,6 +35,8 @@ async def _refuse(scope: Scope, _receive: Receive, send: Send) -> None:
 
 
 _OVERLOADED: Final = SecurityHeaders(_refuse)
+
+_NO_HTTP: Final = dumps(problems.problem(BadInput("this is no request of HTTP/1.1", fix="/openapi.json"), 400))
 
 
 class TimedProtocol(H11Protocol):
@@ -61,6 +67,16 @@ class TimedProtocol(H11Protocol):
         """Stop the timer."""
         self._stop_timer()
         super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - uvicorn's
+        """Answer what is no HTTP with problem details, unless its answer has begun already; close the connection."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            fields = {**HEADERS, "Content-Type": problems.MEDIA_TYPE, "Content-Length": str(len(_NO_HTTP))}
+            headers = [(name.encode(), value.encode()) for name, value in {**fields, "Connection": "close"}.items()]
+            response = h11.Response(status_code=400, headers=headers, reason=b"Bad Request")
+            for event in (response, h11.Data(data=_NO_HTTP), h11.EndOfMessage()):
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
     def _start_timer(self) -> None:
         if self._head_timer is None:

@@ -1,0 +1,166 @@
+"""Requests as a stranger may write them byte by byte: each is refused or harmless, and the server goes on."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from tests.support.servers import Server, serving
+
+BODY = json.dumps({"text": "smuggled", "space": "personal"})
+CHUNKED = f"{len(BODY):x}\r\n{BODY}\r\n0\r\n\r\n"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory) -> Iterator[Server]:
+    with serving(tmp_path_factory.mktemp("book") / "home") as server:
+        yield server
+
+
+def answers(server: Server, *parts: str | bytes) -> bytes:
+    """Send bytes on a connection of their own; return all that comes until the server closes it."""
+    with closing(socket.create_connection(("127.0.0.1", port_of(server)), timeout=60)) as connection:
+        for part in parts:
+            connection.sendall(part.encode("latin-1") if isinstance(part, str) else part)
+        received = b""
+        try:
+            while data := connection.recv(65536):
+                received += data
+        except ConnectionResetError:
+            # The server does not read what comes after an error.
+            pass
+        return received
+
+
+def port_of(server: Server) -> int:
+    return int(server.url.rpartition(":")[2])
+
+
+def head(server: Server, method: str = "POST", path: str = "/v1/memories", **headers: str) -> str:
+    """The head of a request with the owner's key, without its last line."""
+    fields = {"Host": f"localhost:{port_of(server)}", "Authorization": f"Bearer {server.key}", **headers}
+    lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in fields.items())
+    return f"{method} {path} HTTP/1.1\r\n{lines}"
+
+
+def count(server: Server) -> int:
+    with server.client() as client:
+        return int(client.get("/v1/status").json()["memories"])
+
+
+JSON = {"Content_Type": "application/json"}
+
+
+@pytest.mark.parametrize(
+    ("lengths", "body"),
+    [
+        ("Content-Length: {size}\r\nTransfer-Encoding: chunked\r\n", CHUNKED),
+        ("Transfer-Encoding: chunked\r\nContent-Length: 4\r\n", CHUNKED),
+        ("Content-Length: {size}\r\nContent-Length: 5\r\n", BODY),
+        ("Content-Length: +{size}\r\n", BODY),
+        ("Content-Length: -1\r\n", BODY),
+        ("Content-Length: 99999999999999999999999\r\n", BODY),
+        ("Content-Length: 0x{size:x}\r\n", BODY),
+        ("Transfer-Encoding: chunked, identity\r\n", CHUNKED),
+        ("Transfer-Encoding: identity\r\n", CHUNKED),
+        ("Transfer-Encoding : chunked\r\n", CHUNKED),
+        ("Transfer-Encoding: chunked\r\n", "zz\r\n" + CHUNKED),
+        ("Transfer-Encoding: chunked\r\n", "5;" + "a" * 200_000 + "\r\n"),
+    ],
+)
+def test_a_request_whose_end_is_unclear_smuggles_nothing(server, lengths, body):
+    before = count(server)
+    request = head(server, **JSON) + lengths.format(size=len(BODY)) + "\r\n" + body
+    # The second request is what a proxy would have taken for a part of the first, or the first for a part of this.
+    found = answers(server, request + head(server, **JSON) + f"Content-Length: {len(BODY)}\r\n\r\n" + BODY)
+    assert found.startswith(b"HTTP/1.1 400 "), found[:300]
+    assert found.count(b"HTTP/1.1 ") == 1
+    assert b'"type":"bad_input"' in found
+    assert b"x-content-type-options: nosniff" in found.lower()
+    assert server.key.encode() not in found
+    assert count(server) == before
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+        b"GET / HTTP/9\r\n\r\n",
+        b"GET /v1/memories HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\n\r\n",
+        b"GET /v1/memories HTTP/1.1\r\n\r\n",
+        b"GET /v1/memories HTTP/1.1\r\nHost: localhost\r\nX: a\x00b\r\n\r\n",
+        b"GET /v1/memories HTTP/1.1\r\nHost: localhost\r\nCookie: " + b"x" * 200_000 + b"\r\n\r\n",
+        b"GET /v1/memories HTTP/1.1\r\nHost: localhost\r\n" + b"X: y\r\n" * 40_000 + b"\r\n",
+    ],
+)
+def test_what_is_no_request_gets_a_problem_and_a_closed_connection(server, request_bytes):
+    found = answers(server, request_bytes)
+    # A head that is too long is refused while it is still being sent: then the answer may be lost with the connection.
+    assert found.startswith(b"HTTP/1.1 400 ") or (not found and len(request_bytes) > 100_000)
+    assert found.count(b"HTTP/1.1 ") <= 1
+    assert not found or b"content-security-policy: default-src 'none'" in found.lower()
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("HEAD", "/v1/memories", 405),
+        ("OPTIONS", "/v1/memories", 405),
+        ("OPTIONS", "*", 404),
+        ("TRACE", "/v1/memories", 405),
+        ("CONNECT", "evil.example:80", 404),
+        ("GET", "http://evil.example/v1/memories", 404),
+        ("GET", "//evil.example/v1/memories", 404),
+        ("GET", "/v1/../v1/memories", 404),
+        ("GET", "/v1/%2e%2e/etc/passwd", 404),
+        ("GET", "/" + "a" * 50_000, 404),
+    ],
+)
+def test_another_method_or_form_of_path_opens_nothing(server, method, path, status):
+    found = answers(server, head(server, method, path, Connection="close") + "\r\n")
+    assert found.startswith(f"HTTP/1.1 {status} ".encode())
+    assert b"access-control-allow" not in found.lower()
+    assert server.key.encode() not in found
+    assert (b"\r\n\r\n{" in found) == (method != "HEAD")
+
+
+def test_a_range_and_an_upgrade_are_ignored(server):
+    upgrade = {"Upgrade": "websocket", "Sec_WebSocket_Version": "13", "Sec_WebSocket_Key": "eA=="}
+    for headers in ({"Range": "bytes=0-1,0-1,0-1", "Connection": "close"}, {**upgrade, "Connection": "close, upgrade"}):
+        found = answers(server, head(server, "GET", **headers) + "\r\n")
+        assert found.startswith(b"HTTP/1.1 200 "), found[:300]
+        assert b'"items":' in found
+
+
+def test_requests_in_one_packet_are_answered_in_order_and_none_after_a_refusal(server):
+    texts = [json.dumps({"text": f"pipelined {number}"}) for number in range(30)]
+    requests = [f"{head(server, **JSON)}Content-Length: {len(text)}\r\n\r\n{text}" for text in texts]
+    last = head(server, "GET", "/v1/memories?limit=1&space=personal", Connection="close") + "\r\n"
+    found = answers(server, "".join(requests) + last)
+    assert found.count(b"HTTP/1.1 200 ") == 31
+    assert b"pipelined 29" in found.rpartition(b"HTTP/1.1 200 ")[2]
+    before = count(server)
+    foreign = f"GET /v1/memories HTTP/1.1\r\nHost: evil.example\r\nAuthorization: Bearer {server.key}\r\n\r\n"
+    found = answers(server, foreign + "".join(requests))
+    assert found.startswith(b"HTTP/1.1 421 ")
+    assert found.count(b"HTTP/1.1 ") == 1
+    assert count(server) == before
+
+
+def test_none_of_this_made_the_server_fail_or_write_a_key_into_its_log(server):
+    chunks = b"1\r\n[\r\n" * 2000
+    chunked = head(server, **JSON, Connection="close", Transfer_Encoding="chunked") + "\r\n"
+    answers(server, chunked, chunks + b"0\r\n\r\n")
+    with closing(socket.create_connection(("127.0.0.1", port_of(server)), timeout=60)) as connection:
+        connection.sendall(chunked.encode() + chunks)
+    with server.client() as client:
+        assert client.get("/health/ready").status_code == 200
+    log = server.log.read_text()
+    assert server.key not in log
+    assert "smuggled" not in log
+    lines = [json.loads(line) for line in log.splitlines()]
+    assert not [line for line in lines if line["level"] in {"error", "critical"}]
