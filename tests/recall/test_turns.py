@@ -11,7 +11,7 @@ from typing import Any
 
 import commonbook
 from commonbook.recall import phrases
-from commonbook.recall.turns import Turns
+from commonbook.runtime.turns import Turns
 
 
 def test_of_many_threads_three_rank_at_once(home: Path, monkeypatch):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
@@ -442,19 +442,23 @@ def _postgres_index(settings: Settings, database: PostgresDatabase) -> Index:
     return PostgresIndex(database.connection, cache_bytes=chosen.recall_mb << 20, graph_above=chosen.graph_above)
 
 
-def _recall_service(settings: Settings, index: Callable[[], Index], *, at_once: int | None = None) -> RecallService:
+def _recall_service(
+    settings: Settings, index: Callable[[], Index], turn: Callable[[], AbstractContextManager[None]] = nullcontext
+) -> RecallService:
     from commonbook.engines.embedders.registry import embedder_for
     from commonbook.engines.embedders.static_table import StaticTable
     from commonbook.recall.recaller import Recaller
 
     embedder = embedder_for(settings.embedder)
     table = embedder if isinstance(embedder, StaticTable) else StaticTable()
-    return Recaller(index(), embedder, table, at_once=at_once)
+    return Recaller(index(), embedder, table, turn=turn)
 
 
 def recall_service(settings: Settings, hidden: str) -> RecallService:
     """Return recall on the index in a hidden folder."""
-    return _recall_service(settings, lambda: _mapped_index(hidden), at_once=_RECALLS_AT_ONCE)
+    from commonbook.runtime.turns import Turns
+
+    return _recall_service(settings, lambda: _mapped_index(hidden), Turns(_RECALLS_AT_ONCE).taken)
 
 
 def _yaml() -> Yaml:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -30,9 +30,10 @@ from commonbook.recall.index_query import IndexQueryBuilder
 from commonbook.recall.index_updater import ViewOutdated
 from commonbook.recall.query import ParsedQuery, parse
 from commonbook.recall.result import result_of
-from commonbook.recall.turns import Turns
 from commonbook.sharing import refresh
 from commonbook.tables import changes
+
+Turn: TypeAlias = AbstractContextManager[None]
 
 _CACHE_TEXTS: Final = 500
 _MAX_ATTEMPTS: Final = 3
@@ -67,9 +68,11 @@ class _Call(NamedTuple):
 class Recaller:
     """Answers recalls of one book; its state between recalls consists of caches only."""
 
-    def __init__(self, index: Index, embedder: Embedder, thesaurus: Thesaurus, *, at_once: int | None = None) -> None:
-        """Recall with this index, this embedder and this thesaurus, in so many threads at once."""
-        self._turns = Turns(at_once)
+    def __init__(
+        self, index: Index, embedder: Embedder, thesaurus: Thesaurus, *, turn: Callable[[], Turn] = nullcontext
+    ) -> None:
+        """Recall with this index, this embedder and this thesaurus; each recall waits for its turn before it ranks."""
+        self._turn = turn
         self._index = index
         self._embedder = embedder
         self._thesaurus = thesaurus
@@ -114,7 +117,7 @@ class Recaller:
         request, notes = query.request, list[str]()
         vector = None if query.is_empty else self._query_vector(request.query, view, notes)
         watch.lap("embed")
-        with self._turns.taken(), engines.db.reading() as tx:
+        with self._turn(), engines.db.reading() as tx:
             total_changes = changes.total_deferred(tx)
             require_counted = None if call.is_counted else rate_limits.require_counted(tx, actor)
             allowed = scope.without_proposals(

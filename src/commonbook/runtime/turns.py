@@ -14,9 +14,9 @@ from commonbook.runtime.fork_reset import reset_in_child
 
 
 class Turns:
-    """Lets a limited number of threads in; without a limit, all of them."""
+    """Lets a limited number of threads in."""
 
-    def __init__(self, at_once: int | None) -> None:
+    def __init__(self, at_once: int) -> None:
         """Let so many in at once."""
         self._at_once = at_once
         self.reset_after_fork()
@@ -25,12 +25,9 @@ class Turns:
     @contextmanager
     def taken(self) -> Iterator[None]:
         """Wait for a turn, and keep it while the `with` block runs."""
-        if self._free is None:
-            yield
-            return
         with self._free:
             yield
 
     def reset_after_fork(self) -> None:
         """Forget the turns of threads that a forked child does not have."""
-        self._free = None if self._at_once is None else threading.BoundedSemaphore(self._at_once)
+        self._free = threading.BoundedSemaphore(self._at_once)
