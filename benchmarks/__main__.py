@@ -13,7 +13,7 @@ from typing import Final
 
 import commonbook
 from benchmarks import locomo
-from benchmarks.adding import batch, parallel_add, single_add
+from benchmarks.adding import add_cost, batch, parallel_add, parallel_gain, single_add
 from benchmarks.agents import hooks, mcp_server
 from benchmarks.bench import FULL, QUICK, Bench, Scale, bench
 from benchmarks.capturing import append
@@ -30,7 +30,9 @@ from benchmarks.starting import cold_status, open_unchanged
 
 BENCHMARKS: Final[dict[str, Callable[[Bench], Iterator[Figure]]]] = {
     "single_add": single_add,
+    "add_cost": add_cost,
     "parallel_add": parallel_add,
+    "parallel_gain": parallel_gain,
     "batch": batch,
     "importing": importing,
     "append": append,

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from itertools import islice
@@ -16,12 +16,14 @@ from typing import IO, Final
 import commonbook
 from benchmarks.bare import BareLoop
 from benchmarks.bench import ROOT, Bench, drafts, environment, rate
-from benchmarks.figures import AT_LEAST, Bar, Figure, in_turns
+from benchmarks.figures import AT_LEAST, AT_MOST, Bar, Figure, in_turns
 from benchmarks.texts import texts
 from commonbook.book.book import Book
 
 _QUARTER: Final = Bar(AT_LEAST, 1 / 4)
 _THIRD: Final = Bar(AT_LEAST, 1 / 3)
+_THRICE: Final = Bar(AT_MOST, 3.0)
+_MORE_THAN_ONE: Final = Bar(AT_LEAST, 1.3)
 _BARRED_PROCESSES: Final = 4
 _BARRED_BATCH: Final = 1_000
 _SMALL_BATCH: Final = 10
@@ -45,6 +47,33 @@ def single_add(bench: Bench) -> Iterator[Figure]:
             reference_rounds=reference,
             bar=_QUARTER,
         )
+
+
+def add_cost(bench: Bench) -> Iterator[Figure]:
+    """Measure the processor time of one durable `remember` against that of one commit and one atomic file write."""
+    n = bench.scale.middle
+    with commonbook.open(bench.home_to_write(n), create=True) as book, closing(BareLoop(bench.bare(n))) as loop:
+        ours, reference = in_turns(
+            bench.scale.write_rounds,
+            partial(_processor_time, partial(_add_ours, book, texts(f"cost {n}"), bench.scale.adds)),
+            partial(_processor_time, partial(_add_bare, loop, texts(f"cost {n}"), bench.scale.adds)),
+        )
+    yield Figure(
+        benchmark="add_cost",
+        what="processor time of n remembers",
+        n=bench.scale.adds,
+        unit="ms",
+        ours_rounds=ours,
+        reference_rounds=reference,
+        bar=_THRICE,
+    )
+
+
+def _processor_time(work: Callable[[], object]) -> float:
+    """Return the milliseconds that this process has used its processors for, in the program and in the kernel."""
+    begun = time.process_time()
+    work()
+    return (time.process_time() - begun) * 1000
 
 
 def _add_ours(book: Book, source: Iterator[str], count: int) -> float:
@@ -118,6 +147,29 @@ def parallel_add(bench: Bench) -> Iterator[Figure]:
             reference_rounds=reference,
             bar=_QUARTER if n == _BARRED_PROCESSES else None,
         )
+
+
+def parallel_gain(bench: Bench) -> Iterator[Figure]:
+    """Measure single adds of n processes on one home against those of one process on another."""
+    n, each = _BARRED_PROCESSES, bench.scale.adds
+    with (
+        _workers(n, bench.fresh("home"), bench.fresh("bare")) as several,
+        _workers(1, bench.fresh("home"), bench.fresh("bare")) as one,
+    ):
+        ours, reference = in_turns(
+            bench.scale.write_rounds,
+            partial(_together, several, "ours", each),
+            partial(_together, one, "ours", n * each),
+        )
+    yield Figure(
+        benchmark="parallel_gain",
+        what="remember, n processes against one",
+        n=n,
+        unit="/s",
+        ours_rounds=ours,
+        reference_rounds=reference,
+        bar=_MORE_THAN_ONE,
+    )
 
 
 class _Worker:

@@ -256,10 +256,10 @@ def test_a_watcher_outlives_a_lock_that_is_held_for_too_long(home: Path, monkeyp
 
 
 def test_an_error_after_the_commit_is_not_told_as_a_failure(home: Path, book: Book, monkeypatch):
-    def broken(_self: HomeFolder) -> None:
+    def broken(_folder: str) -> None:
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(HomeFolder, "flush", broken)
+    monkeypatch.setattr("commonbook.engines.disk.home_folder.sync_folder", broken)
     receipt = book.remember("one")
     assert receipt.new
     # The memory, and the space file that the first memory of a space makes.

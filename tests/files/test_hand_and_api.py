@@ -312,3 +312,67 @@ def test_a_person_who_saves_a_moved_file_at_its_old_place_makes_a_memory_of_its_
         (other,) = [one for one in book.list().items if one.id != id_]
         assert (other.text, other.space.name) == ("hand", "a")
     assert look_at(home).wrong == []
+
+
+# --- the file of a new memory
+
+
+@pytest.mark.parametrize("who", ["the same process", "another process"])
+@pytest.mark.parametrize("what", ["deleted", "edited", "recovered", "swept", "left alone"])
+def test_the_file_of_a_new_memory_follows_what_was_done_before_it_was_written(home, monkeypatch, what, who):
+    """The file is written before the lock of the files is taken; what the journal says then is what counts."""
+    with closing(commonbook.open(home, create=True)) as book, closing(commonbook.open(home)) as another:
+        book.remember("warm", space="a")
+        other = book if who == "the same process" else another
+
+        def act() -> None:
+            (new,) = [memory for memory in other.list().items if memory.text == "cold"]
+            if what == "deleted":
+                other.delete(new.id)
+            elif what == "swept":
+                (unfinished,) = (home / ".commonbook" / "out").iterdir()
+                unfinished.unlink()
+            elif what == "edited":
+                other.edit(new.id, text="edited")
+            elif what == "recovered":
+                commonbook.open(home).close()
+
+        _just_before_the_lock(monkeypatch, act)
+        receipt = book.remember("cold", space="a")
+        file = home / receipt.path
+        if what == "deleted":
+            assert not file.exists()
+        else:
+            assert crashing.read(file)[1] == ("edited" if what == "edited" else "cold")
+        assert book.status().pending_files == 0
+        assert os.listdir(home / ".commonbook" / "out") == []
+        book.sync()
+        assert len(book.list().items) == (1 if what == "deleted" else 2)
+    assert look_at(home).wrong == []
+
+
+def _just_before_the_lock(monkeypatch: pytest.MonkeyPatch, act) -> None:
+    """Run `act` when the next file is written, and its lock is not taken yet."""
+    real = HomeFolder.lock
+
+    def lock(self, *, wait):
+        monkeypatch.setattr(HomeFolder, "lock", real)
+        act()
+        return real(self, wait=wait)
+
+    monkeypatch.setattr(HomeFolder, "lock", lock)
+
+
+def test_a_save_at_the_place_of_a_new_file_is_kept(home, monkeypatch):
+    with closing(commonbook.open(home, create=True)) as book:
+        book.remember("warm", space="a")
+
+        def act() -> None:
+            (new,) = [memory for memory in book.list().items if memory.text == "cold"]
+            (home / new.path).write_text(f"---\nid: {new.id}\n---\n\nby hand\n")
+
+        _just_before_the_lock(monkeypatch, act)
+        receipt = book.remember("cold", space="a")
+        book.sync()
+        assert "by hand" in {one.text for one in book.history(receipt.id)}
+    assert look_at(home).wrong == []

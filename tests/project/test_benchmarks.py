@@ -55,7 +55,9 @@ def distinct_terms(question: str) -> list[str]:
     ("name", "sizes"),
     [
         ("single_add", [0, 3, 4]),
+        ("add_cost", [2]),
         ("parallel_add", [2, 4]),
+        ("parallel_gain", [4]),
         ("batch", [10, 2, 20, 20]),
         ("importing", [4] * 14),
         ("mcp_server", [1, 1, 1, 1, 2, 2]),

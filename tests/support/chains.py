@@ -50,6 +50,7 @@ class Sqlite:
         self.recorded: list[Change] = []
         self.touched: dict[str, str | None] = {}
         self.commit_check: Callable[[Transaction], bool] | None = None
+        self.committed: object | None = None
 
     def rows(self, sql: str, /, **params: object) -> list[tuple[Any, ...]]:
         try:
@@ -62,6 +63,9 @@ class Sqlite:
 
     def defer(self, sql: str, /, **params: object) -> Callable[[], list[tuple[Any, ...]]]:
         return partial(self.rows, sql, **params)
+
+    def defer_stable(self, sql: str, /, **params: object) -> Callable[[], list[tuple[Any, ...]]]:
+        return self.defer(sql, **params)
 
     def run(self, sql: str, /, **params: object) -> int:
         return self.connection.execute(sql, params).rowcount

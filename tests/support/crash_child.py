@@ -159,8 +159,8 @@ POINTS: dict[str, Callable[[], None]] = {
     "before the file is taken away": lambda: _each(_instead, HomeFolder, "take", "rename_if_free"),
     "after the file is taken away": lambda: _each(_after, HomeFolder, "take", "rename_if_free"),
     "before what came out is dropped": lambda: _before(HomeFolder, "drop_displaced", _die),
-    "before the flush": lambda: _before(HomeFolder, "flush", _die),
-    "after the flush": lambda: _after(HomeFolder, "flush", _die),
+    "before the flush": lambda: _before(HomeFolder, "_sync_folders", _die),
+    "after the flush": lambda: _after(HomeFolder, "_sync_folders", _die),
     "during the strike-off": lambda: _while_marking_done(_die),
     "after the strike-off": lambda: _before(SqliteDatabase, "close", _die),
     "nowhere": lambda: None,
@@ -202,7 +202,7 @@ def stop(home: str, point: str, wait: str) -> None:
         case "with the files locked":
             _before(HomeFolder, "put", _stop)
         case "after the exchange":
-            _before(HomeFolder, "flush", _stop)
+            _before(HomeFolder, "flush_later", _stop)
     tell(do(book, op))
     book.close()
 

@@ -144,7 +144,7 @@ class Loopback:
         if mood.get("down"):
             raise Unreachable("nobody listens")
         time.sleep(mood.get("slow", 0))
-        with _NO_FORK.inside():
+        with _NO_FORK:
             answer = self._server.take(session, messages, context)
         self.after(session)
         if random.random() < mood.get("lost", 0):

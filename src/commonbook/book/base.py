@@ -12,16 +12,19 @@ from commonbook.runtime.lazy_modules import LazyModule, loading
 
 if TYPE_CHECKING:
     from commonbook.admin import default_space as default_spaces
+    from commonbook.admin import project_spaces
     from commonbook.errors import CommonbookError
     from commonbook.model.spaces import Actor
     from commonbook.ports.engines import Engines, RecallService, TransferService
     from commonbook.recall import prefetch
     from commonbook.sessions.append import Appender
     from commonbook.settings import default_space as settings_default_space
+    from commonbook.settings.git_repository import Repository
     from commonbook.settings.settings import Settings
 else:
     default_spaces = LazyModule("commonbook.admin.default_space")
     prefetch = LazyModule("commonbook.recall.prefetch")
+    project_spaces = LazyModule("commonbook.admin.project_spaces")
     settings_default_space = LazyModule("commonbook.settings.default_space")
 
 
@@ -49,6 +52,7 @@ class BookBase:
         self._actor = actor
         self._is_view = False
         self._lender: BookBase | None = None
+        self._claimed_spaces: dict[Repository, str] = {}
         # Errors that have ended the watch of the files; all views of a book share them.
         self._watch_errors: list[CommonbookError] = []
         # The outbox of this machine belongs to the owner alone.
@@ -80,23 +84,27 @@ class BookBase:
     @property
     def default_space(self) -> str:
         """The space of calls that name none: as configured, as the project or the API key says, or `personal`."""
-        plain = self._space_without_records()
-        return plain or default_spaces.space_to_read(self._engines, self._settings, self._actor)
+        if permissions.is_owner_without_key(self._actor):
+            named, repository = settings_default_space.chosen_space(self._settings)
+            if named or repository is None:
+                # The book is not asked, and nothing more is loaded.
+                return named or PERSONAL
+        return default_spaces.space_to_read(self._engines, self._settings, self._actor)
 
     def space_for_writing(self) -> str:
         """Return the space of a write that names none, and record it as that of this git repository, if it is one.
 
         NotAllowed if the caller is not the owner and its API key has no default space.
         """
-        plain = self._space_without_records()
-        return plain or default_spaces.space_to_write(self._engines, self._settings, self._actor)
-
-    def _space_without_records(self) -> str | None:
-        """Return the default space of the owner outside of git repositories, for which the book is not asked."""
         if not permissions.is_owner_without_key(self._actor):
-            return None
+            return default_spaces.space_to_write(self._engines, self._settings, self._actor)
         named, repository = settings_default_space.chosen_space(self._settings)
-        return named or (None if repository else PERSONAL)
+        if named or repository is None:
+            return named or PERSONAL
+        # A record never changes: while a repository has this origin and place, it has the same space.
+        if repository not in self._claimed_spaces:
+            self._claimed_spaces[repository] = project_spaces.find_or_claim(self._engines, repository)
+        return self._claimed_spaces[repository]
 
     def _require_owner(self, what: str) -> None:
         """Raise NotAllowed unless this book acts for the owner, by a key that is still valid if it came with one."""

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from commonbook.engines.disk import git, machine_marker
     from commonbook.engines.postgres.database import PostgresDatabase
     from commonbook.ports.database import Database, Transaction
-    from commonbook.ports.files import ExternalFiles, Folder, Watcher, Yaml
+    from commonbook.ports.files import ExternalFiles, FilesToWrite, Folder, Watcher, Yaml
     from commonbook.ports.index import Index
     from commonbook.ports.keys import Clock, Keys
     from commonbook.sessions.append import Appender
@@ -57,8 +57,8 @@ def _run_steps_before_finalize(context: object, /) -> None:
         step(context)
 
 
-def _run_step_after_commit(engines: Engines, contents: Mapping[str, bytes | None], /) -> None:
-    write_steps.AFTER_COMMIT(engines, contents)
+def _run_step_after_commit(engines: Engines, files: FilesToWrite, /) -> None:
+    write_steps.AFTER_COMMIT(engines, files)
 
 
 def open_book(

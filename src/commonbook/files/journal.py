@@ -21,6 +21,7 @@ from commonbook.tables import file_journal, memories
 if TYPE_CHECKING:
     from commonbook.files import concurrent_saves
     from commonbook.ports.engines import Engines
+    from commonbook.ports.files import FilesToWrite
     from commonbook.tables.file_journal import WrittenFile
     from commonbook.write import transaction
     from commonbook.write.context import WriteContext
@@ -35,29 +36,30 @@ _MAX_ROUNDS: Final = 5
 _BATCH: Final = 200
 
 
-def write_committed(engines: Engines, contents: Mapping[str, bytes | None]) -> None:
-    """Write the files of a committed change, and apply what a person saved to them meanwhile.
-
-    `contents` maps the ids of memories to the contents of their files; None stands for a file to remove.
-    """
+def write_committed(engines: Engines, files: FilesToWrite) -> None:
+    """Write the files of a committed change, and apply what a person saved to them meanwhile."""
     for _ in range(_MAX_ROUNDS):
-        if not contents:
+        if not files:
             return
-        report = _write(engines, contents)
+        report = _write(engines, files, committed=files)
         if not report.saves:
             return
         # The exchange displaced a person's save: it becomes the newest revision, or an earlier one in the history.
-        _, contents = transaction.commit(
+        _, files = transaction.commit(
             engines, FILESYSTEM_ACTOR, partial(concurrent_saves.apply_concurrent_saves, saves=report.saves)
         )
         write_out.drop(engines, report.saves)
 
 
 def _write(
-    engines: Engines, contents: Mapping[str, bytes | None], *, recovering: bool = False
+    engines: Engines,
+    contents: Mapping[str, bytes | None],
+    *,
+    recovering: bool = False,
+    committed: FilesToWrite | None = None,
 ) -> write_out.WriteOutReport:
     """Write files and mark them as done; report which saves a person made after another process had done the same."""
-    report = write_out.write_out(engines, contents, recovering=recovering)
+    report = write_out.write_out(engines, contents, recovering=recovering, committed=committed)
     done_before = {file.memory for file in report.done} - mark_done(engines, report.done)
     saves = tuple(save._replace(is_later=save.memory in done_before) for save in report.saves)
     return report._replace(saves=saves)

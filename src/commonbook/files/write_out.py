@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from commonbook.markdown import memory_conversion, space_file
     from commonbook.ports.database import Reading
     from commonbook.ports.engines import Engines
+    from commonbook.ports.files import FilesToWrite, NewFile
 else:
     # A home with an empty journal is opened without the modules of the file format.
     memory_conversion = LazyModule("commonbook.markdown.memory_conversion")
@@ -50,29 +51,31 @@ class WriteOutReport(NamedTuple):
     stale: tuple[str, ...] = ()
 
 
-def write_out(engines: Engines, wanted: Mapping[str, bytes | None], *, recovering: bool = False) -> WriteOutReport:
+def write_out(
+    engines: Engines,
+    wanted: Mapping[str, bytes | None],
+    *,
+    recovering: bool = False,
+    committed: FilesToWrite | None = None,
+) -> WriteOutReport:
     """Write the files of these memories as their journal entries ask.
 
     `wanted` has the contents as committed; if another process changed an entry since, its memory is rendered again.
     With `recovering`, for a journal that another process left, a file that is right already is not touched, and neither
     is one that a person has saved meanwhile: the following scan applies it. If `files.lock` cannot be had in time, the
     journal stays as it is for the next run.
+
+    `committed` are the same files, if this process has just committed them. The new ones among them are written and
+    synced before the lock is taken, and only moved to their places under it; folders are synced after it.
     """
     written: list[WrittenFile] = []
     saves: list[ConcurrentSave] = []
     stale: list[str] = []
-    with engines.folder.lock(wait=_LOCK_WAIT_SECONDS) as locked:
+    with engines.folder.prepared(_new_files(committed)), engines.folder.lock(wait=_LOCK_WAIT_SECONDS) as locked:
         if not locked:
             return WriteOutReport()
-        with engines.db.reading() as tx:
-            entries = _without_deferred(engines, file_journal.journal_entries(tx, tuple(wanted)))
-            synced = file_journal.synced_files_of(tx, tuple(entries))
-            contents = _contents(tx, engines, entries, wanted)
-        writes = [
-            _FileWrite(entry, contents.get(id_), tuple(synced.get(id_, ())), recovering=recovering)
-            for id_, entry in entries.items()
-        ]
-        engines.folder.prepare([prepared for write in writes for prepared in write.to_prepare])
+        writes = _known_writes(engines, committed) or _read_writes(engines, wanted, recovering=recovering)
+        engines.folder.prepare([prepared for write in writes for prepared in write.to_prepare(committed)])
         for write in writes:
             if write.entry.path is not None and write.data is None:
                 stale.append(write.entry.memory)
@@ -80,8 +83,44 @@ def write_out(engines: Engines, wanted: Mapping[str, bytes | None], *, recoverin
                 # The change is committed: a file that cannot be written now stays in the journal, and status says so.
                 with suppress(OSError, HomeError, FileInTheWay):
                     written.extend(_write_file(engines, write, saves))
-        engines.folder.flush()
+        flush = engines.folder.flush_later()
+    flush()
     return WriteOutReport(tuple(written), tuple(saves), tuple(stale))
+
+
+def _new_files(committed: FilesToWrite | None) -> list[tuple[str, bytes, str]]:
+    """Return the files of memories that were added just now, as (path, data, memory)."""
+    if committed is None:
+        return []
+    return [(new.path, data, id_) for id_, new in committed.new.items() if (data := committed[id_]) is not None]
+
+
+def _known_writes(engines: Engines, committed: FilesToWrite | None) -> list[_FileWrite]:
+    """Return what is to be written as the transaction knows it; nothing if it may have changed since."""
+    if committed is None or committed.transaction is None or committed.new.keys() != committed.keys():
+        return []
+    if not engines.db.is_last_commit(committed.transaction):
+        return []
+    return [
+        _FileWrite(_entry_of_new(id_, new), committed[id_], (), recovering=False, is_first=True)
+        for id_, new in committed.new.items()
+    ]
+
+
+def _entry_of_new(memory: str, new: NewFile) -> JournalEntry:
+    return JournalEntry(memory, new.version, new.path, new.hash, issued=((new.path, new.hash),))
+
+
+def _read_writes(engines: Engines, wanted: Mapping[str, bytes | None], *, recovering: bool) -> list[_FileWrite]:
+    """Return what is to be written as the journal has it now."""
+    with engines.db.reading() as tx:
+        entries = _without_deferred(engines, file_journal.journal_entries(tx, tuple(wanted)))
+        synced = file_journal.synced_files_of(tx, tuple(entries))
+        contents = _contents(tx, engines, entries, wanted)
+    return [
+        _FileWrite(entry, contents.get(id_), tuple(synced.get(id_, ())), recovering=recovering)
+        for id_, entry in entries.items()
+    ]
 
 
 def _without_deferred(engines: Engines, entries: Mapping[str, JournalEntry]) -> Mapping[str, JournalEntry]:
@@ -152,17 +191,23 @@ class _FileWrite(NamedTuple):
     data: bytes | None
     synced: tuple[SyncedFile, ...]
     recovering: bool
+    is_first: bool = False
+    """Whether the memory is new, and has no other file."""
 
     @property
     def known_hashes(self) -> frozenset[str]:
         """Hashes of every content that is no save of a person still to be applied."""
         return self.entry.hashes | file_journal.agreed_hashes(self.synced)
 
-    @property
-    def to_prepare(self) -> tuple[tuple[str, bytes, str], ...]:
-        """The file that will certainly be written: none if it may be right already, or is only to be renamed."""
+    def to_prepare(self, committed: FilesToWrite | None) -> tuple[tuple[str, bytes, str], ...]:
+        """Return the file that will certainly be written: none if it may be right already, or is only to be renamed.
+
+        Nor that of a new memory, which was written before the lock was taken.
+        """
         entry, renamed = self.entry, any(synced.hash == self.entry.hash for synced in self.synced)
         if self.recovering or renamed or not entry.path or not self.data:
+            return ()
+        if committed is not None and entry.memory in committed.new:
             return ()
         return ((entry.path, self.data, entry.memory),)
 
@@ -198,7 +243,7 @@ def _write_file(engines: Engines, write: _FileWrite, saves: list[ConcurrentSave]
                 _check_displaced(engines, displaced, write.known_hashes, saves)
     for path in write.paths - {entry.path}:
         _remove_former(engines, entry.memory, path, write.known_hashes)
-    yield WrittenFile(memory=entry.memory, version=entry.version, path=entry.path, stat=stat, hash=entry.hash)
+    yield WrittenFile(entry.memory, entry.version, entry.path, entry.hash, stat, write.is_first)
 
 
 def _rename(engines: Engines, entry: JournalEntry, synced_files: Collection[SyncedFile]) -> bool:

@@ -400,7 +400,9 @@ def _render_front(values: Mapping[str, Any], eol: str) -> str:
 
 
 def _render_field(name: str, field: str, value: Any) -> str:  # noqa: ANN401 - each field has a type of its own
-    return "" if value in (None, (), NO_METADATA) else f"{name}:{KNOWN_FIELDS[field].write(value)}\n"
+    # Nothing else is compared with metadata, which costs more than the line.
+    is_empty = value is None or (not value and isinstance(value, (tuple, Mapping)))
+    return "" if is_empty else f"{name}:{KNOWN_FIELDS[field].write(value)}\n"
 
 
 def _edit_front(raw: str, values: _Values, eol: str, dialect: Dialect) -> str:

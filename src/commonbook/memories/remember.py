@@ -89,7 +89,7 @@ def _remember_all(ctx: WriteContext, drafts: Sequence[MaskedDraft]) -> list[Rece
         receipts.append(receipt)
         if memory is not None:
             added.append(memory)
-    ctx.enqueue_files(added)
+    ctx.enqueue_files(added, are_new=True)
     return receipts
 
 

@@ -38,6 +38,14 @@ class Reading(Protocol):
         """
         ...
 
+    def defer_stable(self, sql: str, /, **params: object) -> Callable[[], list[Row]]:
+        """Send a query like `defer`, of tables that hardly ever change.
+
+        An engine that admits one writer at a time keeps the rows from one transaction to the next, until somebody
+        changes one of the tables.
+        """
+        ...
+
 
 class Transaction(Reading, Protocol):
     """The write transaction: everything in it is committed together, or nothing is."""
@@ -67,6 +75,8 @@ class Transaction(Reading, Protocol):
 
     It is used when the connection was lost during the commit. If it is None, the engine uses a check of its own.
     """
+    committed: object | None
+    """Set when the transaction is committed, for `Database.is_last_commit`; None before, and where that is not told."""
 
     def run(self, sql: str, /, **params: object) -> int:
         """Run one statement and return how many rows it touched."""
@@ -121,6 +131,10 @@ class Database(Protocol):
         must be created in each run. A commit that is not `durable` may be lost in a power cut, but never in a crash of
         the process; it is for facts that the next process would find out again.
         """
+        ...
+
+    def is_last_commit(self, tx: Transaction) -> bool:
+        """Tell whether nobody, in any process, has committed since this transaction was; False if that is not known."""
         ...
 
     def close(self) -> None:

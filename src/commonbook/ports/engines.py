@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from datetime import tzinfo
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from commonbook.model.reports import Finding, Progress, TransferReport
     from commonbook.model.spaces import Actor
     from commonbook.ports.database import Database
-    from commonbook.ports.files import ExternalFiles, Folder, Watcher, Yaml
+    from commonbook.ports.files import ExternalFiles, FilesToWrite, Folder, Watcher, Yaml
     from commonbook.ports.keys import Clock, Keys
 
 
@@ -99,8 +99,8 @@ class BeforeFinalize(Protocol):
 class AfterCommit(Protocol):
     """The step of a write that runs after its transaction is committed."""
 
-    def __call__(self, engines: Engines, contents: Mapping[str, bytes | None], /) -> None:
-        """Write the files of the committed change, by the ids of their memories; None stands for a file to remove.
+    def __call__(self, engines: Engines, files: FilesToWrite, /) -> None:
+        """Write the files of the committed change.
 
         An error of the disk or of the home does not reach the caller of the write: the change is committed, and the
         journal keeps the files that could not be written.

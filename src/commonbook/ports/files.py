@@ -14,6 +14,7 @@ from threading import Event
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from commonbook.model.reports import Finding
+from commonbook.ports.database import Transaction
 
 
 class QuotedText(str):
@@ -48,6 +49,33 @@ class FileStat(NamedTuple):
 
     size: int
     mtime_ns: int
+
+
+class NewFile(NamedTuple):
+    """The journal entry of a file that a transaction has added for a memory of its own."""
+
+    version: int
+    path: str
+    hash: str
+
+
+class FilesToWrite(dict[str, bytes | None]):
+    """Contents of files by the ids of their memories, None for a file to remove; and what is known of their entries.
+
+    That is right as long as nobody else has committed since (`Database.is_last_commit`).
+    """
+
+    def __init__(self) -> None:
+        """Start a transaction with no file to write."""
+        super().__init__()
+        self.new: dict[str, NewFile] = {}
+        """The entries of new memories, which have no other file and no earlier entry."""
+        self.transaction: Transaction | None = None
+        """The transaction that committed them."""
+
+    def note_new(self, memory: str, *, version: int, path: str, hash_: str) -> None:
+        """Note the entry of a new memory."""
+        self.new[memory] = NewFile(version, path, hash_)
 
 
 class Folder(Protocol):
@@ -120,6 +148,10 @@ class Folder(Protocol):
         """Write temporary files for coming calls of `put`, each (path, data, owner): many together are faster."""
         ...
 
+    def prepared(self, wanted: Collection[tuple[str, bytes, str]]) -> AbstractContextManager[None]:
+        """Write temporary files for calls of `put`, before the lock is taken: their sync then holds nobody up."""
+        ...
+
     def put(self, path: str, data: bytes, *, owner: str) -> tuple[FileStat, str | None]:
         """Put data at the path in one step; return its stat, and the name of a displaced content, if any."""
         ...
@@ -147,6 +179,10 @@ class Folder(Protocol):
 
     def flush(self) -> None:
         """Make durable every `put`, `take` and `rename_if_free` since the last flush."""
+        ...
+
+    def flush_later(self) -> Callable[[], None]:
+        """Return a function that makes the same durable; it may be called when the lock is released."""
         ...
 
     def displaced_files(self) -> list[tuple[str, str]]:

@@ -18,6 +18,8 @@ def require_valid_links(ctx: WriteContext, memory: Memory, new: Sequence[Link]) 
 
     Notices are temporary, so nothing depends on them or supersedes them.
     """
+    if not new:
+        return
     _require_no_notice(ctx, memory, new)
     added = memory._replace(links=(*(link for link in memory.links if link not in new), *new))
     reasoned = [link for link in new if link.relation in REASONING]

@@ -11,14 +11,24 @@ from typing import Final
 _MIN_BYTES: Final = 256
 """Shorter texts hardly shrink, and can be read in the database as they are."""
 
+_SMALL_BYTES: Final = 4096
+_SMALL_WINDOW_BITS: Final = 12
+_SMALL_MEMORY_LEVEL: Final = 5
+
 
 def compress(text: str) -> str | bytes:
     """Return a text as it is to be stored."""
     data = text.encode()
     if len(data) < _MIN_BYTES:
         return text
-    compressed = zlib.compress(data)
+    compressed = zlib.compress(data) if len(data) > _SMALL_BYTES else _compress_small(data)
     return compressed if len(compressed) < len(data) else text
+
+
+def _compress_small(data: bytes) -> bytes:
+    """Compress with a window that has room for all data: to clear one of full size takes most of the time."""
+    compressor = zlib.compressobj(wbits=_SMALL_WINDOW_BITS, memLevel=_SMALL_MEMORY_LEVEL)
+    return compressor.compress(data) + compressor.flush()
 
 
 def decompress(stored: str | bytes) -> str:

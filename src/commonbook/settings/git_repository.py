@@ -7,6 +7,7 @@ import re
 import time
 import zlib
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from typing import Final, NamedTuple
 
@@ -73,7 +74,21 @@ def _git_folder(path: str) -> str | None:
         if not pointer.startswith("gitdir:"):
             return None
         path = os.path.join(os.path.dirname(path), pointer.removeprefix("gitdir:").strip())
-    return os.path.realpath(path) if os.path.isfile(os.path.join(path, "HEAD")) else None
+    return _real_path(path) if os.path.isfile(os.path.join(path, "HEAD")) else None
+
+
+_REAL_PATHS: Final[dict[str, str]] = {}
+
+
+def _real_path(path: str) -> str:
+    """Return the path of a folder without links; an earlier answer is used while it leads to the same folder."""
+    known = _REAL_PATHS.get(path)
+    if known is not None:
+        with suppress(OSError):
+            if os.path.samestat(os.stat(known), os.stat(path)):
+                return known
+    _REAL_PATHS[path] = os.path.realpath(path)
+    return _REAL_PATHS[path]
 
 
 def _shared_git_folder(git: str) -> str:
@@ -122,6 +137,7 @@ def is_legal_name(name: str) -> bool:
     return re.fullmatch(_LEGAL_PART, name, re.ASCII) is not None
 
 
+@lru_cache(maxsize=64)
 def as_space_name(name: str) -> str:
     """Return the name of a repository as a legal part of a space name."""
     lowered = re.sub(r"\.{2,}", ".", re.sub(r"[^a-z0-9._-]+", "-", name.lower()))

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from functools import cache
+from string import ascii_lowercase
 from typing import Final
 
 from commonbook.model.ids import id_bytes, id_of_bytes
@@ -62,22 +64,22 @@ def find_same_text(tx: Reading, spaces: SpaceScope, text: str) -> str | None:
     return str(oldest).rpartition(" ")[2] if oldest else None
 
 
+@cache
+def _newest_with_marks(marks: tuple[str, ...]) -> str:
+    """Return the query for the newest memories that have each of some fingerprints: a row for each of these."""
+    newest = "SELECT memory FROM memory_mark WHERE space = :space AND mark = :{} ORDER BY memory DESC LIMIT :limit"
+    return " UNION ALL ".join(f"SELECT memory FROM ({newest.format(mark)}) AS with_{mark}" for mark in marks)
+
+
 def find_near_texts(tx: Reading, space: Space, text: str) -> tuple[str, ...]:
     """Return the live memories of a space whose words are nearly those of a text, the newest first."""
     wanted = fingerprints(text)
-    shared: Counter[str] = Counter()
-    queries = [
-        tx.defer(
-            "SELECT memory FROM memory_mark WHERE space = :space AND mark = :mark ORDER BY memory DESC LIMIT :limit",
-            space=space.id,
-            mark=mark,
-            limit=_MAX_CANDIDATES,
-        )
-        for mark in wanted
-    ]
-    for rows in queries:
-        shared.update(id_of_bytes(stored) for (stored,) in rows())
-    likely = [memory for memory, count in shared.items() if 2 * count >= len(wanted)]
+    if not wanted:
+        return ()
+    marks = {f"mark_{letter}": mark for letter, mark in zip(ascii_lowercase, wanted, strict=False)}
+    rows = tx.rows(_newest_with_marks(tuple(marks)), space=space.id, limit=_MAX_CANDIDATES, **marks)
+    shared = Counter(stored for (stored,) in rows)
+    likely = [id_of_bytes(stored) for stored, count in shared.items() if 2 * count >= len(wanted)]
     if not likely:
         return ()
     words = words_of(text)

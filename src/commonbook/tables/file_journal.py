@@ -83,6 +83,8 @@ class WrittenFile(NamedTuple):
     path: str | None
     hash: str | None
     stat: FileStat | None
+    is_first: bool = False
+    """Whether the memory has had no other file."""
 
 
 def content_hash(data: bytes) -> str:
@@ -148,8 +150,16 @@ def synced_files_of(tx: Reading, memories: Sequence[str]) -> dict[str, list[Sync
 
 def without_file(tx: Reading, ids: Sequence[str]) -> set[str]:
     """Return those of these spaces or memories that have no file, and none that is to be written."""
-    present = {id_ for id_, files in synced_files_of(tx, ids).items() if any(file.trouble != ABSENT for file in files)}
-    return set(ids) - present - journal_entries(tx, ids).keys()
+    absent = set(ids)
+    for batch in in_batches(ids, _IDS_PER_QUERY):
+        rows = tx.rows(
+            "SELECT memory FROM file WHERE memory IN :ids AND coalesce(trouble, '') <> :absent"
+            " UNION ALL SELECT memory FROM file_journal WHERE memory IN :ids",
+            ids=batch,
+            absent=ABSENT,
+        )
+        absent.difference_update(memory for (memory,) in rows)
+    return absent
 
 
 def troubles_of(tx: Reading, memories: Sequence[str]) -> dict[tuple[str, str], str]:
@@ -246,10 +256,19 @@ _JOURNAL_COLUMNS: Final = ", ".join(_JournalRow._fields)
 
 
 def enqueue(
-    tx: Transaction, wanted: Sequence[tuple[str, int, str | None, str | None]], *, is_write_back: bool = False
+    tx: Transaction,
+    wanted: Sequence[tuple[str, int, str | None, str | None]],
+    *,
+    is_write_back: bool = False,
+    are_new: bool = False,
 ) -> None:
-    """Add journal entries (memory, version, path, hash; no path for no file); earlier contents stay known as ours."""
-    pending_entries = journal_entries(tx, [memory for memory, *_ in wanted])
+    """Add journal entries (memory, version, path, hash; no path for no file); earlier contents stay known as ours.
+
+    Memories that `are_new` have no earlier entry.
+    """
+    if not wanted:
+        return
+    pending_entries = {} if are_new else journal_entries(tx, [memory for memory, *_ in wanted])
     rows: list[dict[str, object]] = []
     for memory, version, path, hash_ in wanted:
         earlier = pending_entries[memory].issued if memory in pending_entries else ()
@@ -301,7 +320,10 @@ def mark_done(tx: Transaction, written: Iterable[WrittenFile]) -> frozenset[str]
         if not removed:
             continue
         removed_entries.add(file.memory)
-        tx.run("DELETE FROM file WHERE memory = :memory AND path <> :path", memory=file.memory, path=file.path or "")
+        if not file.is_first:
+            tx.run(
+                "DELETE FROM file WHERE memory = :memory AND path <> :path", memory=file.memory, path=file.path or ""
+            )
         if file.path is not None and file.stat is not None and file.hash is not None:
             set_synced(tx, file.path, file.stat, file.hash, memory=file.memory, version=file.version)
     return frozenset(removed_entries)

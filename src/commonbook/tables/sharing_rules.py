@@ -82,11 +82,11 @@ def count(tx: Reading, space: str) -> int:
 
 def from_sources(tx: Reading, spaces: SpaceScope, sources: Collection[str]) -> list[SharingRule]:
     """Return the rules that share from these source spaces, the oldest first."""
-    rows = tx.rows(
+    rows = tx.defer_stable(
         f"SELECT {_COLUMNS} FROM rule WHERE source IN :sources ORDER BY id",
         sources=tuple(sorted(sources)),
     )
-    return [_rule(row, spaces) for row in map(_RuleRow._make, rows) if row.space in spaces]
+    return [_rule(row, spaces) for row in map(_RuleRow._make, rows()) if row.space in spaces]
 
 
 def matches(rule: SharingRule, memory: Memory) -> bool:

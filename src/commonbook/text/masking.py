@@ -164,7 +164,7 @@ _PRIVATE: Final = r"(?i)<(/?)\s{0,8}private(?:\s[^<>]{0,100})?>"
 
 
 def _mask_private(text: str) -> Masked:
-    return _replace_spans(text, list(_private_spans(text)), "private")
+    return _replace_spans(text, list(_private_spans(text)) if "<" in text else [], "private")
 
 
 def _private_spans(text: str) -> Iterator[Span]:
@@ -321,8 +321,8 @@ _TOKENS: Final = (
         _is_option_value,
     ),
 )
-_LONG_RUN: Final = r"\S{12}"
-"""Every token is or follows such a run: a text without one has no token."""
+_MIN_TOKEN_CHARS: Final = 12
+"""Every token is or follows a run of so many characters without a blank: a text without one has no token."""
 
 _FORTY_CHARS: Final = r"(?<![A-Za-z0-9/+=])[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=])"
 _AWS_NAMES: Final = r"(?i)aws|secret.?access.?key|secret.?key"
@@ -331,7 +331,7 @@ _AWS_NAME_DISTANCE: Final = 80
 
 def _mask_tokens(text: str) -> Masked:
     total = 0
-    if not _has(_LONG_RUN, text):
+    if max(map(len, text.split()), default=0) < _MIN_TOKEN_CHARS:
         return Masked(text, total)
     for token in _TOKENS:
         # A loop takes a third of the time of `any`, and there are thirty tokens for each text.
@@ -405,6 +405,8 @@ _VALUE: Final = (
     r"(?:(?P<quote>\\{0,3}[\"'`])(?P<quoted>[^\"'`\n\\]+)|(?P<bare>"
     r"(?:(?![&,;|?(\[{][\w-]{1,50}[=:])[^\s\"'`<>\\])+))"
 )
+_VALUE_SIGNS: Final = ("=", ":", ">", "--")
+"""A value follows one of these, or the name of an option, which begins with the last."""
 _MAX_NAME_CHARS: Final = 50
 _REFERENCE: Final = (
     r"^(?:\$|%[({]|\{|<|\*{3}|\.{2,}|~/|\.{0,2}/\w|https?:|env[.:]|vault:|process\.|os\.|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+$"
@@ -425,7 +427,7 @@ def _assigned_spans(text: str) -> Iterator[Span]:
     search_from = 0
     # Only this letter becomes two when it is lower-cased, which would shift all positions.
     lowered = text.replace("\u0130", "I").lower()
-    if not any(part in lowered for part in _NAME_PARTS):
+    if not any(sign in text for sign in _VALUE_SIGNS) or not any(part in lowered for part in _NAME_PARTS):
         return
     for name in compiled(_NAMES).finditer(lowered):
         match = compiled(_VALUE).match(text, name.end()) if name.start() >= search_from else None

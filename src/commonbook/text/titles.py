@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 import unicodedata
+from functools import lru_cache
 from typing import Final
 
 from commonbook.model.memory import MAX_TITLE
@@ -28,8 +29,15 @@ _EMPHASIS: Final = re.compile(r"`|\*+(?=\S)|(?<=\S)\*+|(?<!\w)_+(?=\S)|(?<=\S)_+
 _CONTROLS: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]+")
 _HAS_WORD: Final = re.compile(r"[^\W_]")
 _JOINING: Final = str.maketrans("", "", "'\u2019`")
+_ASCII_WORDS: Final = {code: chr(code).lower() if chr(code).isalnum() else " " for code in range(128)} | {
+    ord("'"): "",
+    ord("`"): "",
+}
+"""The characters of titles in ASCII, as `_words` writes them."""
 
 
+# A write asks for the title of one text several times.
+@lru_cache(maxsize=4)
 def derive_title(text: str) -> str:
     """Return the first line with a word in it, heading or not, without its markup and cut to length."""
     for match in _LINE.finditer(text):
@@ -96,6 +104,8 @@ def _fits(name: str) -> bool:
 
 
 def _words(title: str) -> list[str]:
+    if title.isascii():
+        return title.translate(_ASCII_WORDS).split()
     chars: list[str] = []
     for char in unicodedata.normalize("NFKD", title.translate(_JOINING)).lower():
         if char.isalnum():

@@ -264,10 +264,11 @@ class WriteContext:
             file_journal.record_move(self.tx, memory.path, memory.id, space=memory.space.id)
             file_journal.clear_former_path(self.tx, path)
 
-    def enqueue_files(self, changed: Iterable[Memory], *, is_write_back: bool = False) -> None:
+    def enqueue_files(self, changed: Iterable[Memory], *, is_write_back: bool = False, are_new: bool = False) -> None:
         """Add journal entries that write the files of memories as they are now, or remove those of deleted ones.
 
-        With `is_write_back`, a person's save was just applied, and its file is only completed.
+        With `is_write_back`, a person's save was just applied, and its file is only completed. Memories that
+        `are_new` were added by this transaction, with ids of its own: none has a file or an entry yet.
         """
         if not self.engines.folder.keeps_files:
             return
@@ -284,7 +285,11 @@ class WriteContext:
             self.pending.files_to_write[memory.id] = data
             hash_ = None if data is None else file_journal.content_hash(data)
             entries.append((memory.id, memory.version, path, hash_))
-        file_journal.enqueue(self.tx, entries, is_write_back=is_write_back)
+            if are_new and path is not None and hash_ is not None:
+                self.pending.files_to_write.note_new(memory.id, version=memory.version, path=path, hash_=hash_)
+            else:
+                self.pending.files_to_write.new.pop(memory.id, None)
+        file_journal.enqueue(self.tx, entries, is_write_back=is_write_back, are_new=are_new)
         if not is_write_back:
             absent = file_journal.without_file(self.tx, tuple(in_spaces))
             self.enqueue_space_files([space for id_, space in in_spaces.items() if id_ in absent])

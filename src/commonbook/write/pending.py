@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from commonbook.model.memory import Memory
 from commonbook.ports.database import Row
+from commonbook.ports.files import FilesToWrite
 
 
 class LogLocks(NamedTuple):
@@ -55,8 +56,7 @@ class Pending:
         """Memories, before and after a change, that may end at another time, or supersede others: recall returns those
         and all copies of them differently.
         """
-        self.files_to_write: dict[str, bytes | None] = {}
-        """Contents of files by the ids of their memories; None for a file to remove."""
+        self.files_to_write = FilesToWrite()
         self.early_locks: list[LogLocks] = []
         """Locks of spaces that were requested before `finalize`."""
 

@@ -27,6 +27,7 @@ from commonbook.model.reports import Change
 from commonbook.model.spaces import Actor
 from commonbook.ports.database import Result, RetryTransaction, Transaction
 from commonbook.ports.engines import Engines
+from commonbook.ports.files import FilesToWrite
 from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.tables import changes, home, memories, rate_counts, spaces
 from commonbook.write.affected import affected_by
@@ -99,13 +100,10 @@ def write_all(
     return result
 
 
-def commit(
-    engines: Engines, actor: Actor, operation: Callable[[WriteContext], Result]
-) -> tuple[Result, dict[str, bytes | None]]:
+def commit(engines: Engines, actor: Actor, operation: Callable[[WriteContext], Result]) -> tuple[Result, FilesToWrite]:
     """Run an operation and commit it, without the step after the commit.
 
-    Return its result, and the files that are still to be written: their contents by the ids of their memories, None
-    for a file to remove. The journal keeps them until they are written.
+    Return its result, and the files that are still to be written. The journal keeps them until they are written.
     """
     return _commit(engines, (actor,), _for_one_actor(operation))
 
@@ -115,11 +113,11 @@ def _commit(
     actors: Sequence[Actor],
     operation: Callable[[Sequence[WriteContext]], Result],
     expected_spaces: Sequence[str] = (),
-) -> tuple[Result, dict[str, bytes | None]]:
+) -> tuple[Result, FilesToWrite]:
     # A grant covers the spaces below its own by name, so permissions of others than the owner need all spaces.
     expected = expected_spaces if all(map(access_permissions.is_owner, actors)) else ()
 
-    def run(tx: Transaction) -> tuple[Result, dict[str, bytes | None]]:
+    def run(tx: Transaction) -> tuple[Result, FilesToWrite]:
         all_spaces = spaces.LazySpaces(tx, expected)
         permissions = {actor: access_permissions.PermissionSnapshot(tx, actor) for actor in actors}
         contexts = [
@@ -133,7 +131,9 @@ def _commit(
             for step in engines.before_finalize:
                 step(ctx)
         finalize(contexts)
-        return result, contexts[0].pending.files_to_write
+        files = contexts[0].pending.files_to_write
+        files.transaction = tx
+        return result, files
 
     return engines.db.write(run)
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 import errno
 import os
 import stat as modes
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final, Literal
 
 from commonbook.engines.disk.durable_files import (
@@ -60,7 +61,10 @@ class HomeFolder:
         self._unsynced_folders: set[str] = set()
         self._checked_folders: set[str] = set()
         self._durable_folders: set[str] = set()
+        # Counts folders that were made or removed, so that a flush does not take a new one for a durable one.
+        self._folder_changes = 0
         self._prepared: dict[tuple[str, bytes, str], tuple[str, FileStat]] = {}
+        self._prepared_under_lock: list[tuple[str, bytes, str]] = []
 
     # --- reading
 
@@ -132,9 +136,8 @@ class HomeFolder:
             try:
                 yield True
             finally:
-                for name, _ in self._prepared.values():
-                    self.drop_displaced(f"{_UNFINISHED}{name}")
-                self._prepared.clear()
+                self._drop_prepared(self._prepared_under_lock)
+                self._prepared_under_lock.clear()
 
     def require_place(self, path: str, *, checked_folders: set[str] | None = None) -> None:
         """Raise FileInTheWay unless the path can be written without leaving the home."""
@@ -158,7 +161,22 @@ class HomeFolder:
     def prepare(self, wanted: Collection[tuple[str, bytes, str]]) -> None:
         """Write and sync files that will be put, in parallel; `put` repeats any that fail here."""
         if len(wanted) > MAX_SEQUENTIAL_FILES:
+            self._prepared_under_lock += wanted
             in_parallel(self._prepare, wanted)
+
+    @contextmanager
+    def prepared(self, wanted: Collection[tuple[str, bytes, str]]) -> Iterator[None]:
+        """Write and sync files that will be put, without the lock; at the end, drop those that were not put."""
+        try:
+            in_parallel(self._prepare, wanted)
+            yield
+        finally:
+            self._drop_prepared(wanted)
+
+    def _drop_prepared(self, wanted: Iterable[tuple[str, bytes, str]]) -> None:
+        for request in wanted:
+            if prepared := self._prepared.pop(request, None):
+                self.drop_displaced(f"{_UNFINISHED}{prepared[0]}")
 
     def _prepare(self, request: tuple[str, bytes, str]) -> None:
         with suppress(OSError):
@@ -177,9 +195,16 @@ class HomeFolder:
         with _translate_errors(path):
             request = (path, data, owner)
             name, status = self._prepared.pop(request) if request in self._prepared else self._write_new(*request)
+            if self._put_new(name, target):
+                return status, None
             ready_place = os.path.join(self._out_folder, name)
-            # Only a whole file gets its final name, so that half a file left by a crash is not taken for a user's save.
-            os.rename(os.path.join(self._out_folder, f"{_UNFINISHED}{name}"), ready_place)
+            try:
+                # Only a whole file gets its final name: half a file left by a crash is not taken for a user's save.
+                os.rename(os.path.join(self._out_folder, f"{_UNFINISHED}{name}"), ready_place)
+            except FileNotFoundError:  # another process took it for one that a crash had left
+                name, status = self._write_new(*request)
+                ready_place = os.path.join(self._out_folder, name)
+                os.rename(os.path.join(self._out_folder, f"{_UNFINISHED}{name}"), ready_place)
             for _ in range(_MAX_ATTEMPTS):
                 self._ensure_folder(os.path.dirname(target))
                 self._unsynced_folders.add(os.path.dirname(target))
@@ -189,9 +214,24 @@ class HomeFolder:
                     if atomic_rename.exchange(ready_place, target):
                         return status, name
                 except FileNotFoundError:  # another process removed the empty folder
-                    self._checked_folders.clear()
-                    self._durable_folders.clear()
+                    self._forget_folders()
         raise HomeError(f"{path} could not be written", fix="find the program that keeps changing this file")
+
+    def _put_new(self, name: str, target: str) -> bool:
+        """Move an unfinished file, which is whole, to a target where there is none; tell whether that was done."""
+        folder = os.path.dirname(target)
+        self._ensure_folder(folder)
+        self._unsynced_folders.add(folder)
+        try:
+            return atomic_rename.rename_new(os.path.join(self._out_folder, f"{_UNFINISHED}{name}"), target)
+        except FileNotFoundError:  # another process removed the empty folder, or the file
+            self._forget_folders()
+            return False
+
+    def _forget_folders(self) -> None:
+        self._checked_folders.clear()
+        self._durable_folders.clear()
+        self._folder_changes += 1
 
     def take(self, path: str, *, owner: str) -> str | None:
         """Remove the file atomically; return the name of the displaced file, if there was one."""
@@ -251,6 +291,7 @@ class HomeFolder:
             with suppress(FileExistsError):
                 os.mkdir(folder)
             self._durable_folders.discard(folder)
+            self._folder_changes += 1
             status = os.lstat(folder)
         if not modes.S_ISDIR(status.st_mode):
             raise self._file_in_the_way(folder)
@@ -276,9 +317,18 @@ class HomeFolder:
 
     def flush(self) -> None:
         """Sync the folders of every `put`, `take` and `rename_if_free` since the lock was acquired."""
-        in_parallel(sync_folder, sorted(self._unsynced_folders))
+        self.flush_later()()
+
+    def flush_later(self) -> Callable[[], None]:
+        """Return a function that does what `flush` would do now; it needs no lock."""
+        folders, checked = sorted(self._unsynced_folders), frozenset(self._checked_folders)
         self._unsynced_folders.clear()
-        self._durable_folders |= self._checked_folders
+        return partial(self._sync_folders, folders, checked, self._folder_changes)
+
+    def _sync_folders(self, folders: Collection[str], checked: frozenset[str], changes: int) -> None:
+        in_parallel(sync_folder, folders)
+        if self._folder_changes == changes:
+            self._durable_folders |= checked
 
     # --- displaced files
 
@@ -326,6 +376,7 @@ class HomeFolder:
                 return
             self._checked_folders.discard(folder)
             self._durable_folders.discard(folder)
+            self._folder_changes += 1
             self._unsynced_folders.discard(folder)
             folder = os.path.dirname(folder)
             self._unsynced_folders.add(folder)

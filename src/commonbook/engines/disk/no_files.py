@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from threading import Event
 from typing import Literal
 
@@ -78,6 +78,10 @@ class NoFiles:
     def prepare(self, wanted: Collection[tuple[str, bytes, str]]) -> None:
         """Do nothing: there is nothing to put."""
 
+    def prepared(self, wanted: Collection[tuple[str, bytes, str]]) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Do nothing: there is nothing to put."""
+        return nullcontext()
+
     def put(self, path: str, data: bytes, *, owner: str) -> tuple[FileStat, str | None]:
         """Never called: a book without files writes none."""
         raise NotImplementedError
@@ -101,6 +105,10 @@ class NoFiles:
 
     def flush(self) -> None:
         """Do nothing: there are no files to sync."""
+
+    def flush_later(self) -> Callable[[], None]:
+        """Return a function that does nothing."""
+        return self.flush
 
     def displaced_files(self) -> list[tuple[str, str]]:
         """Return nothing: no file was displaced."""

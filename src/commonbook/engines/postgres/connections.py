@@ -95,7 +95,7 @@ class ConnectionPool:
     @contextmanager
     def connection(self) -> Iterator[PooledConnection]:
         """Check out a connection; raise ServerLost if it is lost meanwhile, at whatever point."""
-        with self._gate.inside(), self._slot():
+        with self._gate, self._slot():
             pooled = self._pop_idle() or self._connect()
             try:
                 yield pooled

@@ -245,6 +245,10 @@ class PostgresDatabase:
             raise connections.foreign_tables_error("schema_version")
         return version
 
+    def is_last_commit(self, tx: Transaction) -> bool:  # noqa: ARG002 - it is not known of any
+        """Return False: others may have committed at any time."""
+        return False
+
     def close(self) -> None:
         """Close all connections for good."""
         self._pool.close()
@@ -299,6 +303,10 @@ class PostgresReading:
             return result.rows
         return lambda: self._checked_rows(result)
 
+    def defer_stable(self, sql: str, /, **params: object) -> Callable[[], list[Row]]:
+        """Send a query like `defer`: nothing is kept where others may write at any time."""
+        return self.defer(sql, **params)
+
     def _checked_rows(self, result: PipelineResult) -> list[Row]:
         self.require_schema()
         return result.rows()
@@ -320,6 +328,7 @@ class PostgresTransaction(PostgresReading):
         self.recorded: list[Change] = []
         self.touched: dict[str, str | None] = {}
         self.commit_check: Callable[[Transaction], bool] | None = None
+        self.committed: object | None = None
 
     def run(self, sql: str, /, **params: object) -> int:
         """Run one statement and return how many rows it touched."""

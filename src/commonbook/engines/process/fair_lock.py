@@ -10,8 +10,7 @@ import fcntl
 import os
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, suppress
 from typing import Final
 
 from commonbook.engines.process import lock_holder
@@ -21,6 +20,21 @@ _FIRST_PAUSE_SECONDS: Final = 0.000_05
 _SPIN_SECONDS: Final = 0.01
 
 _FilePair = tuple[int, int]
+
+
+class _Hold(AbstractContextManager[None]):
+    """Acquires a lock at its beginning and releases it at its end; a generator would cost more than the lock."""
+
+    __slots__ = ("_lock", "_wait")
+
+    def __init__(self, lock: FairLock, wait: float) -> None:
+        self._lock, self._wait = lock, wait
+
+    def __enter__(self) -> None:
+        self._lock.acquire(self._wait)
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
 
 
 class FairLock:
@@ -39,30 +53,48 @@ class FairLock:
         self._queued_files: list[_FilePair] = []
         reset_in_child(self)
 
-    @contextmanager
-    def hold(self, wait: float) -> Iterator[None]:
+    def hold(self, wait: float) -> AbstractContextManager[None]:
         """Hold the lock; raise Busy, naming the holder, when it cannot be acquired within `wait` seconds."""
+        return _Hold(self, wait)
+
+    def acquire(self, wait: float) -> None:
+        """Acquire the lock, which `release` releases; raise Busy when it cannot be had within `wait` seconds."""
         deadline = time.monotonic() + wait
         if not self._thread_lock.acquire(timeout=wait):
             raise lock_holder.busy_error(self._path, wait)
         try:
-            files = self._own_files()
-            try:
-                acquired = self._try_acquire(files) or self._spin(files, deadline) or self._wait_in_queue(deadline)
-            except BaseException:
-                # Interrupted while waiting: closing the files releases whatever was locked just then.
-                self.close()
-                raise
-            if not acquired:
-                raise lock_holder.busy_error(self._path, wait)
-            files = self._own_files()
-            try:
-                lock_holder.record_holder(files[1])
-                yield
-            finally:
-                fcntl.flock(files[1], fcntl.LOCK_UN)
+            self._acquire_files(wait, deadline)
+        except BaseException:
+            self._thread_lock.release()
+            raise
+
+    def _acquire_files(self, wait: float, deadline: float) -> None:
+        files = self._own_files()
+        try:
+            acquired = self._try_acquire(files) or self._spin(files, deadline) or self._wait_in_queue(deadline)
+        except BaseException:
+            # Interrupted while waiting: closing the files releases whatever was locked just then.
+            self.close()
+            raise
+        if not acquired:
+            raise lock_holder.busy_error(self._path, wait)
+        try:
+            lock_holder.record_holder(self._own_files()[1])
+        except BaseException:
+            self._release_file()
+            raise
+
+    def release(self) -> None:
+        """Release the lock."""
+        try:
+            self._release_file()
         finally:
             self._thread_lock.release()
+
+    def _release_file(self) -> None:
+        # Files that were closed meanwhile, as after a fork, hold nothing any more.
+        if self._files is not None:
+            fcntl.flock(self._files[1], fcntl.LOCK_UN)
 
     def close(self) -> None:
         """Close the files."""

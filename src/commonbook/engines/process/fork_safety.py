@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Final
 from weakref import WeakSet
 
@@ -33,8 +32,7 @@ class ForkGate:
         self._forked_inside = False
         _GATES.add(self)
 
-    @contextmanager
-    def inside(self) -> Iterator[None]:
+    def __enter__(self) -> None:
         """Enter the gate; meanwhile no other thread can fork."""
         if self._forked_inside:
             raise HomeError(
@@ -43,15 +41,20 @@ class ForkGate:
             )
         thread_id = threading.get_ident()
         with self._changed:
-            self._changed.wait_for(lambda: not self._is_shut or thread_id in self._entries)
+            if self._is_shut:
+                self._changed.wait_for(lambda: not self._is_shut or thread_id in self._entries)
             self._entries[thread_id] = self._entries.get(thread_id, 0) + 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._entries[thread_id] -= 1
-                if not self._entries[thread_id]:
-                    del self._entries[thread_id]
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the gate."""
+        thread_id = threading.get_ident()
+        with self._changed:
+            # A child that was forked inside begins without entries.
+            if (entered := self._entries.get(thread_id, 0)) > 1:
+                self._entries[thread_id] = entered - 1
+            else:
+                self._entries.pop(thread_id, None)
+            if self._is_shut:
                 self._changed.notify_all()
 
     def shut(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
+from functools import lru_cache
 from typing import Final
 
 from commonbook.errors import Busy
@@ -14,9 +15,14 @@ _HOLDER_BYTES: Final = 200
 
 def record_holder(lock_fd: int) -> None:
     """Write the name of this process, which holds the lock, into the lock file."""
-    program = os.path.basename(sys.argv[0]) if sys.argv and sys.argv[0] else "python"
-    description = f"process {os.getpid()} ({program})".encode("utf-8", "replace")[:_HOLDER_BYTES]
-    os.pwrite(lock_fd, description.ljust(_HOLDER_BYTES), 0)
+    os.pwrite(lock_fd, _description(os.getpid(), sys.argv[0] if sys.argv else ""), 0)
+
+
+@lru_cache(maxsize=8)
+def _description(process: int, program: str) -> bytes:
+    """Return the name of a process, padded to its full length; each write of a process records the same one."""
+    named = f"process {process} ({os.path.basename(program) or 'python'})"
+    return named.encode("utf-8", "replace")[:_HOLDER_BYTES].ljust(_HOLDER_BYTES)
 
 
 def busy_error(path: str, wait: float) -> Busy:

@@ -10,24 +10,25 @@ import re
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from commonbook.engines.process.fair_lock import FairLock
 from commonbook.engines.process.fork_safety import ForkGate
-from commonbook.errors import Busy, CommonbookError, DiskFull, HomeDamaged, HomeError, HomeIsNewer, HomeReadOnly
+from commonbook.errors import Busy, HomeError, HomeIsNewer
 from commonbook.model.ids import id_bytes
 from commonbook.model.reports import Change, SchemaMigration
 from commonbook.ports.database import Result, Row, Transaction
 from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
-    from commonbook.engines.sqlite import new_database, schema_copies
+    from commonbook.engines.sqlite import error_translation, new_database, schema_copies
     from commonbook.ports.keys import Clock
     from commonbook.runtime import compressed_text
 else:
+    error_translation = LazyModule("commonbook.engines.sqlite.error_translation")
     new_database = LazyModule("commonbook.engines.sqlite.new_database")
     schema_copies = LazyModule("commonbook.engines.sqlite.schema_copies")
     compressed_text = LazyModule("commonbook.runtime.compressed_text")
@@ -40,6 +41,12 @@ _MAX_PADDED_LENGTH: Final = 16_384
 """SQLite takes 32,766 parameters: a longer list is not padded."""
 
 _PARAMETER: Final = re.compile(r":([a-z_]+)")
+_LIST: Final = re.compile(r" IN :([a-z_]+)")
+_MAX_QUERIES: Final = 64
+_READ_TABLE: Final = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")
+_READS: Final = re.compile(r"\s*(?:SELECT|PRAGMA)\b")
+_CHANGED_TABLE: Final = re.compile(r"\s*(?:INSERT INTO|UPDATE|DELETE FROM)\s+(\w+)")
+_ANY_TABLE: Final = "*"
 
 
 class SqliteDatabase:
@@ -73,9 +80,14 @@ class SqliteDatabase:
         self._writer: sqlite3.Connection | None = None
         self._durable = True
         self._writer_thread: int | None = None
+        self._data_version: int | None = None
+        """SQLite's number of the last commit of another connection that the writer has seen."""
+        self._commits = 0
+        """How many transactions this process has committed."""
+        self._kept_rows = KeptRows()
         self._closed = False
         self._gate = ForkGate(self._close_all)
-        with _translated_errors(path):
+        with _TranslatedErrors(path):
             self._open()
 
     @property
@@ -105,7 +117,7 @@ class SqliteDatabase:
     @contextmanager
     def reading(self) -> Iterator[SqliteReading]:
         """Open a consistent snapshot of the committed state."""
-        with _translated_errors(self._path), self._gate.inside():
+        with _TranslatedErrors(self._path), self._gate:
             connection = self._checkout()
             try:
                 connection.execute("BEGIN")
@@ -134,25 +146,50 @@ class SqliteDatabase:
         """Open the write transaction, exclusive among all processes."""
         if self._writer_thread == threading.get_ident():
             raise RuntimeError("a writing transaction was opened inside another")
-        with self._lock.hold(self._busy_seconds), self._gate.inside(), _translated_errors(self._path):
+        with self._lock.hold(self._busy_seconds), self._gate, _TranslatedErrors(self._path):
             self._writer_thread = threading.get_ident()
             try:
                 connection = self._writer_for(durable=durable)
                 connection.execute("BEGIN IMMEDIATE")
                 try:
-                    self._check_schema(connection)
-                    yield SqliteTransaction(connection, self._clock.now())
+                    self._note_commits_of_others(connection)
+                    tx = SqliteTransaction(connection, self._clock.now(), self._kept_rows)
+                    yield tx
                     connection.execute("COMMIT")
-                finally:
+                except BaseException:
+                    # Some may have been read after a change that is rolled back now.
+                    self._kept_rows.clear()
                     if connection.in_transaction:
                         connection.execute("ROLLBACK")
+                    raise
+                self._commits += 1
+                tx.committed = (self._commits, self._data_version)
             finally:
                 self._writer_thread = None
+
+    def _note_commits_of_others(self, connection: sqlite3.Connection) -> None:
+        """Drop what is known of the database if another connection has committed since; check the schema then."""
+        ((version,),) = connection.execute("PRAGMA data_version").fetchall()
+        if version != self._data_version:
+            self._check_schema(connection)
+            self._kept_rows.clear()
+            self._data_version = version
+
+    def is_last_commit(self, tx: Transaction) -> bool:
+        """Tell whether nobody has committed since a transaction of this process was committed."""
+        with _TranslatedErrors(self._path), self._gate:
+            writer = self._writer
+            if writer is None or tx.committed is None:
+                return False
+            ((version,),) = writer.execute("PRAGMA data_version").fetchall()
+            return (self._commits, version) == tx.committed
 
     def _writer_for(self, *, durable: bool) -> sqlite3.Connection:
         if self._writer is None:
             self._writer = self._connect()
             self._durable = True
+            # The numbers of a connection say nothing about those of another.
+            self._data_version = None
         if self._durable != durable:
             self._writer.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
             self._durable = durable
@@ -272,6 +309,54 @@ class SqliteDatabase:
             connection.close()
 
 
+class KeptRows:
+    """Rows of tables that hardly ever change, kept by the writer from one transaction to the next.
+
+    They are dropped when another connection has committed, which SQLite tells by a number (`PRAGMA data_version`), and
+    when a statement of the writer itself changes one of their tables.
+    """
+
+    def __init__(self) -> None:
+        """Keep nothing yet."""
+        self._rows: dict[tuple[object, ...], list[Row]] = {}
+        self._tables: set[str] = set()
+
+    def find(self, sql: str, params: dict[str, object]) -> list[Row] | None:
+        """Return the rows that were kept for a query, or None."""
+        return self._rows.get(_key(sql, params)) if self._rows else None
+
+    def keep(self, sql: str, params: dict[str, object], rows: list[Row]) -> None:
+        """Keep the rows of a query, which nobody changes."""
+        if len(self._rows) >= _MAX_QUERIES:
+            self.clear()
+        self._rows[_key(sql, params)] = rows
+        self._tables.update(_READ_TABLE.findall(sql))
+
+    def note_statement(self, sql: str) -> None:
+        """Drop the rows if a statement, which runs now, may change one of their tables."""
+        table = _table_changed(sql)
+        if table in self._tables or table == _ANY_TABLE:
+            self.clear()
+
+    def clear(self) -> None:
+        """Drop all rows."""
+        self._rows.clear()
+        self._tables.clear()
+
+
+def _key(sql: str, params: dict[str, object]) -> tuple[object, ...]:
+    return (sql, *(tuple(value) if isinstance(value, list) else value for value in params.values()))
+
+
+@lru_cache(maxsize=1024)
+def _table_changed(sql: str) -> str:
+    """Return the table that a statement changes; nothing for a query, `*` if that cannot be told."""
+    if _READS.match(sql):
+        return ""
+    changed = _CHANGED_TABLE.match(sql)
+    return changed[1] if changed else _ANY_TABLE
+
+
 class SqliteReading:
     """A consistent snapshot; every cursor is read to its end."""
 
@@ -293,6 +378,10 @@ class SqliteReading:
         rows = self.rows(sql, **params)
         return lambda: rows
 
+    def defer_stable(self, sql: str, /, **params: object) -> Callable[[], list[Row]]:
+        """Run a query like `defer`; only the write transaction keeps rows."""
+        return self.defer(sql, **params)
+
 
 class SqliteTransaction(SqliteReading):
     """The write transaction."""
@@ -302,19 +391,36 @@ class SqliteTransaction(SqliteReading):
     compresses_texts = True
     for_update = skip_locked = no_wait = ""
 
-    def __init__(self, connection: sqlite3.Connection, now: datetime) -> None:
+    def __init__(self, connection: sqlite3.Connection, now: datetime, kept: KeptRows) -> None:
         """Write through this connection; `now` is the one time of the whole transaction."""
         super().__init__(connection, now)
         self.recorded: list[Change] = []
         self.touched: dict[str, str | None] = {}
         self.commit_check: Callable[[Transaction], bool] | None = None
+        self.committed: object | None = None
+        self._kept = kept
+
+    def rows(self, sql: str, /, **params: object) -> list[Row]:
+        """Return all rows of a query, or of a statement that returns what it has changed."""
+        self._kept.note_statement(sql)
+        return self._connection.execute(*_expand_lists(sql, params)).fetchall()
+
+    def defer_stable(self, sql: str, /, **params: object) -> Callable[[], list[Row]]:
+        """Return the rows of an earlier transaction, if their tables have not changed since; else run the query."""
+        rows = self._kept.find(sql, params)
+        if rows is None:
+            rows = self._connection.execute(*_expand_lists(sql, dict(params))).fetchall()
+            self._kept.keep(sql, params, rows)
+        return lambda: rows
 
     def run(self, sql: str, /, **params: object) -> int:
         """Run one statement and return how many rows it touched."""
+        self._kept.note_statement(sql)
         return self._connection.execute(*_expand_lists(sql, params)).rowcount
 
     def run_many(self, sql: str, params: Sequence[Mapping[str, object]], /) -> None:
         """Run one statement for each set of parameters."""
+        self._kept.note_statement(sql)
         self._connection.executemany(sql, params)
 
     def record(self, change: Change) -> None:
@@ -323,18 +429,25 @@ class SqliteTransaction(SqliteReading):
 
 
 def _expand_lists(sql: str, params: dict[str, object]) -> tuple[str, dict[str, object]]:
-    """Expand parameters that are sequences into placeholders of their own: `IN :ids`."""
-    if " IN :" not in sql:
+    """Expand parameters that are sequences into placeholders of their own: `IN :ids`. The parameters are changed."""
+    names = _list_names(sql)
+    if not names:
         return sql, params
-    lists = {name: value for name, value in params.items() if isinstance(value, (tuple, list))}
-    if not lists:
-        return sql, params
-    flat = {name: value for name, value in params.items() if name not in lists}
-    lengths = {name: _padded_length(len(values)) for name, values in lists.items()}
-    for name, values in lists.items():
-        flat.update({f"{name}_{index}": value for index, value in enumerate(values)})
-        flat.update({f"{name}_{index}": values[-1] for index in range(len(values), lengths[name])})
-    return _expand_placeholders(sql, tuple(lengths.items())), flat
+    sizes: list[tuple[str, int]] = []
+    for name in names:
+        values = params.get(name)
+        if isinstance(values, (tuple, list)):
+            del params[name]
+            size = _padded_length(len(values))
+            params.update({f"{name}_{index}": value for index, value in enumerate(values)})
+            params.update({f"{name}_{index}": values[-1] for index in range(len(values), size)})
+            sizes.append((name, size))
+    return _expand_placeholders(sql, tuple(sizes)), params
+
+
+@lru_cache(maxsize=512)
+def _list_names(sql: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(_LIST.findall(sql)))
 
 
 def _padded_length(length: int) -> int:
@@ -369,28 +482,17 @@ def _split_statements(script: str) -> list[str]:
     return [statement for statement in script.split(";") if statement.strip()]
 
 
-@contextmanager
-def _translated_errors(path: str) -> Iterator[None]:
-    """Translate SQLite's errors into ours, each with its fix."""
-    try:
-        yield
-    except sqlite3.DatabaseError as error:
-        raise _translate(error, path) from error
+class _TranslatedErrors(AbstractContextManager[None]):
+    """Translates SQLite's errors into ours, each with its fix."""
 
+    __slots__ = ("_path",)
 
-def _translate(error: sqlite3.DatabaseError, path: str) -> CommonbookError:
-    name = getattr(error, "sqlite_errorname", "") or ""
-    if name.startswith("SQLITE_FULL"):
-        return DiskFull("there is no room left for the database", fix="free some space and try again")
-    if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
-        return HomeReadOnly(f"{path} cannot be written: {error}", fix="give this user write access to the home")
-    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
-        return Busy(f"the database is locked by another program: {error}", fix="close that program")
-    if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
-        return HomeDamaged(
-            f"{path} is damaged: {error}",
-            fix="restore a back-up, or move state.db away and open the home again: the Markdown is all there",
-        )
-    if name.startswith("SQLITE_IOERR"):
-        return HomeError(f"{path} cannot be read or written: {error}", fix="check the disk, then try again")
-    return HomeDamaged(f"the database refused a statement: {error}", fix="run `commonbook doctor` and report this")
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, sqlite3.DatabaseError):
+            raise error_translation.translate(error, self._path) from error
