@@ -490,6 +490,25 @@ def test_an_unrelated_question_gets_nothing_but_the_nearest(everyday: Book):
     assert everyday.recall("Who owns the billing service?").hits[0].confidence > 0.4
 
 
+def test_a_question_about_somebody_whom_nothing_mentions_gets_nothing(everyday: Book):
+    """A name that occurs nowhere makes a difference, though all other words of the question occur."""
+    question = "Where did {} break his arm?"
+    assert everyday.recall(question.format("Ben")).hits[0].text.startswith("Ben broke his arm")
+    unknown = everyday.recall(question.format("Leopold"))
+    assert unknown.hits == ()
+    assert unknown.nearest is not None
+    assert unknown.nearest.text.startswith("Ben broke his arm")
+    assert everyday.recall(question.format("somebody")).hits[0].text.startswith("Ben broke his arm")
+
+
+def test_hardly_a_paraphrase_is_taken_for_an_unrelated_question(everyday: Book):
+    """Neither shares a word with any memory: see UNANSWERED for the others."""
+    found = [one for one in ASKED if one[0] in [hit.text for hit in everyday.recall(one[1], min_confidence=0).hits]]
+    lost = [query for memory, query in found if memory not in [hit.text for hit in everyday.recall(query).hits]]
+    assert len(found) >= 27
+    assert len(lost) <= 2, lost
+
+
 # --- which spaces
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commonbook.text.terms import MAX_WORD_LETTERS, language_of, query_words, terms, words
+from commonbook.text.terms import MAX_WORD_LETTERS, language_of, names_in, query_words, terms, words
 
 
 def finds(query: str, text: str) -> bool:
@@ -74,6 +74,13 @@ def test_a_day_is_a_term_however_it_is_written():
     assert days <= set(terms("On 16.01.2024 it broke")) & set(terms("It broke on January 16th, 2024"))
     assert query_words("16/1/24") == [("", "date:2024-1-16")]
     assert ("", "day:1-16") in query_words("16 January")
+
+
+def test_names_are_capitalised_inside_a_sentence_of_an_english_text():
+    assert names_in("Where did Ben meet Anna's aunt (Olga)? In Graz.") == {"ben", "anna", "olga", "graz"}
+    assert names_in("Who came? Maybe nobody.") == frozenset()
+    assert names_in("where does paul live") == names_in("Was it on a Monday in June?") == frozenset()
+    assert names_in("Wann war die Prüfung in der Schule, und wer hat sie bestanden?") == frozenset()
 
 
 def test_words_to_embed_have_two_letters_at_least_and_do_not_grow_without_end():

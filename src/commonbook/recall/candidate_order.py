@@ -54,10 +54,10 @@ def order_candidates(
     rows, scores = scoring.rank(
         features, result.pool, expansions=expansions, date_matches=date_matches, phrase_matches=phrase_matches
     )
-    return rows.tolist(), scores._replace(rarity=_rarity(features.idf, result))
+    return rows.tolist(), scores._replace(rarity=_rarity(features.idf, query, result))
 
 
-def _rarity(idf: Sequence[float], result: IndexResult) -> QueryRarity:
+def _rarity(idf: Sequence[float], query: ParsedQuery, result: IndexResult) -> QueryRarity:
     """Return how rare the terms of a query are: in a home of few passages, as if it had more.
 
     Among three passages every word is as common as any, which says nothing about a query.
@@ -69,7 +69,22 @@ def _rarity(idf: Sequence[float], result: IndexResult) -> QueryRarity:
     ]
     total = sum(weights)
     known = sum(weight for weight, having in zip(weights, frequencies, strict=True) if having)
-    return QueryRarity(len(idf), total, known / total if total else 0.0)
+    share = known / total if total else 0.0
+    words = len(query.request.query[:MAX_QUERY_CHARS].split())
+    return QueryRarity(len(idf), total, share, _unknown_names(query, frequencies), result.total, words)
+
+
+def _unknown_names(query: ParsedQuery, frequencies: Sequence[int]) -> tuple[int, ...]:
+    """Return the places of the query's terms that are names, and occur nowhere."""
+    if all(frequencies):
+        return ()
+    names = terms.names_in(query.request.query[:MAX_QUERY_CHARS])
+    named = {term for word, term in query.words if word in names}
+    return tuple(
+        place
+        for place, (term, having) in enumerate(zip(query.terms, frequencies, strict=True))
+        if not having and term in named
+    )
 
 
 def match_days(

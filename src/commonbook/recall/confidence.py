@@ -1,9 +1,10 @@
 """Confidence: the estimated chance that a hit answers the query, from features of the ranking.
 
 Two logistic models are multiplied. The first estimates whether anything among the best hits is about the query at all:
-how much of the query's rarity they cover, their similarity in meaning, and how rare the words of the query are here.
-The second estimates whether a hit answers, given that something does: by its distance to the best hit and its lead over
-the next one. Both were fitted on LoCoMo's first five conversations, on talks with assistants and on notes
+how many of its words they have, how near they are in meaning, and whether it names somebody whom nothing here is about;
+for messages also by the best score, for other memories by how rare the words of the query are here. The second
+estimates whether a hit answers, given that something does: by its distance to the best hit and its lead over the next
+one. Both were fitted on LoCoMo's first five conversations, on talks with assistants and on notes
 (`benchmarks/quality`); docs/decisions/0025 has the figures.
 """
 
@@ -13,22 +14,58 @@ from collections.abc import Sequence
 from math import exp, log1p
 from typing import Final, NamedTuple
 
-MIN_RELEVANCE: Final = 0.165
+MIN_RELEVANCE: Final = 0.18
 """Below this chance that anything found is about the query, a recall returns nothing unless it sets a limit."""
 
 BEST_HITS: Final = 10
 """The number of hits that tell whether anything is about the query."""
 
-_MAX_TERMS: Final = 8
+MIN_RELEVANCE_BY_MEANING: Final = 0.36
+"""The same for a query of which the best hits have no word, and none that is near."""
+
+_COVERED: Final = 0.3
+"""How much of a term a hit must have, so that it counts as covered."""
+
+_BARELY_COVERED: Final = 0.05
+_NEAR_WORD: Final = 0.25
+_NO_WORD: Final = 0.1
+_MANY_PASSAGES: Final = 50
+"""With fewer, most words occur once or everywhere, and the score of a message says little."""
+
+_MAX_COVERED: Final = 6
+_MAX_MISSING_NAMES: Final = 2.0
 _MAX_LEAD: Final = 0.35
 
 
 class QueryRarity(NamedTuple):
-    """The terms of a query: how many, the sum of their idf, and the share of it whose terms occur at all."""
+    """The terms of a query: how many, the sum of their idf, and the share of it whose terms occur at all.
+
+    `unknown_names` are the places of the terms that are names, and occur nowhere; `passages` is the number of those
+    that were searched, and `words` that of the query's words, with its stop words.
+    """
 
     terms: int = 0
     idf: float = 0.0
     known: float = 0.0
+    unknown_names: tuple[int, ...] = ()
+    passages: int = 0
+    words: int = 0
+
+
+class QueryCoverage(NamedTuple):
+    """How many terms of a query the best hits have, and how many unknown names have nothing near them either.
+
+    `best` is how much they have of the term of which they have most.
+    """
+
+    terms: int = 0
+    missing_names: float = 0.0
+    best: float = 0.0
+
+    @property
+    def least_relevance(self) -> float:
+        """The limit below which a recall returns nothing."""
+        return MIN_RELEVANCE if self.best >= _BARELY_COVERED else MIN_RELEVANCE_BY_MEANING
 
 
 class HitFeatures(NamedTuple):
@@ -41,35 +78,42 @@ class HitFeatures(NamedTuple):
     score: float
     length: int
     is_message: bool
+    name: float = 0.0
 
 
-def relevance(query: QueryRarity, hits: Sequence[HitFeatures]) -> float:
+def coverage(query: QueryRarity, shares: Sequence[float]) -> QueryCoverage:
+    """Return what the best hits have of a query; `shares` says how much of each term the best of them has."""
+    missing = sum(1 - shares[place] for place in query.unknown_names)
+    return QueryCoverage(sum(share > _COVERED for share in shares), missing, max(shares, default=0.0))
+
+
+def relevance(query: QueryRarity, hits: Sequence[HitFeatures], covered: QueryCoverage) -> float:
     """Return the chance that anything among these hits, best first, is about the query."""
     best = hits[:BEST_HITS]
     if not best:
         return 0.0
-    weights = [1 / rank for rank in range(1, len(best) + 1)]
-    mean_lexical = sum(weight * hit.lexical for weight, hit in zip(weights, best, strict=True)) / sum(weights)
-    lexical, cosine = max(hit.lexical for hit in best), max(hit.cosine for hit in best)
-    logit = (
-        0.52
-        + 6.71 * lexical
-        + 3.65 * mean_lexical
-        + 1.23 * cosine
-        + 0.67 * query.known
-        + 6.64 * max(hit.speaker for hit in best)
-        + 0.71 * min(query.terms, _MAX_TERMS)
-        - 2.68 * log1p(query.idf)
-        + 3.26 * _lead(hits, 0)
-    )
-    if not best[0].is_message:
-        logit += 1.34 + 1.44 * lexical + 1.89 * cosine
-    return _logistic(logit)
+    cosine = max(hit.cosine for hit in best)
+    terms, missing = min(covered.terms, _MAX_COVERED), min(covered.missing_names, _MAX_MISSING_NAMES)
+    if best[0].is_message and query.passages >= _MANY_PASSAGES:
+        speaker = max(hit.speaker for hit in best)
+        logit = -8.85 + 13.36 * best[0].score + 0.68 * cosine + 7 * speaker + 0.71 * terms - 1.89 * missing
+    else:
+        # Without a vector, as in some scripts, the share of the query's words says as much.
+        nearness = max(cosine, *(hit.lexical for hit in best))
+        name = max(hit.name for hit in best)
+        logit = 4.58 + 6.86 * nearness + 13.37 * name + 0.91 * terms - 2.9 * missing - 2.97 * log1p(query.idf)
+    return min(_logistic(logit), _most_for_one_word(query, covered))
 
 
-def confidences(query: QueryRarity, hits: Sequence[HitFeatures]) -> list[float]:
-    """Return the chance that each of these hits, best first, answers the query."""
-    chance = relevance(query, hits)
+def _most_for_one_word(query: QueryRarity, covered: QueryCoverage) -> float:
+    """Return the highest chance for a query of one word that nothing has: a near word is a guess, and less is none."""
+    if query.words != 1 or query.known:
+        return 1.0
+    return _NEAR_WORD if covered.best >= _BARELY_COVERED else _NO_WORD
+
+
+def confidences(chance: float, hits: Sequence[HitFeatures]) -> list[float]:
+    """Return the chance that each of these hits, best first, answers a query that something answers by `chance`."""
     return [round(chance * _logistic(_answers(hits, place)), 4) for place in range(len(hits))]
 
 

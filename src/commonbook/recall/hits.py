@@ -88,8 +88,7 @@ class HitBuilder:
         """
         ranked = self._choose(rows)
         best = ranked[: self._query.request.k]
-        self._confidence = self._confidences(ranked)
-        kept = self._confident(best, ranked)
+        kept = best if self._query.is_empty else self._confident(best, is_relevant=self._judge(ranked))
         if kept or not best:
             return Answer(self._hits(kept), len(best) - len(kept))
         return Answer(iter(()), len(best), next(self._hits(best[:1]), None))
@@ -105,22 +104,24 @@ class HitBuilder:
             elif passage in self._messages:
                 yield self._message_hit(*self._messages[passage], row)
 
-    def _confidences(self, ranked: Sequence[int]) -> dict[int, float]:
-        if self._query.is_empty:
-            return {}
-        features = [self._features(row) for row in ranked]
-        return dict(zip(ranked, confidence.confidences(self._scores.rarity, features), strict=True))
+    def _judge(self, ranked: Sequence[int]) -> bool:
+        """Note the confidence of each row, and tell whether anything found is probably about the query."""
+        rarity, features = self._scores.rarity, [self._features(row) for row in ranked]
+        shares = self._scores.coverage[ranked[: confidence.BEST_HITS]].max(axis=0, initial=0.0).tolist()
+        covered = confidence.coverage(rarity, shares)
+        relevance = confidence.relevance(rarity, features, covered)
+        self._confidence = dict(zip(ranked, confidence.confidences(relevance, features), strict=True))
+        return relevance >= covered.least_relevance
 
-    def _confident(self, best: list[int], ranked: Sequence[int]) -> list[int]:
+    def _confident(self, best: list[int], *, is_relevant: bool) -> list[int]:
         """Return the rows whose confidence suffices; by default all, if anything is about the query at all."""
         least = self._query.request.min_confidence
-        if self._query.is_empty or not best:
-            return best
-        if least is not None:
-            return [row for row in best if self._confidence[row] >= least]
-        relevance = confidence.relevance(self._scores.rarity, [self._features(row) for row in ranked])
-        if relevance < confidence.MIN_RELEVANCE or self._score(ranked[0]) < scoring.MIN_BEST_SCORE:
+        if least is not None or not best:
+            return [row for row in best if self._confidence[row] >= (least or 0.0)]
+        if not is_relevant:
             return [row for row in best if self._has_words(row)]
+        if self._scores.rarity.words == 1:
+            return [row for row in best if self._scores.word_share(row) + self._scores.parts["name"][row] > 0]
         return [row for row in best if self._score(row) >= scoring.MIN_SCORE]
 
     def _has_words(self, row: int) -> bool:
@@ -142,6 +143,7 @@ class HitBuilder:
             score=self._score(row),
             length=int(self._pool.lengths[row]),
             is_message=bool(self._pool.flags[row] & IS_MESSAGE),
+            name=float(scores.parts["name"][row]),
         )
 
     def _choose(self, rows: Sequence[int]) -> list[int]:

@@ -115,7 +115,9 @@ class Recaller:
         """
         actor, query, watch = call.actor, call.query, call.watch
         request, notes = query.request, list[str]()
-        vector = None if query.is_empty else self._query_vector(request.query, view, notes)
+        # A number is near to other numbers, which says nothing.
+        has_words = any(map(str.isalpha, request.query))
+        vector = self._query_vector(request.query, view, notes) if has_words else None
         watch.lap("embed")
         with self._turn(), engines.db.reading() as tx:
             total_changes = changes.total_deferred(tx)

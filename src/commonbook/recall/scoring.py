@@ -62,11 +62,8 @@ _DATE_WEIGHT: Final = 0.25
 _NAME_WEIGHT: Final = 0.30
 _PHRASE_WEIGHT: Final = 0.50
 
-MIN_BEST_SCORE: Final = 0.11
-"""If the best hit has a lower score, nothing answers: nothing is returned unless the request sets a confidence."""
-
-MIN_SCORE: Final = 0.05
-"""The lowest score of further hits, unless the request sets a confidence."""
+MIN_SCORE: Final = 0.04
+"""The lowest score of hits, unless the request sets a confidence."""
 
 _FULL_EVIDENCE: Final = 0.15
 """The score of lexical, semantic and date features from which on the supporting features count fully."""
@@ -90,11 +87,16 @@ class QueryFeatures(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """The score of every passage of a pool, and its parts, each an array."""
+    """The score of every passage of a pool, and its parts, each an array.
+
+    `coverage` has a row for each passage and a column for each query term: how much of the term the passage has, by
+    itself, by near terms and by its neighbours, from 0 to 1.
+    """
 
     total: Numbers
     parts: Mapping[str, Numbers]
     rarity: QueryRarity = QueryRarity()
+    coverage: Numbers = np.zeros((0, 0))
 
     def cosine(self, row: int) -> float:
         """Return the cosine between the query's vector and that of a passage with its neighbours."""
@@ -155,7 +157,8 @@ def rank(
     """
     slots = _slots(pool)
     parts = np.zeros((len(PARTS), len(pool.positions)))
-    parts[0] = _lexical(query, pool, slots, expansions)
+    coverage = _coverage(query, pool, slots, expansions)
+    parts[0] = _lexical(query, coverage)
     parts[1] = _SEMANTIC_WEIGHT * _semantic(query, pool, slots)
     parts[2] = _SPEAKER_WEIGHT * _by_asked_speaker(query, pool)
     parts[3] = _QUESTION_WEIGHT * _has_flag(pool, IS_QUESTION)
@@ -172,7 +175,7 @@ def rank(
     rows = np.flatnonzero(pool.eligible)
     # The sort is stable, and a pool is sorted by thread and position.
     best = np.lexsort((~pool.orders[rows], -total[rows]))
-    return rows[best], Scores(total, dict(zip(PARTS, parts, strict=True)))
+    return rows[best], Scores(total, dict(zip(PARTS, parts, strict=True)), coverage=coverage)
 
 
 def _neighbour_weight(distance: int) -> float:
@@ -227,8 +230,8 @@ def _pool_neighbours(values: Numbers, slots: Ints) -> Numbers:
 # --- the lexical feature
 
 
-def _lexical(query: QueryFeatures, pool: CandidatePool, slots: Ints, expansions: Iterable[ExpandedTerm]) -> Numbers:
-    """Return the saturated counts of the query terms, weighted by idf, as a share of all idf in the query."""
+def _coverage(query: QueryFeatures, pool: CandidatePool, slots: Ints, expansions: Iterable[ExpandedTerm]) -> Numbers:
+    """Return the saturated counts of the query terms in each passage."""
     rows, terms, counts = pool.entries
     size = len(pool.positions)
     lengths = np.minimum(pool.lengths[rows], _MAX_LENGTH)
@@ -240,8 +243,14 @@ def _lexical(query: QueryFeatures, pool: CandidatePool, slots: Ints, expansions:
         frequencies[:, place] = np.bincount(rows, shares * weight[terms], minlength=size)
     lent = frequencies * np.minimum(1, _LONG_NEIGHBOUR / np.maximum(pool.lengths, 1))[:, None]
     pooled = frequencies + _pool_neighbours(lent, slots) - lent
+    covered: Numbers = pooled / (pooled + _SATURATION)
+    return covered
+
+
+def _lexical(query: QueryFeatures, coverage: Numbers) -> Numbers:
+    """Return how much of the query terms each passage has, weighted by idf, as a share of all idf in the query."""
     rarity = np.array(query.idf or [0.0])
-    lexical: Numbers = np.einsum("ij,j->i", pooled / (pooled + _SATURATION), rarity) / max(float(rarity.sum()), 1e-9)
+    lexical: Numbers = np.einsum("ij,j->i", coverage, rarity) / max(float(rarity.sum()), 1e-9)
     return lexical
 
 

@@ -17,6 +17,11 @@ _MONTH_NUMBERS: Final = {
     **{name[:3]: number for number, name in enumerate(_MONTHS, 1)},
     "sept": 9,
 }
+CALENDAR_WORDS: Final = frozenset(_MONTH_NUMBERS) | frozenset(
+    ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+)
+"""The names of months and of days of the week, lower-cased."""
+
 # `may` and `march` are verbs too: without a capital they count only beside a number or behind a preposition.
 _MONTH: Final = (
     r"(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sept?(?:ember)?|Oct(?:ober)?"

@@ -42,6 +42,8 @@ _WORD: Final = re.compile(
     rf"(?P<run>[{_UNSPACED}]+)|(?:(?![{_UNSPACED}])[^\W_{_MARKS}])(?:(?![{_UNSPACED}])[^\W_]|[{_MARKS}])*"
 )
 _ASCII_WORD: Final = re.compile(r"[a-z0-9]+")
+# Behind another word: the first word of a sentence tells nothing.
+_NAME_IN_SENTENCE: Final = re.compile(r"(?<=[\w,'\"] )[\"'(]?([A-Z]\w+)")
 _ACCENTS: Final = re.compile(r"(?<=[a-z\u0370-\u03ff])[\u0300-\u036f]+")
 _SCRIPTS: Final = (
     ("russian", re.compile(r"[\u0400-\u052f]")),
@@ -128,6 +130,16 @@ def plain_words(text: str) -> list[str]:
 def name_term(name: str) -> str:
     """Return the one term of a whole name, such as a title: that of a query is the same if the query is the name."""
     return f"{_NAME}{' '.join(terms(name))}"
+
+
+def names_in(text: str) -> frozenset[str]:
+    """Return the words of an English text that are capitalised inside a sentence, lower-cased: mostly names.
+
+    Of a text in another language there are none: in German every noun has a capital.
+    """
+    if language_of(text) != DEFAULT:
+        return frozenset()
+    return frozenset(map(str.lower, _NAME_IN_SENTENCE.findall(text))) - dates_in_text.CALENDAR_WORDS
 
 
 def is_date(term: str) -> bool:
