@@ -11,13 +11,13 @@ from commonbook.log import chain
 from commonbook.model.reports import Finding, OutboxStatus, Progress, Status
 from commonbook.model.spaces import SPACE_FILE
 from commonbook.runtime.lazy_modules import LazyModule
-from commonbook.tables import copies, file_journal, jobs, memories, sessions, spaces
+from commonbook.tables import copies, file_journal, jobs, memories, sessions
 from commonbook.tables import home as home_facts
 from commonbook.version import __version__
 
 if TYPE_CHECKING:
-    from commonbook.files import refused_files, space_files, sync_conflicts
-    from commonbook.maintenance import audit
+    from commonbook.files import refused_files
+    from commonbook.maintenance import audit, file_checks
     from commonbook.model.spaces import Actor, SpaceScope
     from commonbook.ports.database import Reading
     from commonbook.ports.engines import Engines
@@ -25,10 +25,9 @@ if TYPE_CHECKING:
 else:
     # Loaded only by `doctor`, so that `status` starts fast.
     audit = LazyModule("commonbook.maintenance.audit")
+    file_checks = LazyModule("commonbook.maintenance.file_checks")
     refused_files = LazyModule("commonbook.files.refused_files")
-    sync_conflicts = LazyModule("commonbook.files.sync_conflicts")
     secret_names = LazyModule("commonbook.text.secrets.secret_names")
-    space_files = LazyModule("commonbook.files.space_files")
 
 _FIX_SPACE_FILE: Final = (
     "remove or correct it; `commonbook space list` shows each space with its folder, and `space create` or"
@@ -98,11 +97,10 @@ def doctor(engines: Engines, actor: Actor, *, progress: Progress) -> tuple[Findi
     with engines.db.reading() as tx:
         allowed = scope.select(tx, actor)
         failures = (*_reverted_findings(tx, engines, allowed), *_job_findings(tx, allowed))
-        names = (*_letter_findings(tx, engines), *_numbered_findings(tx, engines), *_name_findings(tx))
-        files = (*_file_findings(tx), *names, *_content_findings(tx, engines, progress))
+        files = (*_file_findings(tx), *file_checks.check_files(tx, engines, progress))
         troubles = (*_moved_findings(tx), *files, *failures)
     log = audit.verify_log(engines, actor, None, progress=progress).findings
-    return _safe((*troubles, *_left_out_findings(engines), *log, *_key_findings(engines)))
+    return _safe((*troubles, *file_checks.unreadable_files(engines), *log, *_key_findings(engines)))
 
 
 def _safe(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
@@ -121,14 +119,6 @@ def _moved_findings(tx: Reading) -> tuple[Finding, ...]:
     moved = home_facts.moved_to(tx)
     why = "it is read-only, and no edit of its files counts: what it says is that of the day of the move"
     return () if moved is None else (Finding(what="moved book", where=str(moved), why=why, fix=moved.fix),)
-
-
-def _left_out_findings(engines: Engines) -> tuple[Finding, ...]:
-    fix = "give it a name and rights with which it can be read"
-    return tuple(
-        Finding(what="left out", where=path, why=why, fix=fix)
-        for path, why in engines.folder.unreadable_paths().items()
-    )
 
 
 def _file_findings(tx: Reading) -> tuple[Finding, ...]:
@@ -153,19 +143,6 @@ def _trouble_finding(path: str, trouble: str) -> Finding:
     )
 
 
-def _name_findings(tx: Reading) -> tuple[Finding, ...]:
-    """Name files and folders that a person gave a name with a secret in it: every list of files shows it."""
-    return tuple(
-        Finding(
-            what="secret in a name",
-            where=path,
-            why="the name of the file or of its folder has a secret in it",
-            fix="rename it; nothing else of the memory changes",
-        )
-        for path in secret_names.telling_paths(file_journal.synced_files(tx))
-    )
-
-
 def _reverted_findings(tx: Reading, engines: Engines, allowed: SpaceScope) -> tuple[Finding, ...]:
     reverted = file_journal.reverted(tx) if engines.folder.keeps_files else {}
     headers = memories.get_headers(tx, allowed, sorted(reverted)) if reverted else {}
@@ -184,33 +161,6 @@ def _reverted_findings(tx: Reading, engines: Engines, allowed: SpaceScope) -> tu
 
 def _space_file_finding(file: file_journal.SyncedFile) -> Finding:
     return Finding(what="space file", where=file.path, why=f"it {file.trouble}", fix=_FIX_SPACE_FILE)
-
-
-def _letter_findings(tx: Reading, engines: Engines) -> tuple[Finding, ...]:
-    """Name folders that differ from the folder of a space by case alone: their notes are not in that space."""
-    return tuple(
-        Finding(
-            what="second folder",
-            where=folder,
-            why=f"it differs from {space.folder}, the folder of the space {space.name}, by case alone",
-            fix=f"move its notes to {space.folder}, or give it another name",
-        )
-        for folder, space in space_files.folders_by_case(engines.folder.walk(), spaces.get_all(tx).values())
-    )
-
-
-def _numbered_findings(tx: Reading, engines: Engines) -> tuple[Finding, ...]:
-    """Name notes like `Plan 2.md` that say nearly the same as `Plan.md`: iCloud leaves such second versions."""
-    paths = {path for path, file in file_journal.synced_files(tx).items() if file.memory and not file.trouble}
-    return tuple(
-        Finding(
-            what="conflict copy",
-            where=path,
-            why=f"it may be a second version, made by a sync program, of {original}: both say nearly the same",
-            fix=sync_conflicts.fix_of_likely(path, original),
-        )
-        for path, original in sync_conflicts.likely_conflicts(engines, paths)
-    )
 
 
 def _job_findings(tx: Reading, allowed: SpaceScope) -> tuple[Finding, ...]:
@@ -243,39 +193,6 @@ def _job_kinds() -> Mapping[str, tuple[str, str]]:
         jobs.NOTIFY_JOB: ("memory", "the memories that depend on it could not be notified that it no longer holds"),
         jobs.ENDING_JOB: ("memory", "the memories that it superseded could not be notified that it has expired"),
     }
-
-
-def _content_findings(tx: Reading, engines: Engines, progress: Progress) -> list[Finding]:
-    """Compare the content of each file with the hash that was last synchronised."""
-    findings = []
-    synced = file_journal.synced_files(tx)
-    waiting = set(file_journal.pending(tx))
-    for done, (path, file) in enumerate(sorted(synced.items()), start=1):
-        if done % 100 == 0 or done == len(synced):
-            progress("comparing files", done, len(synced))
-        if file.trouble or file.memory in waiting:
-            continue
-        why = _difference(engines, file)
-        if why and engines.folder.is_ours(path):
-            findings.append(
-                Finding(
-                    what="unread change",
-                    where=path,
-                    why=why,
-                    fix="run `commonbook status`, which scans again; move away anything that is not a regular file",
-                )
-            )
-    return findings
-
-
-def _difference(engines: Engines, file: file_journal.SyncedFile) -> str | None:
-    try:
-        data = engines.folder.read(file.path)
-    except OSError as error:
-        return f"the file cannot be read: {error.strerror}"
-    if data is None:
-        return "the file is gone"
-    return None if file_journal.content_hash(data) == file.hash else "the file is not what its memory says"
 
 
 def _key_findings(engines: Engines) -> tuple[Finding, ...]:

@@ -1,0 +1,102 @@
+"""The checks of `doctor` that look at every file of a home: names, second folders and versions, unread changes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from commonbook.files import space_files, sync_conflicts
+from commonbook.model.reports import Finding, Progress
+from commonbook.tables import file_journal, spaces
+from commonbook.text.secrets import secret_names
+
+if TYPE_CHECKING:
+    from commonbook.ports.database import Reading
+    from commonbook.ports.engines import Engines
+
+
+def check_files(tx: Reading, engines: Engines, progress: Progress) -> tuple[Finding, ...]:
+    """Return what is wrong with names and contents of files."""
+    names = (*_letter_findings(tx, engines), *_numbered_findings(tx, engines), *_name_findings(tx))
+    return (*names, *_content_findings(tx, engines, progress))
+
+
+def unreadable_files(engines: Engines) -> tuple[Finding, ...]:
+    """Name the files that are left out because they cannot be read."""
+    fix = "give it a name and rights with which it can be read"
+    return tuple(
+        Finding(what="left out", where=path, why=why, fix=fix)
+        for path, why in engines.folder.unreadable_paths().items()
+    )
+
+
+def _name_findings(tx: Reading) -> tuple[Finding, ...]:
+    """Name files and folders that a person gave a name with a secret in it: every list of files shows it."""
+    return tuple(
+        Finding(
+            what="secret in a name",
+            where=path,
+            why="the name of the file or of its folder has a secret in it",
+            fix="rename it; nothing else of the memory changes",
+        )
+        for path in secret_names.telling_paths(file_journal.synced_files(tx))
+    )
+
+
+def _letter_findings(tx: Reading, engines: Engines) -> tuple[Finding, ...]:
+    """Name folders that differ from the folder of a space by case alone: their notes are not in that space."""
+    return tuple(
+        Finding(
+            what="second folder",
+            where=folder,
+            why=f"it differs from {space.folder}, the folder of the space {space.name}, by case alone",
+            fix=f"move its notes to {space.folder}, or give it another name",
+        )
+        for folder, space in space_files.folders_by_case(engines.folder.walk(), spaces.get_all(tx).values())
+    )
+
+
+def _numbered_findings(tx: Reading, engines: Engines) -> tuple[Finding, ...]:
+    """Name notes like `Plan 2.md` that say nearly the same as `Plan.md`: iCloud leaves such second versions."""
+    paths = {path for path, file in file_journal.synced_files(tx).items() if file.memory and not file.trouble}
+    return tuple(
+        Finding(
+            what="conflict copy",
+            where=path,
+            why=f"it may be a second version, made by a sync program, of {original}: both say nearly the same",
+            fix=sync_conflicts.fix_of_likely(path, original),
+        )
+        for path, original in sync_conflicts.likely_conflicts(engines, paths)
+    )
+
+
+def _content_findings(tx: Reading, engines: Engines, progress: Progress) -> list[Finding]:
+    """Compare the content of each file with the hash that was last synchronised."""
+    findings = []
+    synced = file_journal.synced_files(tx)
+    waiting = set(file_journal.pending(tx))
+    for done, (path, file) in enumerate(sorted(synced.items()), start=1):
+        if done % 100 == 0 or done == len(synced):
+            progress("comparing files", done, len(synced))
+        if file.trouble or file.memory in waiting:
+            continue
+        why = _difference(engines, file)
+        if why and engines.folder.is_ours(path):
+            findings.append(
+                Finding(
+                    what="unread change",
+                    where=path,
+                    why=why,
+                    fix="run `commonbook status`, which scans again; move away anything that is not a regular file",
+                )
+            )
+    return findings
+
+
+def _difference(engines: Engines, file: file_journal.SyncedFile) -> str | None:
+    try:
+        data = engines.folder.read(file.path)
+    except OSError as error:
+        return f"the file cannot be read: {error.strerror}"
+    if data is None:
+        return "the file is gone"
+    return None if file_journal.content_hash(data) == file.hash else "the file is not what its memory says"
