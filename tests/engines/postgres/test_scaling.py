@@ -196,6 +196,7 @@ def _captured(book: Book) -> None:
     book.prefetch("later", "bell")
     book.prefetched("later", "bell", wait=10)
     book.close_session("later")
+    book.move_session("later", "violet/deep", space="green")
     book.work()
 
 
