@@ -16,6 +16,7 @@ from typing import IO
 
 import pytest
 
+from commonbook.interfaces.cli.main import main
 from commonbook.model.memory import MAX_TEXT_BYTES
 from tests.interfaces.cli.test_cli import Cli, cli, cli_without_book
 
@@ -132,6 +133,35 @@ def test_what_is_refused_is_typed_and_changes_nothing(cli, memory, state, what):
     assert plain.err.startswith("commonbook: ")
     assert "\nfix: " in plain.err
     assert state() == before
+
+
+@pytest.mark.parametrize(
+    ("args", "message", "help_of"),
+    [
+        (("rember", "hello"), "`commonbook` has no command 'rember'; did you mean 'remember'?", "commonbook"),
+        (("xyzzy",), "`commonbook` has no command 'xyzzy'", "commonbook"),
+        (("key", "crate", "x"), "`commonbook key` has no action 'crate'; did you mean 'create'?", "commonbook key"),
+        (("remember", "hello", "--tags", "a"), "has no option '--tags'; did you mean '--tag'?", "commonbook remember"),
+        (("recall", "foo", "--sapce=team"), "no option '--sapce'; did you mean '--space'?", "commonbook recall"),
+        (("share", "x", "--too", "team"), "has no option '--too'; did you mean '--to'?", "commonbook share"),
+        (("--sapce", "team", "list"), "has no option '--sapce'; did you mean '--space'?", "commonbook"),
+        (("grant", "add", "--rol", "x"), "`commonbook grant add` has no option '--rol'", "commonbook grant add"),
+        (("list", "-x"), "unrecognized arguments: -x", "commonbook list"),
+        (("remember", "two", "words"), "unrecognized arguments: words", "commonbook remember"),
+    ],
+)
+def test_a_mistyped_word_gets_a_guess_and_the_help_of_its_command(args, message, help_of, capsys):
+    assert main([*args]) == 2
+    printed = capsys.readouterr()
+    message_line, fix = printed.err.splitlines()
+    assert (printed.out, message in message_line, len(message_line) < 120) == ("", True, True), printed
+    assert fix.startswith(f"fix: `{help_of} --help` shows the ")
+
+
+def test_help_and_values_like_options_are_not_taken_for_mistyped_ones(cli):
+    assert cli("recall", "--sapce", "--help").out.startswith("usage: commonbook recall")
+    assert cli.remember("- a list", "--title=--tags")["new"]
+    assert cli("remember", "--json", "--", "--tags").json["new"]
 
 
 @pytest.mark.parametrize(

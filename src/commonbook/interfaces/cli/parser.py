@@ -11,6 +11,8 @@ from commonbook.errors import BadInput
 _MAX_NUMBER: Final = 2**63 - 1
 _MAX_SECONDS: Final = 86_400
 _MIN_SECONDS: Final = 0.01
+_HELP: Final = frozenset({"-h", "--help", "--version"})
+"""Options that end the parsing with an answer, whatever else is given."""
 
 
 class _FixedWidth(argparse.HelpFormatter):
@@ -38,13 +40,38 @@ class Parser(argparse.ArgumentParser):
 
     def parse_known_args(self, args=None, namespace=None):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201 - as in argparse
         """Parse; without a subcommand, positional arguments may stand between options."""
-        return super().parse_known_args(self._options_first(args or ()), namespace)
+        found, rest = super().parse_known_args(self._options_first(args or ()), namespace)
+        words = [word for word in rest if word != "--"]
+        if words and self._subparsers is None:
+            # Here, not in the parser of all commands, whose help is not about this command.
+            self.error(f"unrecognized arguments: {' '.join(words)}")
+        return found, rest
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:  # noqa: ANN401 - as in argparse
+        """Refuse an unknown command with a guess: argparse would print the names of all."""
+        if not isinstance(action, argparse._SubParsersAction) or value in action.choices:  # noqa: SLF001 - see below
+            super()._check_value(action, value)
+            return
+        from commonbook.text.similar_names import did_you_mean
+
+        what = str(action.dest)
+        raise BadInput(
+            f"`{self.prog}` has no {what} {value[:100]!r}{did_you_mean(value[:100], action.choices)}",
+            fix=f"`{self.prog} --help` shows the {what}s",
+        )
+
+    def _refuse_option(self, name: str) -> NoReturn:
+        from commonbook.text.similar_names import did_you_mean
+
+        self.error(f"`{self.prog}` has no option {name[:100]!r}{did_you_mean(name[:100], self._option_string_actions)}")
 
     def _options_first(self, args: Sequence[str]) -> list[str]:
-        """Put options first and positional arguments behind `--`: argparse would take those from one place only."""
-        if self._subparsers is not None:
-            return list(args)
+        """Put options first and positional arguments behind `--`: argparse would take those from one place only.
+
+        The arguments after a subcommand are for its own parser.
+        """
         options: list[str] = []
+        unknown: list[str] = []
         positional: list[str] = []
         rest = list(args)
         while rest:
@@ -54,11 +81,20 @@ class Parser(argparse.ArgumentParser):
                 break
             if not _is_option(arg):
                 positional.append(arg)
+                if self._subparsers is not None:
+                    break
                 continue
             options.append(arg)
+            name = arg.partition("=")[0]
+            if name.startswith("--") and name not in self._option_string_actions:
+                unknown.append(name)
             action = self._option_string_actions.get(arg)
             if action is not None and action.nargs is None and rest:
                 options.append(rest.pop(0))
+        if unknown and _HELP.isdisjoint(options):
+            self._refuse_option(unknown[0])
+        if self._subparsers is not None:
+            return list(args)
         return [*options, "--", *positional] if positional else options
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from commonbook.errors import BadInput
 from commonbook.interfaces.mcp.tool import Arguments, Schema, Tool
+from commonbook.text.similar_names import did_you_mean
 
 _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "string": (str,),
@@ -34,14 +35,6 @@ def checked(tool: Tool, given: object) -> Arguments:
     return {name: value for name, value in (given or {}).items() if value is not None}
 
 
-def near(word: str, known: Iterable[str]) -> str:
-    """Return a question that names the most similar word, or an empty text."""
-    from difflib import get_close_matches
-
-    found = get_close_matches(word, list(known), n=1)
-    return f"; did you mean {found[0]!r}?" if found else ""
-
-
 def _known(name: str, arguments: Iterable[str]) -> str:
     return f"the arguments of {name} are: {', '.join(arguments) or 'none'}"
 
@@ -51,7 +44,7 @@ def _check_object(value: dict[str, Any], schema: Schema, *, of: str, within: str
     fix = _known(within.rstrip(".") or of, known)
     for name in value:
         if name not in known:
-            raise BadInput(f"{(within + name)[:100]!r} is no argument of {of}{near(name, known)}", fix=fix)
+            raise BadInput(f"{(within + name)[:100]!r} is no argument of {of}{did_you_mean(name, known)}", fix=fix)
     for name in schema.get("required", ()):
         if value.get(name) is None:
             raise BadInput(f"the argument {within + name!r} of {of} is missing", fix=fix)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from commonbook.errors import BadInput
 from commonbook.interfaces.mcp import prompts, resources
-from commonbook.interfaces.mcp.arguments import near
 from commonbook.interfaces.mcp.calls import call
 from commonbook.interfaces.mcp.failures import ProtocolError, failed
 from commonbook.interfaces.mcp.table import TOOLS
+from commonbook.text.similar_names import did_you_mean
 from commonbook.version import __version__
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def _call_tool(source: BookSource, parameters: Parameters) -> dict[str, Any]:
     tool = TOOLS.get(name) if isinstance(name, str) else None
     if tool is None:
         # An error of the protocol would reach the client, but not every model.
-        unknown = f"there is no tool {str(name)[:100]!r}{near(str(name), TOOLS)}"
+        unknown = f"there is no tool {str(name)[:100]!r}{did_you_mean(str(name), TOOLS)}"
         return failed(BadInput(unknown, fix=f"call one of: {', '.join(TOOLS)}"))
     return call(tool, parameters.get("arguments"), source)
 
