@@ -61,6 +61,9 @@ class CommonbookError(Exception):
         super().__init__(message)
         self.message = message
         self.fix = fix
+        if fix:
+            # A traceback shows it below the message.
+            self.add_note(f"fix: {fix}")
 
     @property
     def type(self) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+
 import pytest
 
 from commonbook import errors
@@ -90,3 +92,10 @@ def test_seconds_until_the_next_try_are_whole_in_the_header():
     assert problems.headers_of(errors.TooMany("x", retry_after=0.2), 429) == {"Retry-After": "1"}
     assert problems.headers_of(errors.Busy("x"), 503) == {"Retry-After": "1"}
     assert problems.headers_of(errors.NotAllowed("x"), 401) == {"WWW-Authenticate": 'Bearer realm="commonbook"'}
+
+
+def test_a_traceback_shows_the_fix_and_the_message_stays_as_it_is():
+    error = errors.BadInput("there is no key", fix="run `commonbook login`")
+    shown = traceback.format_exception(error)
+    assert (str(error), shown[-1]) == ("there is no key", "fix: run `commonbook login`\n")
+    assert traceback.format_exception(errors.BadInput("no advice"))[-1].endswith("BadInput: no advice\n")
