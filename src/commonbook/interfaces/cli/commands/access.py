@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, cast
 from commonbook.errors import BadInput, NotFound
 from commonbook.interfaces import json_values
 from commonbook.model.ids import format_time
+from commonbook.model.spaces import LOCAL_OWNER
 from commonbook.settings.remote import RemoteSettings
 
 if TYPE_CHECKING:
@@ -87,7 +88,15 @@ def _create_key(call: Call) -> int:
             "secret": created.secret,
             "login": {"command": command, "code": login.code, "expires": format_time(login.expires)},
         },
-        lambda out: _show_new_key(out, created, command),
+        lambda out: _show_new_key(out, created, command, has_grant=_has_grant(call, created.key.principal)),
+    )
+
+
+def _has_grant(call: Call, principal: str) -> bool:
+    """Tell whether a principal reaches any space: the owner of the home needs no grant."""
+    now = datetime.now(UTC)
+    return principal == LOCAL_OWNER or any(
+        grant.principal == principal and (grant.expires is None or grant.expires > now) for grant in call.book.grants()
     )
 
 
@@ -130,11 +139,16 @@ def _space_names(call: Call) -> dict[str, str]:
     return {space.id: space.name for space in call.book.spaces()}
 
 
-def _show_new_key(out: Output, new: NewKey, command: str) -> None:
+def _show_new_key(out: Output, new: NewKey, command: str, *, has_grant: bool) -> None:
     key, secret = new
     out.report(f"Created a key for {key.principal}: {secret}", [(key.id, key.principal, secret)])
     out.note("save it now: it is shown once and stored nowhere. Programs read it from COMMONBOOK_KEY")
     out.note(f"or let another machine have the key, once and within ten minutes: {command}")
+    if not has_grant:
+        out.note(
+            f"{key.principal} has no grant, so the key reaches no space yet: "
+            f"commonbook grant add {key.principal} SPACE ROLE"
+        )
 
 
 def _show_keys(out: Output, keys: Sequence[ApiKey], names: Mapping[str, str]) -> None:
