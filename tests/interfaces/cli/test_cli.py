@@ -440,3 +440,26 @@ def test_a_text_as_large_as_allowed_is_taken_from_standard_input(cli):
     result = cli("remember", "-", "--json", stdin=b"x" * MAX_TEXT_BYTES)
     assert result.code == 0
     assert len(cli("show", result.json["id"], "--json").json["text"]) == MAX_TEXT_BYTES
+
+
+def test_undelete_takes_the_title_or_the_file_of_a_deleted_memory(cli):
+    stored = cli.remember("Tabs are nice", "--title", "Tabs are nice")
+    for name in ("tabs are nice", stored["path"], Path(stored["path"]).name, stored["id"][-8:]):
+        cli("delete", "Tabs are nice")
+        assert cli("undelete", name, "--json").json["id"] == stored["id"], name
+        assert cli.ids() == [stored["id"]]
+    other = cli.remember("Tabs are wide", "--title", "Tabs are nice", "--space", "team")["id"]
+    cli("delete", stored["id"], other)
+    several = cli("undelete", "Tabs are nice", "--json")
+    assert (several.code, several.error["type"]) == (2, "ambiguous")
+    assert stored["id"] in several.error["message"]
+    unknown = cli("undelete", "Blanks are nice", "--json")
+    assert (unknown.code, "list --deleted" in unknown.error["fix"]) == (3, True)
+
+
+def test_a_deleted_memory_of_a_space_that_one_may_not_read_is_not_found_by_its_title(cli):
+    cli.remember("x", "--title", "Tabs are nice", "--space", "team")
+    cli("delete", "Tabs are nice")
+    cli("space", "create", "open")
+    cli("grant", "add", "user:eve", "open", "admin")
+    assert cli("undelete", "Tabs are nice", "--as", "user:eve").code == 3

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from commonbook.errors import BadInput
+from commonbook.errors import Ambiguous, BadInput, NotFound
 from commonbook.interfaces import json_values
 from commonbook.interfaces.cli.input import text as input_text
 from commonbook.interfaces.cli.output import memories, plain
@@ -29,6 +29,9 @@ _MAX_TITLES: Final = 20
 
 
 _MAX_USES: Final = 500
+_MAX_NAMED: Final = 5
+"""An error names at most so many memories."""
+_PAGE: Final = 500
 
 
 # --- writing
@@ -194,13 +197,43 @@ def _confirm_delete(call: Call, matches: Deleted) -> bool:
 
 
 def _undelete(call: Call) -> int:
-    receipt = call.book.undelete(call.resolve_id(call.args.id))
+    receipt = call.book.undelete(_deleted_id(call, call.args.id))
     code = call.print_answer(
         json_values.receipt_json(receipt), lambda out: memories.show_receipt(out, "Undeleted", receipt)
     )
     if receipt.copies:
         call.work_briefly()
     return code
+
+
+def _deleted_id(call: Call, part: str) -> str:
+    """Return the id of a deleted memory by its id, some of its digits, its title or the name of its file."""
+    try:
+        return call.resolve_id(part)
+    except NotFound as error:
+        named = _deleted_by_name(call, part)
+        if not named:
+            raise NotFound(error.message, fix="`commonbook list --deleted` shows the deleted ones") from None
+    if len(named) > 1:
+        raise Ambiguous(
+            f"several deleted memories have that name: {', '.join(named[:_MAX_NAMED])}", fix="give the id of one"
+        )
+    return named[0]
+
+
+def _deleted_by_name(call: Call, name: str) -> list[str]:
+    """Return the ids of the deleted memories with this title, file name or path, the newest first."""
+    wanted, ids, after = name.strip().casefold(), [], None
+    while True:
+        page = call.book.list(Filter(deleted=True), limit=_PAGE, after=after)
+        for memory in page.items:
+            path = memory.path.casefold()
+            file = path.rpartition("/")[2]
+            if wanted in (memory.title.casefold(), path, file, file.removesuffix(".md")):
+                ids.append(memory.id)
+        if page.next is None:
+            return ids
+        after = page.next
 
 
 def _link(call: Call) -> int:
