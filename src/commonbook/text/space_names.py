@@ -48,6 +48,8 @@ def require_query_name(name: str) -> str:
 
 def require_space_name(name: str) -> str:
     """Return the name, or raise BadSpaceName with the rule that it breaks."""
+    if is_whole_tree(name):
+        raise BadSpaceName(f"{name!r} means a space and all below it; one space is needed", fix="leave out the final /")
     parts = name.split("/")
     if len(parts) > MAX_LEVELS:
         raise BadSpaceName(f"space {name!r} has {len(parts)} levels, at most {MAX_LEVELS} are allowed", fix=_FIX)
@@ -59,6 +61,11 @@ def require_space_name(name: str) -> str:
         if not is_legal(part):
             raise BadSpaceName(f"{name!r} is not the name of a space", fix=_FIX)
     return name
+
+
+def is_whole_tree(name: str) -> bool:
+    """Tell whether a name means a space and all below it, as in filters: it ends with one slash."""
+    return name.endswith("/") and all(is_legal(part) for part in name[:-1].split("/"))
 
 
 def require_new_name(name: str) -> str:

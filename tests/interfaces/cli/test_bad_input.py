@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import shutil
@@ -162,6 +163,50 @@ def test_help_and_values_like_options_are_not_taken_for_mistyped_ones(cli):
     assert cli("recall", "--sapce", "--help").out.startswith("usage: commonbook recall")
     assert cli.remember("- a list", "--title=--tags")["new"]
     assert cli("remember", "--json", "--", "--tags").json["new"]
+
+
+def test_a_space_with_a_final_slash_is_refused_by_a_write_with_the_reason(cli):
+    error = cli("remember", "x", "--space", "team/", "--json").error
+    assert (error["type"], error["fix"]) == ("bad_space_name", "leave out the final /")
+    assert cli("list", "--space", "team/").code == 0
+    for odd in ("/", "team//", "Team/"):
+        assert cli("remember", "x", "--space", odd, "--json").error["type"] == "bad_space_name"
+
+
+def test_a_reflection_without_sources_names_the_option(cli):
+    error = cli("reflect", "so it is", "--json").error
+    assert (error["type"], "--on ID" in error["fix"]) == ("bad_input", True)
+
+
+def test_a_text_that_is_typed_on_a_terminal_is_asked_for(cli, monkeypatch, capsys):
+    class Terminal(io.BytesIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Terminal(b"typed by hand\n"), encoding="utf-8"))
+    assert main(["remember", "-"]) == 0
+    assert capsys.readouterr().err == "reading from standard input; Ctrl-D on a line of its own ends it\n"
+    assert "standard input" not in cli("remember", "-", stdin=b"piped").err
+
+
+def test_a_mistyped_space_is_noticed_where_nothing_is_found(cli):
+    cli.remember("Alice owns billing", "--space", "team/backend")
+    note = "there is no space 'team/bckend' that you may read; did you mean 'team/backend'?"
+    for command in (("list",), ("recall", "billing"), ("recall", "billing", "--prompt", "100")):
+        result = cli(*command, "--space", "team/bckend")
+        assert (result.code, result.out, note in result.err) == (0, "", True), result
+        assert cli(*command, "--space", "team/bckend", "--json").err == ""
+        for known in ("team/backend", "team/", "personal", "/"):
+            assert "there is no space" not in cli(*command, "--space", known).err
+
+
+def test_a_note_on_a_mistyped_space_names_no_space_of_others(cli):
+    cli.remember("a secret plan", "--space", "team/backend")
+    cli.remember("for all", "--space", "open")
+    cli("grant", "add", "user:eve", "open", "admin")
+    hidden = cli("list", "--space", "open/bckend", "--as", "user:eve").err
+    assert "there is no space 'open/bckend' that you may read" in hidden
+    assert "team" not in hidden
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -76,6 +76,23 @@ class Call:
 
         self.progress.pause()
         print(f"commonbook: this book was moved to {plain.clean(moved_to)}, and is read-only here", file=sys.stderr)
+
+    def note_unknown_spaces(self, names: Iterable[str]) -> None:
+        """Say on standard error which of these spaces, where nothing was found, are not there for this reader."""
+        if self.args.json:
+            return
+        from commonbook.text import space_names
+        from commonbook.text.similar_names import did_you_mean
+
+        known: list[str] = []
+        # The command is done and its answer is printed, so a failure here is no failure of the command.
+        with suppress(CommonbookError):
+            known = [space.name for space in self.book.spaces()]
+        for name in names if known else ():
+            top = name.removesuffix("/")
+            is_made_later = not top or top == space_names.PERSONAL or space_names.is_system(top)
+            if not is_made_later and not any(space_names.is_within(each, top) for each in known):
+                self.out.note(f"there is no space {top!r} that you may read{did_you_mean(top, known)}")
 
     def flush(self) -> None:
         """Flush standard output."""

@@ -290,9 +290,12 @@ def _links(call: Call) -> int:
 def _list(call: Call) -> int:
     args = call.args
     page = call.book.list(_filter(args), limit=args.limit, after=args.after)
-    return call.print_answer(
+    code = call.print_answer(
         json_values.page_json(page), lambda out: memories.show_page(out, page, whole_ids=args.deleted)
     )
+    if not page.items and args.space:
+        call.note_unknown_spaces([args.space])
+    return code
 
 
 def _recall(call: Call) -> int:
@@ -326,8 +329,14 @@ def _recall(call: Call) -> int:
     data = json_values.recall_result_json(result, explain=args.explain)
     if args.prompt is not None:
         prompt = result.as_prompt(max_tokens=args.prompt)
-        return call.print_answer({**data, "prompt": prompt}, lambda out: hits.show_prompt(out, prompt, result, where))
-    return call.print_answer(data, lambda out: hits.show_recall_result(out, result, where=where, explain=args.explain))
+        code = call.print_answer({**data, "prompt": prompt}, lambda out: hits.show_prompt(out, prompt, result, where))
+    else:
+        code = call.print_answer(
+            data, lambda out: hits.show_recall_result(out, result, where=where, explain=args.explain)
+        )
+    if not result.hits and spaces:
+        call.note_unknown_spaces(spaces)
+    return code
 
 
 def _max_hits(args: Namespace) -> int:
@@ -337,7 +346,7 @@ def _max_hits(args: Namespace) -> int:
 
 
 def _query_text(words: list[str]) -> str:
-    return input_text.read_text(input_text.standard_input(), input_text.STDIN) if words == ["-"] else " ".join(words)
+    return input_text.read_standard_input() if words == ["-"] else " ".join(words)
 
 
 def _history(call: Call) -> int:

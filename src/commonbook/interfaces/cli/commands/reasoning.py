@@ -29,6 +29,11 @@ def _reflect(call: Call) -> int:
     text = input_text.text_of(args, piped=True)
     if text is None:
         raise BadInput("there is nothing to remember", fix="give a text, - for standard input, or --file")
+    if not args.on:
+        raise BadInput(
+            "a reflection needs the memories that it was reasoned from",
+            fix="name each with --on ID; `commonbook recall` finds them",
+        )
     receipt = call.book.reflect(
         text,
         [call.resolve_id(part) for part in args.on],

@@ -27,7 +27,7 @@ def text_of(args: Namespace, *, piped: bool) -> str | None:
         with open_file(args.file) as file:
             return without_final_break(read_text(file, args.file))
     if args.text == "-":
-        return without_final_break(read_text(standard_input(), STDIN))
+        return without_final_break(read_standard_input())
     if args.text is None and piped and not is_terminal(sys.stdin):
         # A program without a standard input of its own sends nothing.
         return without_final_break(read_text(standard_input(), STDIN)) or None
@@ -37,6 +37,14 @@ def text_of(args: Namespace, *, piped: bool) -> str | None:
 def without_final_break(text: str) -> str:
     """Return the text without one final line break, which ends a file or a pipe and is no part of the text."""
     return text.removesuffix("\r\n") if text.endswith("\r\n") else text.removesuffix("\n")
+
+
+def read_standard_input() -> str:
+    """Read standard input as text; on a terminal, say first that it is read."""
+    file = standard_input()
+    if is_terminal(sys.stdin):
+        print("reading from standard input; Ctrl-D on a line of its own ends it", file=sys.stderr, flush=True)
+    return read_text(file, STDIN)
 
 
 def read_text(file: BinaryIO, name: str, *, already_read: bytes = b"") -> str:
