@@ -33,6 +33,7 @@ RECEIPT = {
     "near_duplicates",
     "tags_in_text",
     "copies",
+    "proposed",
 }
 MEMORY = {
     "id", "space", "kind", "title", "text", "tags", "author", "created", "updated", "importance", "occurred",
