@@ -342,13 +342,14 @@ class Model:
     def _last_traces(self, id_: str) -> set[Key]:
         """Return the causes that only a notice may tell of, since a lost database knew what is between.
 
-        What the files tell of the cause must not disprove it.
+        What the files tell of the cause must not disprove it. The notice about a memory that was lost itself still
+        tells of the doubt about its copies.
         """
-        keys = self.memories[id_].noticed
+        memory = self.memories[id_]
+        keys = memory.noticed
         endings = {key for key in keys if key[1] == ENDED and self.memories[key[0]].forgotten}
-        return endings | (
-            {key for key in keys if self._may_stand(*key)} if self._has_forgotten_ancestor(id_) else set()
-        )
+        is_lost = memory.forgotten or self._has_forgotten_ancestor(id_)
+        return endings | ({key for key in keys if self._may_stand(*key)} if is_lost else set())
 
     def _has_forgotten_ancestor(self, id_: str) -> bool:
         waiting, seen = [id_], {id_}
