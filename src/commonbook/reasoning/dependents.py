@@ -1,4 +1,7 @@
-"""Dependents of a memory: a breadth-first walk down the reasoning links and copies, and the verb that lists them."""
+"""Dependents of a memory: a breadth-first walk down the reasoning links and copies, and which of them get notices.
+
+The verb that lists them is here too.
+"""
 
 from __future__ import annotations
 
@@ -139,3 +142,13 @@ class _DependentSearch:
                 self._visited.add(dependent.id)
                 unvisited[dependent.id] = (*path, dependent.id)
         return unvisited
+
+
+def with_notices(dependents: Mapping[str, DependentNode]) -> set[str]:
+    """Return the dependents that get notices: not a copy, unless its source is deleted and so has none itself."""
+    return {
+        id_
+        for id_, node in dependents.items()
+        if node.own
+        or ((source := dependents.get(copies.copied_from(node.memory) or "")) and source.memory.deleted is not None)
+    }

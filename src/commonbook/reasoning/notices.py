@@ -18,10 +18,10 @@ from commonbook.model.memory import Link, Memory
 from commonbook.model.spaces import Space
 from commonbook.reasoning import invalidations as graph
 from commonbook.reasoning import open_notices
-from commonbook.reasoning.dependents import DependentNode, dependents_of
+from commonbook.reasoning.dependents import dependents_of, with_notices
 from commonbook.reasoning.open_notices import NOTICE_RELATION, notice_id
 from commonbook.reasoning.withdraw_notices import KnownCauses, is_obsolete
-from commonbook.tables import copies, file_journal, jobs, links, memories, supersession
+from commonbook.tables import file_journal, jobs, links, memories, supersession
 from commonbook.text import file_paths, space_names
 from commonbook.write.affected import affected_by
 from commonbook.write.context import WriteContext
@@ -72,24 +72,14 @@ def _affected(ctx: WriteContext, changes: Mapping[str, tuple[Memory | None, Memo
     dependents = dependents_of(ctx.tx, ctx.spaces, sorted({*changes, *superseded}))
     # The file of a notice may have been moved or restored by hand: its dependent is checked too.
     about = {memory.notice.dependent for memory in states if memory.notice}
-    return {*changes, *about, *_with_notices(dependents), *affected_by(ctx.tx, ctx.spaces, states)}
-
-
-def _with_notices(dependents: Mapping[str, DependentNode]) -> set[str]:
-    """Return the dependents that get notices: not a copy, unless its source is deleted and so has none itself."""
-    return {
-        id_
-        for id_, node in dependents.items()
-        if node.own
-        or ((source := dependents.get(copies.copied_from(node.memory) or "")) and source.memory.deleted is not None)
-    }
+    return {*changes, *about, *with_notices(dependents), *affected_by(ctx.tx, ctx.spaces, states)}
 
 
 def notify(ctx: WriteContext, *, memory_id: str) -> None:
     """Create the notices of a memory's dependents, as if it had been invalidated just now."""
     ctx.lock([memory_id])
     dependents = dependents_of(ctx.tx, ctx.spaces, [memory_id])
-    _sync_notices(ctx, sorted(_with_notices(dependents)), withdraw_from=())
+    _sync_notices(ctx, sorted(with_notices(dependents)), withdraw_from=())
 
 
 # --- successors that end

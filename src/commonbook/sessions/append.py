@@ -25,10 +25,10 @@ from commonbook.write.transaction import count_write, lock_early, write, write_a
 
 if TYPE_CHECKING:
     from commonbook.model.keyed_request import KeyedRequest
-    from commonbook.write import encrypted_answers
+    from commonbook.write import idempotency
 else:
     # Only interfaces over a network have requests with keys.
-    encrypted_answers = LazyModule("commonbook.write.encrypted_answers")
+    idempotency = LazyModule("commonbook.write.idempotency")
 
 _MESSAGES_PER_SETTLE_JOB: Final = 8
 _MAX_SESSION_HINTS: Final = 10_000
@@ -227,7 +227,7 @@ class Appender:
             return self._append_to_session(ctx, request, locked)
         claim()
         receipt = self._append_to_session(ctx, request, locked)
-        encrypted_answers.store(ctx.tx, ctx.engines, request.keyed, request.keyed.encode(receipt))
+        idempotency.store(ctx.tx, ctx.engines, request.keyed, request.keyed.encode(receipt))
         return receipt
 
     def _append_to_session(
@@ -258,7 +258,7 @@ class Appender:
 
 
 def _claim(ctx: WriteContext, request: _AppendRequest) -> Callable[[], None] | None:
-    return None if request.keyed is None else encrypted_answers.claim(ctx.tx, ctx.engines, request.keyed)
+    return None if request.keyed is None else idempotency.claim(ctx.tx, ctx.engines, request.keyed)
 
 
 def _mask(sent: NewMessage, keyed_hash: Callable[..., str]) -> _MaskedMessage:

@@ -36,10 +36,10 @@ from commonbook.write.pending import LogLocks, Pending
 
 if TYPE_CHECKING:
     from commonbook.model.keyed_request import KeyedRequest
-    from commonbook.write import encrypted_answers
+    from commonbook.write import idempotency
 else:
     # Only interfaces over a network have requests with keys.
-    encrypted_answers = LazyModule("commonbook.write.encrypted_answers")
+    idempotency = LazyModule("commonbook.write.idempotency")
 
 
 def write(
@@ -69,7 +69,7 @@ def _for_one_actor(
 
     def run(contexts: Sequence[WriteContext]) -> Result:
         (ctx,) = contexts
-        return run_counted(ctx) if request is None else encrypted_answers.answer_once(ctx, request, run_counted)
+        return run_counted(ctx) if request is None else idempotency.answer_once(ctx, request, run_counted)
 
     return run
 

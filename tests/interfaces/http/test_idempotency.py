@@ -351,7 +351,7 @@ class Ahead:
 
 @pytest.mark.parametrize(("hours", "kept"), [(24, True), (49, False)])
 def test_answers_are_kept_for_a_day_and_removed_by_later_requests(book, client, hours, kept, monkeypatch):
-    monkeypatch.setattr("commonbook.book.idempotent_requests.REMOVAL_INTERVAL", 1)
+    monkeypatch.setattr("commonbook.book.answer_once.REMOVAL_INTERVAL", 1)
     first = send(client, VERBS["remember"], {"text": "x"}, "k").content
     monkeypatch.setattr(book._engines.db, "_clock", Ahead(SystemClock(), timedelta(hours=hours)))
     send(client, VERBS["remember"], {"text": "y"}, "another")

@@ -20,8 +20,8 @@ from starlette.responses import Response
 from starlette.routing import Match, Route
 
 from commonbook.book.announced_appends import announce_append
+from commonbook.book.answer_once import answer_once
 from commonbook.book.book import Book
-from commonbook.book.idempotent_requests import answer_once
 from commonbook.interfaces.http.authentication import Credentials, credentials_of, default_space_of, view_of
 from commonbook.interfaces.http.error_answers import BadShape, error_answer
 from commonbook.interfaces.http.preconditions import entity_tag, expected_version, is_unchanged

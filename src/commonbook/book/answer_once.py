@@ -11,8 +11,8 @@ from commonbook.errors import Busy, CommonbookError
 from commonbook.model.keyed_request import KeyedRequest
 from commonbook.ports.retry_read import retry_read
 from commonbook.text import validation
-from commonbook.write import encrypted_answers
-from commonbook.write.encrypted_answers import Repeated
+from commonbook.write import idempotency
+from commonbook.write.idempotency import Repeated
 
 if TYPE_CHECKING:
     from commonbook.book.book import Book
@@ -43,7 +43,7 @@ def answer_once(
     if next(_calls) % REMOVAL_INTERVAL == 0:
         # Another process may be removing them, and the next time is near.
         with suppress(Busy):
-            encrypted_answers.remove_old_answers(engines)
+            idempotency.remove_old_answers(engines)
     request = KeyedRequest(book._actor, validation.validate_key(key), content, encode)  # noqa: SLF001 - as above
     if in_parts:
         return _answer_after(engines, request, lambda: call(book))
@@ -68,7 +68,7 @@ def _answer_after(engines: Engines, request: KeyedRequest, call: Callable[[], ob
 @retry_read
 def _find(engines: Engines, request: KeyedRequest) -> str | None:
     with engines.db.reading() as tx:
-        return encrypted_answers.find_answer(tx, engines, request)
+        return idempotency.find_answer(tx, engines, request)
 
 
 def _keep(engines: Engines, request: KeyedRequest, answer: str) -> str:
@@ -76,10 +76,10 @@ def _keep(engines: Engines, request: KeyedRequest, answer: str) -> str:
 
     def operation(tx: Transaction) -> str:
         try:
-            encrypted_answers.claim(tx, engines, request)()
+            idempotency.claim(tx, engines, request)()
         except Repeated as repeated:
             return repeated.answer
-        encrypted_answers.store(tx, engines, request, answer)
+        idempotency.store(tx, engines, request, answer)
         return answer
 
     return engines.db.write(operation)
