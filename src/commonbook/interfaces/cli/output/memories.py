@@ -281,7 +281,7 @@ def show_transfer_report(out: Output, verb: str, report: TransferReport) -> None
         out.line(f"new spaces: {', '.join(report.spaces)}")
     show_findings(out, report.skipped, fine="nothing was skipped")
     if report.left_out:
-        out.note(f"note: an export has no place for {', '.join(report.left_out)}; `commonbook migrate` moves all")
+        out.note(f"note: an export has no place for {', '.join(report.left_out)}; a copy of the whole home has all")
 
 
 def _attachments(paths: Sequence[str]) -> str:
