@@ -10,7 +10,7 @@ from commonbook.book import memories as book_memories
 from commonbook.engines.postgres import migrations as postgres_migrations
 from commonbook.engines.sqlite import migrations as sqlite_migrations
 from commonbook.markdown import front_matter
-from commonbook.memories import edited_fields, remember
+from commonbook.memories import drafts, edited_fields, remember
 from commonbook.model import memory
 from commonbook.tables import memories
 from commonbook.write import new_memory
@@ -18,7 +18,7 @@ from commonbook.write import new_memory
 # A field that only files set needs these, the two schemas being one step: value, file, row, column.
 STORED = {memory, front_matter, memories, sqlite_migrations, postgres_migrations}
 # A field that `remember` and `edit` take as an argument needs these too, besides its option in each interface.
-VERBS = {book_memories, remember, edited_fields, new_memory}
+VERBS = {book_memories, drafts, remember, edited_fields, new_memory}
 
 
 def listing_all(names: tuple[str, ...]) -> set[Path]:

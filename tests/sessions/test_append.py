@@ -516,7 +516,7 @@ def test_recalled_text_that_comes_back_in_a_prompt_is_not_stored_again(book):
     assert "Where does it nest?" in texts(book, "s")[0]
     book.settle("s")
     assert not any("heron" in path.read_text() for path in Path(book.home).rglob("*where*.md"))
-    hits = book.recall("heron mill", spaces="personal").hits
+    hits = book.recall("heron mill", spaces="personal", min_confidence=0.1).hits
     assert {one.id for one in hits}.isdisjoint(one.id for one in receipt.messages)
 
 

@@ -20,7 +20,7 @@ from commonbook.recall.query import MAX_QUERY_CHARS, ParsedQuery
 from commonbook.text import dates_in_text, terms
 
 _DAY_MICROS: Final = 86_400_000_000
-_FEW_PASSAGES: Final = 20
+_FEW_PASSAGES: Final = 60
 _EPOCH_ORDINAL: Final = date(1970, 1, 1).toordinal()
 
 

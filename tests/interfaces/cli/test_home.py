@@ -19,7 +19,7 @@ __all__ = ["cli", "cli_without_book"]
 
 def test_spaces_are_created_listed_and_renamed(cli):
     made = cli("space", "create", "team/backend", "--json").json
-    assert made.keys() == {"id", "name", "created", "depth", "folder"}
+    assert made.keys() == {"id", "name", "created", "depth", "folder", "review"}
     renamed = cli("space", "rename", "team/backend", "team/server", "--json").json
     assert (renamed["id"], renamed["name"]) == (made["id"], "team/server")
     listed = cli("space", "list", "--json").json

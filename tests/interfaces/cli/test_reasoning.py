@@ -490,7 +490,7 @@ def test_reflections_stand_only_so_deep_and_the_refusal_names_the_cap(world, cli
     assert cli("space", "depth", "a", "4").out == "a\t4\n"
     four = reflect(cli, "four", three)
     assert marks(cli, four) == []
-    keys = {"id", "name", "created", "depth", "folder", "effective_depth"}
+    keys = {"id", "name", "created", "depth", "folder", "review", "effective_depth"}
     assert cli("space", "depth", "a", "--json").json.keys() == keys
     cli("space", "create", "a/below")
     below = cli("space", "depth", "a/below", "--json").json
