@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DEV := $(VENV)/.dev-ready
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
-WORKERS ?= 3
+WORKERS ?= 4
 PYTEST := $(BIN)/python -m pytest --quiet -n $(WORKERS)
 
 # The package is installed in place and compiled on first use; every start would pay for it anew otherwise.
