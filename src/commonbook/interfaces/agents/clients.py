@@ -27,6 +27,8 @@ _EVENTS: Final = ("SessionStart", "UserPromptSubmit", "Stop", "PreCompact", "Ses
 _GEMINI_EVENTS: Final = ("SessionStart", "BeforeAgent", "AfterAgent", "SessionEnd")
 _TOOL_EVENT: Final = "PostToolUse"
 _GEMINI_TOOL_EVENT: Final = "AfterTool"
+_GEMINI_COMPACTION: Final = ("PreCompress", "manual")
+"""The event of Gemini's compaction, and the trigger by which it is one: else it comes before each request."""
 _HOOK_SECONDS: Final = 5
 _CODEX_HOOK_SECONDS: Final = 3
 """How long an agent waits for a hook; it ends by itself sooner. Codex gives the end of a session no more."""
@@ -155,6 +157,9 @@ def _gemini(request: Request) -> Iterator[FileEdit]:
         command = {"type": "command", "command": shlex.join(request.hook), "timeout": _HOOK_SECONDS * 1000}
         events = (*_GEMINI_EVENTS, _GEMINI_TOOL_EVENT) if request.tool_output else _GEMINI_EVENTS
         yield from _json_hooks(path, events, command, mark="hook gemini")
+        event, trigger = _GEMINI_COMPACTION
+        group = {"matcher": trigger, "hooks": [command]}
+        yield FileEdit(path, Element(("hooks", event), group, mark="hook gemini"))
 
 
 def _claude_desktop(request: Request) -> Iterator[FileEdit]:

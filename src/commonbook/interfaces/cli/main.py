@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
+from itertools import pairwise
 from typing import TYPE_CHECKING, TextIO
 
 from commonbook.errors import CommonbookError
@@ -22,17 +23,24 @@ if TYPE_CHECKING:
 _INTERRUPTED = 130
 _PIPE_CLOSED = 141
 _GC_THRESHOLD = 100_000
+_HOOKS = (("hook", "claude-code"), ("hook", "codex"), ("hook", "gemini"))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return the exit code."""
     if argv is None:
         return _run_process(sys.argv[1:])
-    if argv[:1] == ["hook"]:
+    if _is_hook(argv):
         # To an agent, any other code than 0 is a refusal of the prompt, also that of a mistyped option.
-        _main(argv)
+        with suppress(Exception):
+            _main(argv)
         return 0
     return _main(argv)
+
+
+def _is_hook(argv: Sequence[str]) -> bool:
+    """Tell whether this is the command `hook`, also behind options such as `--home`."""
+    return argv[:1] == ["hook"] or any(words in _HOOKS for words in pairwise(argv))
 
 
 def _main(argv: Sequence[str]) -> int:
@@ -92,6 +100,9 @@ def _print_error(error: CommonbookError, *, as_json: bool) -> None:
     from commonbook.interfaces.cli.output import plain
     from commonbook.text.masking import mask
 
+    if sys.stderr is None:
+        # It was closed, and `print` would take standard output in its place.
+        return
     # A message may quote what was typed, and is often kept in other logs.
     error.message = mask(error.message).text
     error.fix = mask(error.fix).text

@@ -53,14 +53,17 @@ class LocalBook:
             return owner
         return agent_spaces.confined_book(owner, principal, changes=changes, space=space)
 
-    def work(self) -> None:
-        """Run due jobs for a moment after a change was answered, so that no worker needs to run."""
-        if self._opened is None or not self._has_changed:
+    def work(self, *, seconds: float = _WORK_SECONDS, index: bool = False) -> None:
+        """Run due jobs for a moment after a change was answered, so that no worker needs to run.
+
+        With `index`, also without a change, and what waits for the index is written into it.
+        """
+        if self._opened is None or not (self._has_changed or index):
             return
         self._has_changed = False
         # The call is answered, so a failure here is no failure of the call: due jobs stay due.
         with suppress(CommonbookError):
-            self._opened.work(seconds=_WORK_SECONDS)
+            self._opened.work(seconds=seconds, index=index)
 
     def close(self) -> None:
         """Close the book, if it was opened."""
@@ -104,5 +107,5 @@ class ServerBook:
         if self._connected is not None:
             self._connected.close()
 
-    def work(self) -> None:
+    def work(self, *, seconds: float = _WORK_SECONDS, index: bool = False) -> None:
         """Do nothing: a server has a worker, and the outbox sends by itself."""

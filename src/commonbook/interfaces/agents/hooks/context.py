@@ -74,7 +74,10 @@ def at_prompt(book: Book, prompt: str, *, session: str, state: SessionState) -> 
 def _is_in_conversation(hit: Hit, session: str, state: SessionState) -> bool:
     if hit.id in state.injected or hit.memory in state.injected:
         return True
-    return hit.session == session and (hit.seq or 0) > state.compacted
+    seq = hit.seq or 0
+    if hit.session is None:
+        return False
+    return seq > state.compacted if hit.session == session else state.has_in_prompt(hit.session, seq)
 
 
 def _fenced(hits: Iterable[Hit], tag: str) -> Context:

@@ -28,9 +28,10 @@ _KINDS: Final[Mapping[str, Kind]] = {
     "posttooluse": "tool",
     "aftertool": "tool",
     "precompact": "compact",
+    "precompress": "compact",
     "sessionend": "end",
 }
-"""The kinds of events by their names; Gemini's PreCompress is none, since it fires before every request."""
+"""The kinds of events by their names."""
 
 _TEXTS: Final[Mapping[str, tuple[str, ...]]] = {
     "prompt": ("prompt",),
@@ -42,6 +43,9 @@ _TURNS: Final = ("prompt_id", "turn_id", "timestamp")
 _TOOL_CALLS: Final = ("tool_use_id", *_TURNS)
 """The fields that tell one call of a tool from another."""
 
+_ONLY_MANUAL: Final = "precompress"
+"""Gemini fires it before every request to the model, and only the one that a person asked for does compact."""
+
 _WITH_MESSAGE: Final = ("prompt", "answer", "tool")
 _OWN_TOOLS: Final = "commonbook"
 _MAX_TOOL_CHARS: Final = 8000
@@ -49,7 +53,11 @@ _MAX_TOOL_CHARS: Final = 8000
 _WRAPPED: Final = re.compile(r"\A(?:\s*<hook_context>.*?</hook_context>)+\s*", re.DOTALL)
 """Gemini puts the context of a session's start before each of its prompts."""
 
+_NO_TEXT: Final = re.compile("[\0\ud800-\udfff]")
+"""NUL and half characters, which no file can hold."""
+
 _MAX_SESSION_CHARS: Final = 150
+_MAX_TURN_CHARS: Final = 80
 
 
 class Event(NamedTuple):
@@ -67,8 +75,7 @@ class Event(NamedTuple):
     @property
     def client_id(self) -> str:
         """The id of the message of this event: the same for the same event, however often it comes."""
-        digest = sha256(self.text.encode("utf-8", "replace")).hexdigest()[:16]
-        return f"{self.turn[:80]}:{self.kind}:{digest}"
+        return f"{self.turn}:{self.kind}:{_hash(self.text)[:16]}"
 
     @property
     def has_message(self) -> bool:
@@ -85,14 +92,20 @@ def parse_event(data: bytes) -> Event | None:
     if not isinstance(fields, dict):
         return None
     name, session = _text(fields, "hook_event_name"), _text(fields, "session_id")
-    kind = _KINDS.get(name.replace("_", "").lower())
-    if kind is None or not session:
+    plain_name = name.replace("_", "").lower()
+    kind = _KINDS.get(plain_name)
+    if kind is None or not session or (plain_name == _ONLY_MANUAL and _text(fields, "trigger") != "manual"):
         return None
-    text = next((found for key in _TEXTS.get(kind, ()) if (found := _text(fields, key))), "")
-    text = _tool_text(fields) if kind == "tool" else text
     keys = _TOOL_CALLS if kind == "tool" else _TURNS
     turn = next((found for key in keys if (found := _text(fields, key))), "")
-    return Event(kind, name, _session_name(session), turn, _WRAPPED.sub("", text), _text(fields, "source"))
+    text = _NO_TEXT.sub("\ufffd", _WRAPPED.sub("", _message_text(kind, fields)))
+    return Event(kind, name, _session_name(session), _turn_name(turn), text, _text(fields, "source"))
+
+
+def _message_text(kind: Kind, fields: Mapping[str, Any]) -> str:
+    if kind == "tool":
+        return _tool_text(fields)
+    return next((found for key in _TEXTS.get(kind, ()) if (found := _text(fields, key))), "")
 
 
 def _tool_text(fields: Mapping[str, Any]) -> str:
@@ -117,11 +130,21 @@ def _text(fields: Mapping[str, Any], name: str) -> str:
 
 def _field(fields: Mapping[str, Any], name: str) -> object:
     camel = re.sub("_([a-z])", lambda match: match[1].upper(), name)
-    return fields.get(name, fields.get(camel))
+    value = fields.get(name)
+    return fields.get(camel) if value is None else value
 
 
 def _session_name(session: str) -> str:
     """Return the id of a session as its name in the book; one that cannot be a name is replaced by its hash."""
     if re.fullmatch(r"[A-Za-z0-9._:-]+", session) and len(session) <= _MAX_SESSION_CHARS:
         return session
-    return sha256(session.encode("utf-8", "replace")).hexdigest()[:32]
+    return _hash(session)[:32]
+
+
+def _turn_name(turn: str) -> str:
+    """Return the id of a turn; one that cannot be in a client id is replaced by its hash."""
+    return turn if turn.isprintable() and len(turn) <= _MAX_TURN_CHARS else _hash(turn)[:32]
+
+
+def _hash(text: str) -> str:
+    return sha256(text.encode("utf-8", "replace")).hexdigest()

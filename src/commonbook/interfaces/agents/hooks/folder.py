@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -24,6 +25,7 @@ _KEPT_SECONDS: Final = 30 * 86400
 """How long the state of a session that nothing happens in is kept."""
 
 _MAX_INJECTED: Final = 1000
+_PART: Final = ".part"
 
 
 class Spooled(NamedTuple):
@@ -46,6 +48,14 @@ class KeptUse(NamedTuple):
     passages: tuple[PromptPassage, ...]
 
 
+class Span(NamedTuple):
+    """Messages of another session that a conversation began with: those after one number, up to another."""
+
+    session: str
+    after: int
+    last: int
+
+
 class SessionState(NamedTuple):
     """The state of a session: its place, the memories that are in its prompt, and how far it was compacted."""
 
@@ -57,6 +67,14 @@ class SessionState(NamedTuple):
     """The number of the last message that was compacted away."""
     tag: str = ""
     """The tag of the fences in this session. That of a recall depends on all candidates, also on those left out."""
+    parent: str | None = None
+    """The session that this one is a fork of, if its events tell."""
+    inherited: tuple[Span, ...] = ()
+    """The messages of its parent, and of the parents of that, which are in the prompt."""
+
+    def has_in_prompt(self, session: str, seq: int) -> bool:
+        """Tell whether a message of another session is in the prompt, since this one is a fork of it."""
+        return any(span.session == session and span.after < seq <= span.last for span in self.inherited)
 
 
 class HookFolder:
@@ -67,6 +85,7 @@ class HookFolder:
         self._spool = os.path.join(base, FOLDER, "spool", client)
         self._uses = os.path.join(base, FOLDER, "uses", client)
         self._sessions = os.path.join(base, FOLDER, "sessions", client)
+        self._ends = os.path.join(base, FOLDER, "ends", client)
         self._report = os.path.join(base, FOLDER, f"{client}.json")
 
     def spool(self, message: Spooled) -> None:
@@ -118,7 +137,8 @@ class HookFolder:
         """Return the state of a session."""
         fields = _read(self._state_path(session))
         try:
-            return SessionState(**{**fields, "injected": tuple(fields.get("injected", ()))})
+            inherited = tuple(Span(*span) for span in fields.get("inherited", ()))
+            return SessionState(**{**fields, "injected": tuple(fields.get("injected", ())), "inherited": inherited})
         except TypeError:
             return SessionState()
 
@@ -127,10 +147,24 @@ class HookFolder:
         fields = {**state._asdict(), "injected": list(state.injected[-_MAX_INJECTED:])}
         _write(self._state_path(session), fields, sync=False)
 
-    def remove_old_states(self) -> None:
-        """Remove the states of sessions that ended long ago, and uses that no session of the book has taken."""
-        for folder in (self._sessions, self._uses):
+    def keep_end(self, session: str, turn: str) -> None:
+        """Store with which turn a session ended."""
+        _write(self._path(self._ends, turn), {"session": session}, sync=False)
+
+    def ended_with(self, turn: str) -> str | None:
+        """Return the session that ended with a turn."""
+        session = _read(self._path(self._ends, turn)).get("session")
+        return session if isinstance(session, str) else None
+
+    def remove_old_files(self) -> None:
+        """Remove files about sessions that ended long ago, uses that no session of the book has taken, and parts.
+
+        A part is what a process that was killed has left of a file.
+        """
+        for folder in (self._sessions, self._uses, self._ends, self._spool):
             for name in _names(folder):
+                if folder == self._spool and not name.endswith(_PART):
+                    continue
                 path = os.path.join(folder, name)
                 with suppress(FileNotFoundError):
                     if time.time() - os.stat(path).st_mtime > _KEPT_SECONDS:
@@ -139,13 +173,21 @@ class HookFolder:
     def report(self, **fields: object) -> None:
         """Add to the counts of the report, and keep what happened last."""
         report = _read(self._report)
-        for name in ("events", "stored", "injected", "failed"):
+        for name in ("events", "stored", "injected", "failed", "cut"):
             added = fields.pop(name, 0)
             report[name] = int(report.get(name, 0)) + (added if isinstance(added, int) else 0)
         _write(self._report, {**report, **fields}, sync=False)
 
+    def is_behind(self) -> bool:
+        """Tell whether the last recall of a hook was cut off by the deadline."""
+        return bool(_read(self._report).get("behind"))
+
     def _state_path(self, session: str) -> str:
-        return os.path.join(self._sessions, f"{sha256(session.encode()).hexdigest()[:32]}.json")
+        return self._path(self._sessions, session)
+
+    @staticmethod
+    def _path(folder: str, name: str) -> str:
+        return os.path.join(folder, f"{sha256(name.encode()).hexdigest()[:32]}.json")
 
 
 def reports(base: str) -> dict[str, dict[str, Any]]:
@@ -180,15 +222,21 @@ def _read(path: str) -> dict[str, Any]:
 def _write(path: str, fields: object, *, sync: bool) -> None:
     folder = os.path.dirname(path)
     os.makedirs(folder, mode=0o700, exist_ok=True)
-    part = f"{path}.{os.getpid()}.part"
-    # Half a character, which UTF-8 has no form for, stays as JSON escapes it.
+    # The deadline is reported while another thread may be at work.
+    part = f"{path}.{os.getpid()}-{threading.get_ident()}{_PART}"
     data = json.dumps(fields).encode()
-    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(data)
-        if sync:
-            file.flush()
-            os.fsync(file.fileno())
-    os.replace(part, path)
+    try:
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            file.write(data)
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
+        os.replace(part, path)
+    except OSError:
+        # On a full disk, half a file would take the room that the next one needs.
+        with suppress(OSError):
+            os.unlink(part)
+        raise
     if sync:
         opened = os.open(folder, os.O_RDONLY)
         try:

@@ -6,9 +6,10 @@ import json
 import os
 import sys
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from commonbook.errors import BadInput, NoHome
+from commonbook.errors import BadInput, NoHome, TooLarge
 from commonbook.interfaces.agents.hooks.events import CLIENTS_WITH_HOOKS, MAX_EVENT_BYTES, Event, parse_event
 from commonbook.interfaces.agents.hooks.folder import HookFolder
 from commonbook.interfaces.agents.hooks.handler import Handler
@@ -24,19 +25,22 @@ _SECONDS: Final = 2.0
 _END_SECONDS: Final = 1.0
 """Agents give the end of a session one second."""
 
+_CATCH_UP_SECONDS: Final = 0.8
+_STDERR: Final = 2
+
 
 def run_hook(call: Call) -> NoReturn:
     """Handle the event on standard input, and print what is added to the prompt, if anything is."""
-    answer = ""
     try:
         answer = answer_event(call, sys.stdin.buffer.read(MAX_EVENT_BYTES + 1))
-    except Exception as error:  # noqa: BLE001 - nothing may disturb the agent
-        print(f"commonbook: {error}", file=sys.stderr)
-    finally:
         if answer:
             sys.stdout.write(answer)
-        sys.stdout.flush()
-        sys.stderr.flush()
+            sys.stdout.flush()
+    except Exception as error:  # noqa: BLE001 - nothing may disturb the agent
+        # An agent may have closed its end of either, and nothing but the answer may be on standard output.
+        with suppress(OSError):
+            os.write(_STDERR, f"commonbook: {error}\n".encode(errors="backslashreplace"))
+    finally:
         # A thread that is still at work must not keep the agent waiting.
         os._exit(0)
 
@@ -46,17 +50,26 @@ def answer_event(call: Call, data: bytes) -> str:
     client = call.args.client
     if client not in CLIENTS_WITH_HOOKS:
         raise BadInput(f"{client!r} has no hooks that Commonbook knows", fix=f"name one of: {CLIENTS_WITH_HOOKS}")
-    event = parse_event(data) if len(data) <= MAX_EVENT_BYTES else None
-    if event is None or not capture_allowed(call.settings):
+    is_too_large = len(data) > MAX_EVENT_BYTES
+    event = None if is_too_large else parse_event(data)
+    if (event is None and not is_too_large) or not capture_allowed(call.settings):
         return ""
     sources = _Sources(call)
     handler = Handler(
         client,
         sources.folder(),
         sources.book,
+        catch_up=sources.catch_up,
         cwd=call.settings.cwd,
         person=LOCAL_OWNER if call.args.url is None else None,
     )
+    if event is None:
+        handler.fail(None, TooLarge(f"an event of more than {MAX_EVENT_BYTES >> 20} MiB was left out"))
+        return ""
+    return _answer_within_deadline(event, handler, sources)
+
+
+def _answer_within_deadline(event: Event, handler: Handler, sources: _Sources) -> str:
     # Whatever happens next, the message is not lost.
     handler.spool(event)
     found: list[str] = []
@@ -74,6 +87,8 @@ def answer_event(call: Call, data: bytes) -> str:
     thread = threading.Thread(target=handle, daemon=True)
     thread.start()
     thread.join(_END_SECONDS if event.kind == "end" else _SECONDS)
+    if thread.is_alive() and not found:
+        handler.cut_off(event)
     return _output(event, found[0]) if found and found[0] else ""
 
 
@@ -109,6 +124,11 @@ class _Sources:
             return remote.book(changes=changes)
         local = self._opened.setdefault(cwd, LocalBook(self._settings._replace(cwd=cwd), self._principal))
         return local.book(changes=changes, space=space)
+
+    def catch_up(self) -> None:
+        """Write changes that wait for the index of the open books into it, for a moment."""
+        for source in self._opened.values():
+            source.work(seconds=_CATCH_UP_SECONDS, index=True)
 
     def close(self) -> None:
         """Close all books."""

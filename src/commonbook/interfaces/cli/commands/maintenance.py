@@ -85,20 +85,25 @@ def _status(call: Call) -> int:
 
 
 def _hook_reports(call: Call) -> dict[str, dict[str, Any]]:
-    """Return what the hooks of agents did in this home, for its owner."""
-    hidden = os.path.join(call.settings.home, ".commonbook")
-    is_owner = call.args.url is None and call.args.actor is None and call.settings.key is None
-    if not is_owner or not os.path.isdir(os.path.join(hidden, "hooks")):
+    """Return what the hooks of agents did in this home, for its owner, or on this machine for a server."""
+    folder = os.path.join(call.settings.home, ".commonbook")
+    is_owner = call.args.actor is None and call.settings.key is None
+    if call.args.url is not None:
+        from commonbook.settings.remote import RemoteSettings
+
+        folder, is_owner = RemoteSettings.load().outboxes, True
+    if not is_owner or not os.path.isdir(os.path.join(folder, "hooks")):
         return {}
     from commonbook.interfaces.agents.hooks.folder import reports
 
-    return reports(hidden)
+    return reports(folder)
 
 
 def _hook_line(client: str, report: Mapping[str, Any]) -> str:
     done = f"{report.get('events', 0)} events, {report.get('stored', 0)} messages stored"
     used = f"{report.get('injected', 0)} passages added to prompts"
-    trouble = [f"{report[name]} {name}" for name in ("failed", "waiting", "refused") if report.get(name)]
+    trouble = [f"{report['cut']} cut off by the deadline"] if report.get("cut") else []
+    trouble += [f"{report[name]} {name}" for name in ("failed", "waiting", "refused") if report.get(name)]
     last = f"; last {report.get('last', '')} at {report.get('at', '')}"
     error = f"; last error: {report['error']}" if report.get("error") else ""
     return f"hooks of {client}: {', '.join([done, used, *trouble])}{last}{error}"
