@@ -121,6 +121,12 @@ class RealAgent:
         lines = self._record.read_text(encoding="utf-8").splitlines() if self._record.exists() else []
         return [found for line in lines if offered((found := json.loads(line))["body"])]
 
+    def only_session(self) -> list[dict[str, Any]]:
+        """Return the messages of the only session of the book."""
+        (session,) = json.loads(self.book("session", "list", "--json"))["sessions"]
+        found: list[dict[str, Any]] = json.loads(self.book("session", "show", session["id"], "--json"))["messages"]
+        return found
+
     def close(self) -> None:
         self.script.released.set()
         self._server.shutdown()

@@ -143,17 +143,51 @@ def test_tools_are_called_and_the_log_names_the_agent(client, made, tmp_path):
     assert all("commonbook" not in path.read_text() for path in before)
 
 
-def test_output_of_tools_is_stored_on_request(made, tmp_path):
-    agent = installed(made, "claude-code", tmp_path, [])
-    agent.book("install", "claude-code", "--tool-output", "--yes")
+READING: dict[str, tuple[str, str]] = {
+    "claude-code": ("Read", "file_path"),
+    "codex": ("exec_command", "cmd"),
+    "gemini": ("read_file", "file_path"),
+}
+"""The tool of each agent that reads a file, and its argument."""
+
+
+def test_output_of_tools_is_stored_on_request(client, made, tmp_path):
+    agent = installed(made, client, tmp_path, [])
+    agent.book("install", client, "--tool-output", "--yes")
     note = agent.project / "beds.txt"
     note.write_text("The north bed has tulips.\n")
-    agent.script.add({"call": "Read", "arguments": {"file_path": str(note)}}, {"text": "Tulips."})
+    tool, argument = READING[client]
+    value = f"cat {note}" if client == "codex" else str(note)
+    agent.script.add({"call": tool, "arguments": {argument: value}}, {"text": "Tulips."})
     assert "Tulips." in agent.turn("What grows in the north bed?")
-    (session,) = json.loads(agent.book("session", "list", "--json"))["sessions"]
-    shown = json.loads(agent.book("session", "show", session["id"], "--json"))["messages"]
+    shown = agent.only_session()
     assert [message["role"] for message in shown] == ["user", "tool", "assistant"]
     assert "The north bed has tulips." in shown[1]["text"]
+
+
+COMPACTIONS = {"claude-code": "/compact", "gemini": "/compress"}
+"""The commands that an agent takes in a prompt; Codex has one in its terminal alone."""
+
+
+@pytest.mark.parametrize("client", COMPACTIONS, indirect=True)
+def test_what_was_said_before_a_compaction_is_in_the_prompt_after_it(client, made, tmp_path):
+    agent = installed(made, client, tmp_path, [{"text": f"Answer {number}."} for number in range(20)])
+    question = "Where does the spare key of the greenhouse hang?"
+    for number, prompt in enumerate((FACT, "Tell me how to care for roses in our garden", question)):
+        agent.turn(prompt, resume=number > 0)
+    # It is in the conversation, so that nothing has to be added.
+    assert blocks(agent.requests()[-1]) == []
+    agent.turn(COMPACTIONS[client], resume=True)
+    agent.turn(question, resume=True)
+    last = agent.requests()[-1]
+    (mark,) = blocks(last)
+    added = (
+        words(last)
+        .replace("\\u003c", "<")
+        .partition(f"<commonbook-recall {mark}>")[2]
+        .partition(f"</commonbook-recall {mark}>")[0]
+    )
+    assert FACT in added
 
 
 def test_an_agent_that_is_killed_in_a_turn_loses_no_prompt(client, made, tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import shutil
 import subprocess
 import zipfile
 from pathlib import Path
@@ -20,6 +22,27 @@ def run(*command: object, home: Path) -> str:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
+
+
+def linted(folder: Path) -> subprocess.CompletedProcess[str]:
+    """Check a folder by the validator, which has the schemas that the MCP registry has published."""
+    program = PROGRAMS.parent / "python" / "bin" / "skillsaw"
+    return subprocess.run([str(program), "lint", str(folder)], capture_output=True, text=True, timeout=180, check=False)
+
+
+def test_the_entry_of_the_registry_plugins_marketplaces_and_skills_keep_their_schemas(tmp_path):
+    for name in (".agents", ".claude-plugin", "plugins"):
+        shutil.copytree(ROOT / name, tmp_path / name)
+    shutil.copy(ROOT / "server.json", tmp_path)
+    done = linted(tmp_path)
+    assert done.returncode == 0, done.stdout
+    checked = next(line for line in done.stdout.splitlines() if "Repo type:" in line)
+    kinds = {kind.strip() for kind in checked.partition(":")[2].split(",")}
+    assert {"mcp-registry", "marketplace", "codex-marketplace", "agentskills"} <= kinds
+    # It looks: an entry that breaks a rule of the schema is refused.
+    entry = json.loads((ROOT / "server.json").read_text(encoding="utf-8"))
+    (tmp_path / "server.json").write_text(json.dumps({**entry, "description": "x" * 101}))
+    assert "at most 100" in linted(tmp_path).stdout
 
 
 def test_the_manifest_of_the_bundle_keeps_its_schema(tmp_path):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -158,3 +160,83 @@ def test_the_book_is_opened_by_the_first_call(home):
     with pytest.raises(Exception, match="no home"):
         source.book(changes=True)
     assert not home.exists()
+
+
+def test_an_injected_prompt_gets_nothing_of_other_spaces_through_any_tool(book, tmp_path, monkeypatch):
+    let_in(book)
+    mine = book.remember("The dog is called Rex", space="personal").id
+    secrets: list[str] = []
+    for space in ("team/salaries", "projects/other"):
+        old = book.remember(f"SECRET of {space}", title=f"SECRET title of {space}", space=space).id
+        new = book.remember(f"SECRET news of {space}", space=space).id
+        thought = book.reflect(f"SECRET thought of {space}", on=[old], space=space).id
+        book.supersede(old, new, reason="SECRET reason")
+        book.append(f"talk-{space.replace('/', '-')}", [f"SECRET words of {space}"], space=space)
+        secrets += [old, new, thought, *(item.id for item in book.inbox(space=space).items)]
+    # A copy that the owner made of a secret says nothing about where it came from.
+    copy = book.share(book.remember("Tea is at four", space="team/salaries").id, "personal").id
+    before = {memory: book.get(memory).version for memory in secrets}
+    titles = [book.get(memory).title for memory in secrets]
+    monkeypatch.chdir(repository(tmp_path / "garden"))
+    with PlainClient("--as", AGENT) as client:
+        heard = [json.dumps(client.request(method)) for method in ("tools/list", "resources/list", "prompts/list")]
+
+        def attack(tool: str, **arguments: Any) -> None:
+            heard.append(_without(json.dumps(client.call(tool, **arguments)), arguments))
+
+        for name in (*secrets, secrets[0][-12:], *titles):
+            attack("get", id=name)
+            attack("edit", id=name, text="hacked")
+            attack("delete", ids=[name])
+            attack("delete", ids=[mine, name], dry_run=True)
+            attack("share", id=name, to="personal")
+            attack("lineage", id=name)
+            attack("reflect", text="stolen", on=[name])
+            attack("supersede", old=name, by=mine)
+            attack("supersede", old=mine, by=name)
+            attack("triage", id=name, verdict="retract")
+            attack("remember", text="stolen", replaces=name)
+            uri = f"commonbook://memory/{name}"
+            heard.append(_without(json.dumps(client.request("resources/read", uri=uri)), {"uri": uri}))
+        for space in ("team/", "team/salaries", "projects", "projects/other", "/"):
+            attack("recall", query="SECRET", spaces=[space], include=["superseded", "expired", "notices"])
+            attack("recall", spaces=[space])
+            attack("remember", text="planted", space=space)
+            attack("inbox", space=space)
+            attack("share", id=mine, to=space)
+            talk = f"talk-{space.replace('/', '-')}"
+            attack("append", session=talk, messages=[{"text": "planted"}], space=space)
+            attack("append", session="mine", messages=[{"text": "x"}], parent=talk)
+            attack("switch", old=talk, new="mine", space=space)
+            attack("switch", old="mine", new=talk, space=space)
+            attack("recall", query="SECRET words", session=talk)
+        attack("recall", query="SECRET", author="user:local")
+        attack("lineage", id=copy)
+        attack("status")
+        attack("inbox")
+        heard.append(json.dumps(client.request("prompts/get", name="start", arguments={"topic": "of private"})))
+    assert [words for words in heard if "SECRET" in words] == []
+    # Names of other spaces are told only to those who named them.
+    assert not any("salaries" in words for words in (heard[0], heard[1], heard[2], *heard[-4:]))
+    assert {memory: book.get(memory).version for memory in secrets} == before
+    planted = {"team/salaries", "projects/other", "team", "projects"}
+    assert not [
+        memory for memory in book.list(limit=100).items if memory.author == AGENT and memory.space.name in planted
+    ]
+    assert all(session.author != AGENT for space in planted for session in _messages(book, space))
+
+
+def _without(words: str, arguments: dict[str, Any]) -> str:
+    """An answer without what the agent itself has said in its call, which errors repeat."""
+    for value in arguments.values():
+        for each in value if isinstance(value, list) else [value]:
+            words = words.replace(each, "") if isinstance(each, str) else words
+    return words
+
+
+def _messages(book: Any, space: str) -> list[Any]:
+    if space not in {each.name for each in book.spaces()}:
+        return []
+    return [
+        message for session in book.sessions(space=space) for message in book.messages(session.id, space=space).items
+    ]
