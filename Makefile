@@ -7,7 +7,7 @@ READY := $(VENV)/.ready
 DEV := $(VENV)/.dev-ready
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check
 WORKERS ?= 4
-PYTEST := $(BIN)/python -m pytest --quiet -n $(WORKERS)
+PYTEST := $(BIN)/python -m pytest --quiet -n $(WORKERS) --dist worksteal
 
 # The package is installed in place and compiled on first use; every start would pay for it anew otherwise.
 unexport PYTHONDONTWRITEBYTECODE

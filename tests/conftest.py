@@ -71,9 +71,19 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(place))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the slow tests: one of them at the end would let the other workers wait for it."""
-    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Let each worker begin with its share of the slow tests: one of them at the end would let the others wait for it.
+
+    With `--dist worksteal` the workers get equal stretches of this list, and then take tests from each other.
+    """
+    workers = int(getattr(config, "workerinput", {}).get("workercount", 1))
+    slow = [item for item in items if item.get_closest_marker("slow") is not None]
+    fast = [item for item in items if item.get_closest_marker("slow") is None]
+    items[:] = [item for at in range(workers) for item in (*_stretch(slow, at, workers), *_stretch(fast, at, workers))]
+
+
+def _stretch(items: list[pytest.Item], at: int, count: int) -> list[pytest.Item]:
+    return items[len(items) * at // count : len(items) * (at + 1) // count]
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
