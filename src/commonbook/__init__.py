@@ -21,9 +21,8 @@ A `Book` has these verbs; `help(commonbook.Book.recall)` explains one. `commonbo
 
 They take and return values such as `Draft`, `Filter`, `NewMessage`, `Memory`, `Hit` and `Receipt`: immutable, and all
 importable from here, as are the types of fixed words (`Kind`, `Role`, `Verdict`). Every error is a `CommonbookError`
-with a `fix`. `connect(url)` opens a `RemoteBook`, which has the verbs of a book on a server, and an outbox.
-
-The public names are loaded when they are first used (PEP 562): `import commonbook` alone loads none of them.
+with a `fix`. `connect(url)` opens a `RemoteBook`, which has the verbs of a book on a server, and an outbox. `backup`
+copies a home while it is in use, and `restore` makes a home of the copy. Names are loaded at their first use (PEP 562).
 """
 
 from __future__ import annotations
@@ -109,6 +108,7 @@ if TYPE_CHECKING:
     from commonbook.model.reasoning import Dependent, Inbox, InboxItem, MemoryReference, SupersedeReport, TriageReport
     from commonbook.model.recall import CopyPlace, Hit, HitType, Include, RecallResult
     from commonbook.model.reports import (
+        BackupReport,
         ChangeEvent,
         ChangePage,
         Finding,
@@ -116,6 +116,7 @@ if TYPE_CHECKING:
         LogReport,
         Metrics,
         Progress,
+        RestoreReport,
         SchemaMigration,
         Status,
         SyncReport,
@@ -164,17 +165,17 @@ if TYPE_CHECKING:
 
 # fmt: off
 __all__ = [
-    "__version__", "open", "Book",
+    "__version__", "open", "Book", "backup", "restore",
     # values that callers pass in
     "ChatMessage", "ChatObject", "Draft", "Filter", "Metadata", "NewMessage", "Progress", "PromptPassage",
     "Scalar", "UNSET", "Unset",
     # values that methods return
-    "Ancestor", "ApiKey", "AppendReceipt", "ChangeEvent", "ChangePage", "CopyInfo", "CopyNode", "CopyPlace",
-    "Decision", "Deleted", "Deletion",
+    "Ancestor", "ApiKey", "AppendReceipt", "BackupReport", "ChangeEvent", "ChangePage", "CopyInfo", "CopyNode",
+    "CopyPlace", "Decision", "Deleted", "Deletion",
     "Dependent", "Finding", "Grant", "Hit", "Inbox", "InboxItem", "Invalidation", "Lineage", "Link", "LogEntry",
     "LogReport", "LoginCode", "Memory", "MemoryReference", "Message", "MessagePage", "MessageReceipt", "Metrics",
-    "NewKey", "Notice", "Page", "PromptUse", "RateLimit", "RecallResult", "Receipt", "Revision", "SchemaMigration",
-    "Session", "SettleReport",
+    "NewKey", "Notice", "Page", "PromptUse", "RateLimit", "RecallResult", "Receipt", "RestoreReport", "Revision",
+    "SchemaMigration", "Session", "SettleReport",
     "ShareReceipt", "ShareRequest", "SharingRule", "SignInCode", "Space", "Status", "SupersedeReason",
     "SupersedeReport", "SyncReport", "TransferReport", "TriageReport", "WorkReport",
     # types of fixed words
@@ -219,8 +220,8 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     ),
     "commonbook.model.recall": ("CopyPlace", "Hit", "HitType", "Include", "RecallResult"),
     "commonbook.model.reports": (
-        "ChangeEvent", "ChangePage", "Finding", "LogEntry", "LogReport", "Metrics", "Progress", "SchemaMigration",
-        "Status", "SyncReport", "TransferReport",
+        "BackupReport", "ChangeEvent", "ChangePage", "Finding", "LogEntry", "LogReport", "Metrics", "Progress",
+        "RestoreReport", "SchemaMigration", "Status", "SyncReport", "TransferReport",
     ),
     "commonbook.model.session": (
         "AppendReceipt", "ChatMessage", "ChatObject",
@@ -257,6 +258,41 @@ def open(  # noqa: A001 - the name is the point
 
     settings = Settings.load(home, space=space)
     return open_book(settings, create=create or may_be_made(settings))
+
+
+def backup(
+    target: str | os.PathLike[str],
+    home: str | os.PathLike[str] | None = None,
+    *,
+    progress: Progress | None = None,
+) -> BackupReport:
+    """Copy a whole home, which may be in use, to a new tar file (`.tar`, `.tar.gz`) or a new folder.
+
+    The copy has the memories, sessions, history, rights and keys as they were at one moment. It is read again before it
+    gets its name. The report names what was left out. Without `home`, COMMONBOOK_HOME is used, else `~/commonbook`.
+    """
+    from commonbook.compose.backup import backup_home
+    from commonbook.model.reports import no_progress
+    from commonbook.settings.settings import Settings
+
+    return backup_home(Settings.load(home), target, progress=progress or no_progress)
+
+
+def restore(
+    backup: str | os.PathLike[str],
+    home: str | os.PathLike[str] | None = None,
+    *,
+    progress: Progress | None = None,
+) -> RestoreReport:
+    """Make a home of a backup, where there is none, build its index, and let `doctor` check it.
+
+    A damaged backup raises `BadFile`, and something at the place of the home `Conflict`: then nothing is changed.
+    """
+    from commonbook.compose.backup import restore_home
+    from commonbook.model.reports import no_progress
+    from commonbook.settings.settings import Settings
+
+    return restore_home(Settings.load(home), backup, progress=progress or no_progress)
 
 
 def connect(

@@ -35,6 +35,7 @@ RESULTS = {
     "Ancestor",
     "ApiKey",
     "AppendReceipt",
+    "BackupReport",
     "ChangeEvent",
     "ChangePage",
     "CopyInfo",
@@ -68,6 +69,7 @@ RESULTS = {
     "RateLimit",
     "RecallResult",
     "Receipt",
+    "RestoreReport",
     "Revision",
     "SchemaMigration",
     "Session",
@@ -117,6 +119,8 @@ def test_the_package_exports_exactly_these_names():
         "open",
         "open_client",
         "connect",
+        "backup",
+        "restore",
         "Book",
         "RemoteBook",
         "Embedder",
@@ -150,7 +154,8 @@ def test_type_checkers_see_every_exported_name():
     }
     table = {(name, module) for module, names in commonbook._MODULES.items() for name in names}
     assert imported == table
-    assert {name for name, _ in table} == set(commonbook.__all__) - {"__version__", "open", "open_client", "connect"}
+    functions = {"open", "open_client", "connect", "backup", "restore"}
+    assert {name for name, _ in table} == set(commonbook.__all__) - {"__version__"} - functions
 
 
 def test_importing_the_package_alone_loads_nothing_else():

@@ -110,7 +110,7 @@ def may_be_made(settings: Settings, *, anywhere: bool = False) -> bool:
 def wire_home(settings: Settings, clock: Clock, *, create: bool = False) -> tuple[Engines, Callable[[], RecallService]]:
     """Wire a book over a folder of Markdown; the second value makes recall when it is first used."""
     if not create and not is_home(settings.home):
-        raise _no_home_error(settings)
+        raise no_home_error(settings)
     hidden = prepare_home(settings.home)
     engines = wire_folder(settings, clock, hidden, HomeFolder(settings.home))
     return engines, lambda: recall_service(settings, hidden)
@@ -158,7 +158,7 @@ def wire_server(
     try:
         database = postgres_database(settings, clock, create=create)
     except NoHome as error:
-        raise _no_home_error(settings) from error
+        raise no_home_error(settings) from error
     no_files = NoFiles(database.bytes_used)
     with ExitStack() as on_error:
         on_error.callback(database.close)
@@ -315,7 +315,7 @@ def _is_file_error(path: str) -> NoHome:
     )
 
 
-def _no_home_error(settings: Settings) -> NoHome:
+def no_home_error(settings: Settings) -> NoHome:
     """Return the error that says why there is no book, and how to make one."""
     if settings.database is not None:
         return NoHome(
@@ -354,7 +354,7 @@ def _facts(database: Database, settings: Settings, keys: Keys, *, create: bool) 
         facts = home.facts(tx)
     if "id" not in facts:
         if not create:
-            raise _no_home_error(settings)
+            raise no_home_error(settings)
         # The keys come first: only a home without a log may create keys, and from here on it may have a log.
         keys.load(create=settings.database is None)
         zone = settings.zone or user_times.local_zone(settings.system_zone)

@@ -40,7 +40,7 @@ def plan_home(
     ForeignHome, unless `trust` is set. A folder inside a home raises Conflict: its files would belong to two books.
     """
     require_folder(settings.home)
-    _refuse_nested(settings.home)
+    refuse_nested(settings.home)
     brings = machine_marker.brings_hidden_folder(settings.home) and not machine_marker.is_marked(settings.home)
     if brings and not trust:
         raise ForeignHome(
@@ -81,7 +81,8 @@ def _space_at_top(folder: str) -> str | None:
         return None
 
 
-def _refuse_nested(folder: str) -> None:
+def refuse_nested(folder: str) -> None:
+    """Raise Conflict if a folder lies in a home: its files would belong to two books."""
     above = os.path.dirname(folder)
     while above != os.path.dirname(above):
         if is_home(above):

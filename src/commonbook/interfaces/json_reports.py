@@ -9,11 +9,13 @@ from collections.abc import Iterable
 from typing import Any
 
 from commonbook.model.reports import (
+    BackupReport,
     Finding,
     HomePlan,
     LogEntry,
     LogReport,
     MigrationReport,
+    RestoreReport,
     Status,
     SyncReport,
     TransferReport,
@@ -94,6 +96,17 @@ def sync_report_json(report: SyncReport) -> dict[str, Any]:
 def migration_report_json(report: MigrationReport) -> dict[str, Any]:
     """Return what a migration of the book copied."""
     return {**report._asdict(), "tables": dict(report.tables)}
+
+
+def backup_report_json(report: BackupReport) -> dict[str, Any]:
+    """Return where a backup is, and what it left out."""
+    left_out = [{"path": path, "why": why} for path, why in report.left_out.items()]
+    return {**report._asdict(), "left_out": left_out}
+
+
+def restore_report_json(report: RestoreReport) -> dict[str, Any]:
+    """Return what was restored, and what is wrong with it."""
+    return {**report._asdict(), "ok": not report.findings, "findings": findings_json(report.findings)}
 
 
 def home_plan_json(plan: HomePlan, *, made: bool) -> dict[str, Any]:

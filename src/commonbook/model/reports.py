@@ -30,6 +30,31 @@ class MigrationReport(NamedTuple):
     indexed: bool = False
 
 
+class BackupReport(NamedTuple):
+    """The result of a backup of a home: what is where, and what was left out, each with the reason.
+
+    `size` is in bytes: that of the archive, or of all files in the folder.
+    """
+
+    home: str
+    target: str
+    made: str
+    files: int
+    size: int
+    left_out: Mapping[str, str]
+
+
+class RestoreReport(NamedTuple):
+    """The result of restoring a backup into a new home; `made` is when the backup was made."""
+
+    home: str
+    backup: str
+    made: str
+    files: int
+    memories: int
+    findings: tuple[Finding, ...]
+
+
 class SchemaMigration(NamedTuple):
     """A migration of the schema that was done when the book was opened.
 

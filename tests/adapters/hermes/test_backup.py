@@ -149,7 +149,7 @@ def test_a_book_that_cannot_be_copied_is_backed_up_as_it_is_and_that_is_reported
 ):
     commonbook.open(home, create=True).close()
 
-    def refuse(*_arguments: object) -> None:
+    def refuse(*_arguments: object, **_options: object) -> None:
         raise Busy("another process holds the files", fix="wait")
 
     monkeypatch.setattr(home_copy, "copy_home", refuse)

@@ -74,6 +74,7 @@ def everything_below(folder: Path) -> dict[str, bytes | None]:
 READING = (
     ("status",), ("list",), ("recall", "river"), ("show", "x"), ("doctor",), ("space", "list"), ("session", "list"),
     ("audit", "verify"), ("reindex",), ("rebuild",), ("worker", "--once"), ("inbox",), ("export", "{tmp}/out"),
+    ("backup", "{tmp}/out.tar"),
 )  # fmt: skip
 WRITING = (
     ("remember", "tea"), ("session", "append", "s", "tea"), ("import", "{tmp}/other"), ("space", "create", "team"),

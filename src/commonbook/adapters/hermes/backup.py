@@ -26,9 +26,11 @@ _FOLDER: Final = "backups"
 
 def paths(settings: Settings, hermes_home: str) -> list[str]:
     """Return the file that a backup needs: a copy of the book, which is removed when this process ends."""
+    if settings.database is not None:
+        return []
     copy = _copy(hermes_home)
     try:
-        home_copy.copy_home(settings, str(copy))
+        home_copy.copy_home(settings, str(copy), replace=True)
     except NoHome:
         return []
     except CommonbookError as error:

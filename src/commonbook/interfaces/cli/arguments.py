@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         reasoning_arguments,
         server_arguments,
         sharing_rule_arguments,
+        transfer_arguments,
     )
 else:
     # Most commands are not about rights or rules.
@@ -26,6 +27,7 @@ else:
     reasoning_arguments = LazyModule("commonbook.interfaces.cli.reasoning_arguments")
     server_arguments = LazyModule("commonbook.interfaces.cli.server_arguments")
     sharing_rule_arguments = LazyModule("commonbook.interfaces.cli.sharing_rule_arguments")
+    transfer_arguments = LazyModule("commonbook.interfaces.cli.transfer_arguments")
 
 _WITH_SEVERAL_SPACES: Final = ("recall", "install")
 _OPTIONS_WITH_VALUE: Final = ("--home", "--url", "--space", "--as")
@@ -248,36 +250,6 @@ def _init(to: Parser) -> None:
     to.add_argument("--trust", action="store_true", help="use the database, keys and settings that the folder brings")
 
 
-def _import(to: Parser) -> None:
-    to.add_argument("folder", metavar="FOLDER", help="such as an Obsidian vault")
-    _no_mask(to)
-    to.add_argument("--folders-as-spaces", action="store_true", help="each folder with the name of a space is one")
-    to.add_argument("--okf", action="store_true", help="read it as a bundle in the Open Knowledge Format")
-    to.add_argument("--dry-run", action="store_true", help="only show what would be done")
-    _path_filter(to)
-
-
-def _path_filter(to: Parser) -> None:
-    for name, what in (("include", "only files and folders"), ("exclude", "no files and folders")):
-        summary = f"{what} that match, such as '*.pdf' or 'Work/*' (repeatable)"
-        to.add_argument(f"--{name}", action="append", default=[], metavar="GLOB", help=summary)
-
-
-def _export(to: Parser) -> None:
-    to.add_argument("target", metavar="TARGET", help="a folder, or an archive (.zip, .tar.gz)")
-    to.add_argument("--okf", action="store_true", help="as a bundle in the Open Knowledge Format, for other programs")
-    _path_filter(to)
-
-
-def _migrate(to: Parser) -> None:
-    to.add_argument(
-        "to",
-        metavar="TO",
-        help="an empty database (postgresql://…), with a new folder COMMONBOOK_KEYS for the keys; or a new home",
-    )
-    to.add_argument("--yes", action="store_true", help="do not ask for confirmation")
-
-
 def _reindex(to: Parser) -> None:
     to.add_argument("--anew", action="store_true", help="delete the index and build it again")
 
@@ -472,9 +444,26 @@ _COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
         lambda to: access_arguments.trust_arguments(to),
     ),
     "init": ("make a folder of notes a home, as a space if --space names one; default: --home", _init),
-    "import": ("import a folder of Markdown files", _import),
-    "export": ("write a space, or all of them, as a folder or an archive", _export),
-    "migrate": ("move the whole book to a database server, or into a home; the old one becomes read-only", _migrate),
+    "import": (
+        "import a folder of Markdown files",
+        lambda to: transfer_arguments.import_arguments(to, add_no_mask=_no_mask),
+    ),
+    "export": (
+        "write a space, or all of them, as a folder or an archive",
+        lambda to: transfer_arguments.export_arguments(to),
+    ),
+    "backup": (
+        "copy the whole home, with history, rights and keys, while it is in use",
+        lambda to: transfer_arguments.backup_arguments(to),
+    ),
+    "restore": (
+        "make a home of a backup, where there is none, and check it",
+        lambda to: transfer_arguments.restore_arguments(to),
+    ),
+    "migrate": (
+        "move the whole book to a database server, or into a home; the old one becomes read-only",
+        lambda to: transfer_arguments.migrate_arguments(to),
+    ),
     "rebuild": ("rebuild all derived data from the files and the database", _no_arguments),
     "reindex": ("update the index now, not with the next recall", _reindex),
     "doctor": ("check everything and show what is wrong", _doctor),

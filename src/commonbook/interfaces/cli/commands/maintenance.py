@@ -1,4 +1,4 @@
-"""Commands about the whole home: import, export, rebuild, reindex, doctor, status, audit, migrate."""
+"""Commands about the whole home: import, export, rebuild, reindex, doctor, status, audit, backup, restore, migrate."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from commonbook.errors import NotAllowed
 from commonbook.interfaces import json_reports
 from commonbook.interfaces.cli.output import memories
 from commonbook.interfaces.cli.output.plain import clean, is_terminal
+from commonbook.settings.settings import Settings
 
 if TYPE_CHECKING:
     from commonbook.interfaces.cli.call import Call, Command
@@ -130,6 +132,36 @@ def _make_keys(call: Call) -> int:
     return call.print_answer({"folder": folder, "key_id": key}, lambda out: out.line(f"The key {key} is in {folder}."))
 
 
+def _backup(call: Call) -> int:
+    from commonbook.compose.backup import backup_home
+
+    _require_owner(call)
+    with call.progress:
+        report = backup_home(call.settings, call.args.target, progress=call.progress)
+    return call.print_answer(
+        json_reports.backup_report_json(report), lambda out: memories.show_backup_report(out, report)
+    )
+
+
+def _restore(call: Call) -> int:
+    from commonbook.compose.backup import restore_home
+
+    _require_owner(call)
+    settings = call.settings if call.args.folder is None else Settings.load(call.args.folder)
+    with call.progress:
+        report = restore_home(settings, call.args.backup, progress=call.progress)
+    return call.print_answer(
+        json_reports.restore_report_json(report),
+        lambda out: memories.show_restore_report(out, report),
+        ok=not report.findings,
+    )
+
+
+def _require_owner(call: Call) -> None:
+    if call.args.actor is not None or call.settings.key is not None:
+        raise NotAllowed("a backup has everything, also what others may not read", fix="leave out --as and the key")
+
+
 def _migrate(call: Call) -> int:
     from commonbook.compose.migration import migrate_book
 
@@ -160,5 +192,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "audit verify": _verify,
     "audit list": _log,
     "audit keys": _make_keys,
+    "backup": _backup,
+    "restore": _restore,
     "migrate": _migrate,
 }

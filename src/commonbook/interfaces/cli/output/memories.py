@@ -13,10 +13,12 @@ from commonbook.interfaces.cli.output.plain import Cell, Output, styled_freshnes
 if TYPE_CHECKING:
     from commonbook.model.memory import Deleted, Link, Memory, Page, Receipt, Revision
     from commonbook.model.reports import (
+        BackupReport,
         Finding,
         LogEntry,
         LogReport,
         MigrationReport,
+        RestoreReport,
         Status,
         SyncReport,
         TransferReport,
@@ -281,7 +283,7 @@ def show_transfer_report(out: Output, verb: str, report: TransferReport) -> None
         out.line(f"new spaces: {', '.join(report.spaces)}")
     show_findings(out, report.skipped, fine="nothing was skipped")
     if report.left_out:
-        out.note(f"note: an export has no place for {', '.join(report.left_out)}; a copy of the whole home has all")
+        out.note(f"note: an export has no place for {', '.join(report.left_out)}; `commonbook backup` copies all")
 
 
 def _attachments(paths: Sequence[str]) -> str:
@@ -334,6 +336,24 @@ def show_migration_report(out: Output, report: MigrationReport) -> None:
         out.command(f"export COMMONBOOK_DATABASE={address} COMMONBOOK_KEYS={keys}")
     if not report.indexed:
         out.line("The index is not complete: `commonbook reindex` completes it, and so does the first recall.")
+
+
+def show_backup_report(out: Output, report: BackupReport) -> None:
+    """Show where a backup is, and what it left out."""
+    out.line(
+        f"The backup is {report.target}: {report.files:,} files, {report.size:,} bytes, read again and whole.", "green"
+    )
+    for path, why in report.left_out.items():
+        out.line(f"left out: {path} ({why})")
+    out.note("note: it has the keys of the book, so keep it where nobody else reads it")
+    out.command(f"commonbook restore {shlex.quote(report.target)} DIR")
+
+
+def show_restore_report(out: Output, report: RestoreReport) -> None:
+    """Show what was restored, and what is wrong with it."""
+    memories = "1 memory" if report.memories == 1 else f"{report.memories:,} memories"
+    out.line(f"The home {report.home} is as it was at {report.made}: {memories}, {report.files:,} files.")
+    show_findings(out, report.findings, fine="nothing is wrong")
 
 
 def diffs_of(revisions: Sequence[Revision]) -> list[str | None]:
