@@ -64,6 +64,25 @@ def test_a_person_and_other_spaces_are_not_reviewed(team):
         assert not person.remember("Lunch is at noon", space="team").proposed
 
 
+def test_an_agent_that_proposes_does_so_in_every_space(book):
+    book.grant(AGENT, "notes", "admin")
+    kept = book.acting_as(AGENT).remember("Lunch is at noon", space="notes").id
+    agent = book.acting_as(AGENT, proposing=True)
+    receipt = agent.remember("The deploy runs on Mondays", space="notes", kind="fact")
+    assert (receipt.proposed, receipt.space) == (True, "notes/_proposed")
+    assert receipt.id not in listed(book) | found(book)
+    for change in (lambda: agent.edit(kept, text="At one"), lambda: agent.approve(receipt.id)):
+        with pytest.raises(NotAllowed):
+            change()
+    # Others write there as before, and so does the agent where it does not propose.
+    assert not book.acting_as(AGENT).remember("The mill is old", space="notes").proposed
+    book.approve(receipt.id)
+    memory = book.get(receipt.id)
+    assert (memory.space.name, memory.author, memory.kind) == ("notes", AGENT, "fact")
+    with pytest.raises(BadInput):
+        book.acting_as(ANA, proposing=True)
+
+
 def test_a_review_holds_for_the_spaces_below_and_ends(team):
     team.create_space("team/backend")
     below = team.acting_as(AGENT).remember("Use tabs", space="team/backend")

@@ -100,7 +100,7 @@ class PermissionSnapshot:
         if self._key is not None:
             roles = key_limits.within_limits(self._tx, self._key(), self._actor, roles, spaces)
         if self._granted is not None and self._actor.is_agent and not self._actor.records:
-            roles = review.within_review(roles, spaces)
+            roles = review.within_review(self._actor, roles, spaces)
         return roles if self._actor.within is None else key_limits.confined(self._actor.within, roles, spaces)
 
     def with_role(self, role: str, spaces: SpaceScope) -> SpaceScope:

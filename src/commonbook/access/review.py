@@ -2,6 +2,7 @@
 
 The role of an agent is limited there, whatever it was granted. So every verb that would change a memory of the space,
 or its grants, refuses it, and none has to know about reviews. What it remembers goes into the space of the proposals.
+For an agent that proposes (`Actor.proposes`), every space is one under review.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from commonbook.errors import NotAllowed
-from commonbook.model.spaces import READER, WRITER, Actor, SpaceScope, is_reviewed
+from commonbook.model.spaces import READER, WRITER, Actor, Space, SpaceScope, is_reviewed
 from commonbook.text import space_names
 
 if TYPE_CHECKING:
@@ -19,22 +20,22 @@ if TYPE_CHECKING:
 
 def holds_back(actor: Actor, name: str, spaces: SpaceScope) -> bool:
     """Tell whether a review keeps an actor from changing the memories of a space."""
-    return actor.is_agent and is_reviewed(name, spaces)
+    return actor.is_agent and (actor.proposes or is_reviewed(name, spaces))
 
 
-def within_review(roles: Mapping[str, str], spaces: SpaceScope) -> Mapping[str, str]:
+def within_review(actor: Actor, roles: Mapping[str, str], spaces: SpaceScope) -> Mapping[str, str]:
     """Return the roles of an agent: it reads the spaces under review, and writes to those of their proposals."""
-    if all(space.review is None for space in spaces.values()):
+    if not actor.proposes and all(space.review is None for space in spaces.values()):
         return roles
-    return {id_: _role(role, spaces[id_].name, spaces) for id_, role in roles.items()}
+    return {id_: _role(actor, role, spaces[id_], spaces) for id_, role in roles.items()}
 
 
-def _role(role: str, name: str, spaces: SpaceScope) -> str:
+def _role(actor: Actor, role: str, space: Space, spaces: SpaceScope) -> str:
     if role == READER:
         return role
-    if is_reviewed(name, spaces):
-        return READER
-    return WRITER if is_reviewed(space_names.reviewed_space(name), spaces) else role
+    if space.holds_proposals:
+        return WRITER if holds_back(actor, space_names.reviewed_space(space.name), spaces) else role
+    return READER if holds_back(actor, space.name, spaces) else role
 
 
 def require_own_proposal(actor: Actor, memory: Memory) -> None:

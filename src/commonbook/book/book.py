@@ -14,6 +14,7 @@ from commonbook.book.reasoning import ReasoningVerbs
 from commonbook.book.sessions import SessionVerbs
 from commonbook.book.sharing import SharingVerbs
 from commonbook.book.sharing_rules import SharingRuleVerbs
+from commonbook.errors import BadInput
 from commonbook.model.spaces import Actor
 from commonbook.runtime.lazy_modules import LazyModule
 
@@ -34,15 +35,24 @@ class Book(MemoryVerbs, SessionVerbs, SharingVerbs, SharingRuleVerbs, ReasoningV
     it in a `with` statement. Every error is a `CommonbookError`, with a message and a proposed fix.
     """
 
-    def acting_as(self, principal: str, *, space: str | None = None, within: Iterable[str] | None = None) -> Book:
+    def acting_as(
+        self,
+        principal: str,
+        *,
+        space: str | None = None,
+        within: Iterable[str] | None = None,
+        proposing: bool = False,
+    ) -> Book:
         """Return a view of this book that acts for another principal, such as `agent:helper`, with its grants only.
 
         `space` is the space of calls that name none. `within` confines the view to these spaces and those below them,
-        also where the principal has further grants. Only the owner may do this. Closing the view does not close the
-        book.
+        also where the principal has further grants. With `proposing`, memories of an agent wait for approval in every
+        space, as in one under review. Only the owner may do this. Closing the view does not close the book.
         """
         self._require_owner("act in another's name")
-        actor = Actor(authentication.principal_name(principal))
+        actor = Actor(authentication.principal_name(principal), proposes=proposing)
+        if proposing and not actor.is_agent:
+            raise BadInput(f"{principal} is no agent, whose memories could be proposed", fix="name an agent:…")
         if within is not None:
             actor = permissions.confined(actor, map(space_names.require_space_name, within))
         named = None if space is None else space_names.require_space_name(space)

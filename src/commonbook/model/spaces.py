@@ -106,6 +106,8 @@ class Actor(NamedTuple):
     """The names of the spaces that it is confined to, with those below them; None: all that its principal reaches."""
     records: bool = False
     """Whether it records a conversation: messages and episodes are no memories that a review could hold back."""
+    proposes: bool = False
+    """Whether its memories are proposed in every space, as in one under review. It must be an agent."""
 
     @property
     def is_agent(self) -> bool:
