@@ -15,6 +15,8 @@ import pytest
 import commonbook
 from commonbook.adapters.hermes.provider import CommonbookMemoryProvider
 
+WAITS = SimpleNamespace(allow=False, blocked=False, stage=True, message="Not yet saved")
+
 
 @pytest.fixture
 def provider(home, tmp_path, monkeypatch):
@@ -30,18 +32,14 @@ def provider(home, tmp_path, monkeypatch):
 def gate(monkeypatch):
     """The write approval of Hermes, with the calls that it got."""
     module: Any = ModuleType("tools.write_approval")
-    module.MEMORY, module.calls, module.staged = "memory", [], []
+    module.MEMORY, module.calls = "memory", []
     module.decision = SimpleNamespace(allow=True, blocked=False, stage=False, message="")
 
     def evaluate_gate(subsystem, *, inline_summary, inline_detail):
         module.calls.append((subsystem, inline_summary, inline_detail))
         return module.decision
 
-    def stage_write(subsystem, payload, *, summary, origin):
-        module.staged.append((subsystem, payload, summary, origin))
-        return {"id": "abc"}
-
-    module.evaluate_gate, module.stage_write, module.current_origin = evaluate_gate, stage_write, lambda: "foreground"
+    module.evaluate_gate = evaluate_gate
     monkeypatch.setitem(sys.modules, "tools", ModuleType("tools"))
     monkeypatch.setitem(sys.modules, "tools.write_approval", module)
     return module
@@ -62,23 +60,48 @@ def test_what_was_approved_is_stored(provider, gate, home):
     assert stored(home) == ["Tea without sugar"]
 
 
-def test_what_waits_for_approval_is_held_back_and_the_model_is_told(provider, gate, home):
-    gate.decision = SimpleNamespace(allow=False, blocked=False, stage=True, message="Not yet saved")
-    answer = remember(provider, "Tea without sugar", kind="preference")
-    assert answer == {"stored": False, "staged": True, "pending_id": "abc", "message": "Not yet saved"}
-    entry = {"action": "add", "target": "user", "content": "Tea without sugar", "old_text": None}
-    assert gate.staged == [("memory", entry, "remember: Tea without sugar", "foreground")]
+def test_what_waits_for_approval_is_proposed_and_the_model_is_told(provider, gate, home):
+    gate.decision = WAITS
+    answer = remember(provider, "Tea without sugar", kind="preference", tags=["tea"])
+    assert (answer["stored"], answer["proposed"]) == (False, True)
+    assert f"hermes commonbook approve {answer['id']}" in answer["message"]
+    # The same text again is the same proposal.
+    assert remember(provider, "Tea without sugar", kind="preference", tags=["tea"])["id"] == answer["id"]
     assert stored(home) == []
+    with commonbook.open(home) as book:
+        (waiting,) = book.pending()
+        assert (waiting.id, waiting.space) == (answer["id"], "personal")
+        assert not book.recall("tea without sugar", spaces=["/"]).hits
+        book.approve(answer["id"])
+        memory = book.get(answer["id"])
+    assert (memory.space.name, memory.kind, memory.tags, memory.author) == (
+        "personal", "preference", ("hermes", "tea"), "agent:hermes",
+    )  # fmt: skip
+    assert stored(home) == ["Tea without sugar"]
+
+
+def test_what_was_rejected_is_gone_and_other_agents_are_not_reviewed(provider, gate, home):
+    gate.decision = WAITS
+    answer = remember(provider, "Tea without sugar")
+    with commonbook.open(home) as book:
+        book.reject(answer["id"])
+        assert not book.pending()
+        book.grant("agent:other", "personal", "writer")
+        assert not book.acting_as("agent:other").remember("Lunch is at noon", space="personal").proposed
+    assert stored(home) == ["Lunch is at noon"]
 
 
 def test_what_was_denied_is_not_stored(provider, gate, home):
     gate.decision = SimpleNamespace(allow=False, blocked=True, stage=False, message="denied by user")
     assert "denied by user" in remember(provider, "Tea without sugar")["error"]
-    assert gate.staged == []
     assert stored(home) == []
+    with commonbook.open(home) as book:
+        assert not book.pending()
 
 
 def test_a_secret_is_masked_before_it_waits(provider, gate, home):
-    gate.decision = SimpleNamespace(allow=False, blocked=False, stage=True, message="Not yet saved")
+    gate.decision = WAITS
     remember(provider, "The token is ghp_012345678901234567890123456789abcdef")
-    assert "ghp_0123" not in json.dumps(gate.staged)
+    with commonbook.open(home) as book:
+        (waiting,) = book.pending()
+    assert "ghp_0123" not in f"{waiting} {gate.calls}"

@@ -343,9 +343,10 @@ class CommonbookMemoryProvider:
             raise BadInput(f"there is no tool {name}", fix=f"use {tools.RECALL} or {tools.REMEMBER}")
         if active.recorder is None:
             raise BadInput("nothing is stored in this context", fix="store it in a conversation with the user")
-        if held := tools.hold_back(args):
-            return held
-        return active.keeper.write(lambda book: tools.remember(book, args, self._session, active.spaces.own))
+        session, space, agent = self._session, active.spaces.own, active.recorder.speakers.agent
+        if tools.needs_approval(args):
+            return active.keeper.write(lambda book: tools.propose(book, args, session, space, agent))
+        return active.keeper.write(lambda book: tools.remember(book, args, session, space))
 
     # --- state
 

@@ -5,21 +5,26 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from commonbook.errors import BadInput, CommonbookError, NotAllowed
+from commonbook.errors import BadInput, CommonbookError, NotAllowed, SpaceExists
 from commonbook.model import prompts
 from commonbook.model.recall import Hit
 from commonbook.text import masking, recall_fence
 
 if TYPE_CHECKING:
     from commonbook.book.book import Book
-    from commonbook.model.memory import Kind
+    from commonbook.model.memory import Kind, Receipt
 
 
 RECALL: Final = "commonbook_recall"
 REMEMBER: Final = "commonbook_remember"
+_WAITS: Final = (
+    "Staged for approval (memory.write_approval is on). Not stored yet: tell the user that"
+    " `hermes commonbook pending` shows it, and `hermes commonbook approve {id}` or `reject {id}` decides."
+)
 
 SCHEMAS: Final[list[dict[str, Any]]] = [
     {
@@ -66,36 +71,43 @@ def recall(book: Book, args: Mapping[str, Any], spaces: Sequence[str]) -> dict[s
 
 def remember(book: Book, args: Mapping[str, Any], session: str, space: str) -> dict[str, Any]:
     """Store a memory for the model; the same text in the same session is stored once."""
+    return {"id": _store(book, args, session, space).id, "stored": True}
+
+
+def propose(book: Book, args: Mapping[str, Any], session: str, space: str, agent: str) -> dict[str, Any]:
+    """Propose a memory in the name of the agent: it is in no recall until the owner of the book approves it."""
+    with suppress(SpaceExists):
+        book.create_space(space)
+    if not any(grant.principal == agent and grant.space.name == space for grant in book.grants(space=space)):
+        book.grant(agent, space, "writer")
+    receipt = _store(book.acting_as(agent, within=[space], proposing=True), args, session, space)
+    return {"id": receipt.id, "stored": False, "proposed": True, "message": _WAITS.format(id=receipt.id)}
+
+
+def _store(book: Book, args: Mapping[str, Any], session: str, space: str) -> Receipt:
     text = masking.mask(recall_fence.unfence_any(_require_text(args, "text"))).text
     kind, tags = args.get("kind") or "note", args.get("tags") or ()
     if not isinstance(kind, str) or not isinstance(tags, Sequence) or isinstance(tags, str):
         raise BadInput("kind is not a word, or tags are not a list", fix="see the tool's parameters")
     identity = json.dumps([session, text, kind, list(map(str, tags))])
     key = f"hermes:{sha256(identity.encode('utf-8', 'replace')).hexdigest()[:32]}"
-    receipt = book.remember(text, kind=cast("Kind", kind), tags=["hermes", *map(str, tags)], space=space, key=key)
-    return {"id": receipt.id, "stored": True}
+    return book.remember(text, kind=cast("Kind", kind), tags=["hermes", *map(str, tags)], space=space, key=key)
 
 
-def hold_back(args: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Let Hermes' write approval decide about a memory; return the answer for the model if it is not stored now.
+def needs_approval(args: Mapping[str, Any]) -> bool:
+    """Let Hermes' write approval decide about a memory: in its terminal it asks at once, elsewhere it has to wait.
 
-    What waits for approval is put into the pending store of Hermes, where `/memory approve` makes it an entry of
-    Hermes' memory, and the mirror a memory of the book. A Hermes without write approval stores at once.
+    Raise NotAllowed if the person has denied it. A Hermes without write approval stores at once.
     """
     try:
         gate = importlib.import_module("tools.write_approval")
     except ImportError:
-        return None
+        return False
     text = masking.mask(recall_fence.unfence_any(_require_text(args, "text"))).text
     decision = gate.evaluate_gate(gate.MEMORY, inline_summary="remember in Commonbook", inline_detail=text)
-    if decision.allow:
-        return None
     if decision.blocked:
         raise NotAllowed(decision.message, fix="do not store it in another way")
-    target = "user" if args.get("kind") == "preference" else "memory"
-    entry = {"action": "add", "target": target, "content": text, "old_text": None}
-    record = gate.stage_write(gate.MEMORY, entry, summary=f"remember: {text[:120]}", origin=gate.current_origin())
-    return {"stored": False, "staged": True, "pending_id": record["id"], "message": decision.message}
+    return not decision.allow
 
 
 def _require_text(args: Mapping[str, Any], name: str) -> str:
