@@ -8,7 +8,7 @@ import string
 
 import pytest
 
-from commonbook.adapters.hermes import user_spaces
+from commonbook.adapters.hermes.people import user_spaces
 from commonbook.adapters.hermes.provider import CommonbookMemoryProvider
 from commonbook.model.memory import Filter
 from commonbook.model.session import NewMessage

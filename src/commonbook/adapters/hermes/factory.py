@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
-from commonbook.adapters.hermes import options, user_spaces
+from commonbook.adapters.hermes import options
 from commonbook.adapters.hermes.book_keeper import BookKeeper
 from commonbook.adapters.hermes.keeper import Keeper, Warn
 from commonbook.adapters.hermes.options import Options
+from commonbook.adapters.hermes.people import earlier_sessions, user_spaces
+from commonbook.adapters.hermes.people.earlier_sessions import Whose
+from commonbook.adapters.hermes.people.user_spaces import UserSpaces
 from commonbook.adapters.hermes.recorder import Speakers
 from commonbook.adapters.hermes.server_keeper import ServerKeeper
-from commonbook.adapters.hermes.shared_book import SharedBook, shared_books
-from commonbook.adapters.hermes.user_spaces import UserSpaces
+from commonbook.adapters.hermes.shared_book import Migration, SharedBook, shared_books
 from commonbook.errors import CommonbookError, HomeReadOnly
 from commonbook.settings.default_space import capture_allowed as may_capture
 from commonbook.settings.default_space import default_space
@@ -33,6 +35,9 @@ _ANSWER_SECONDS: Final = 4.0
 """After twice this time another process sends the messages of a process that was killed while sending."""
 
 _DEFAULT_PROFILE: Final = "default"
+
+_MOVED: Final = "sessions-moved"
+"""An empty file: the sessions of an earlier version were moved to their users."""
 
 _NOT_IN_A_TAG: Final = re.compile(r"[,\[\]{}#\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
 _NOT_IN_A_NAME: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
@@ -66,20 +71,20 @@ def make_keeper(
     config: Options,
     hermes_home: str,
     transport: Transport | None,
-    spaces: UserSpaces,
-    speakers: Speakers,
+    session_info: Mapping[str, Any],
     *,
     warn: Warn,
 ) -> Keeper:
     """Return the keeper for a book on this machine, or for the outbox of a server."""
     folder = options.folder(hermes_home)
+    whose = _whose(config, session_info)
     if config.url:
         if transport is None:
             from commonbook.errors import BadInput
 
             raise BadInput(problem(hermes_home, transport), fix="see the README of the adapter")
         path = _outbox_path(folder, "outbox", config.url)
-        return ServerKeeper(_client(path, transport, space=spaces.own), warn=warn)
+        return ServerKeeper(_client(path, transport, space=whose.spaces.own), warn=warn)
     settings = _settings(config)
     try:
         if done := put_back(hermes_home):
@@ -87,24 +92,47 @@ def make_keeper(
     except CommonbookError as error:
         warn(f"The book of a backup could not be put back ({error.message}).")
     spill = _outbox_path(folder, "spill", _book_identity(settings))
-    shared = _shared_book(settings, spill)
+    shared = _shared_book(settings, spill, _migration(config, hermes_home, session_info))
     return BookKeeper(
         shared,
-        space=spaces.own,
-        claim=lambda book, session: user_spaces.claim(book, spaces, speakers, session),
+        space=whose.spaces.own,
+        claim=lambda book, session: earlier_sessions.claim(book, whose, session),
         write_seconds=config.write_seconds,
         warn=warn,
     )
 
 
-def _shared_book(settings: Settings, spill: Path) -> SharedBook:
+def _whose(config: Options, session_info: Mapping[str, Any]) -> Whose:
+    return Whose(spaces(config, session_info), speakers(config, session_info))
+
+
+def _migration(config: Options, hermes_home: str, session_info: Mapping[str, Any]) -> Migration | None:
+    """Return what moves the sessions of an earlier version to their users; None if that was done, or is not wanted."""
+    done = options.folder(hermes_home) / _MOVED
+    if config.space or done.exists():
+        return None
+    profile = session_info.get("agent_identity")
+
+    def migrate(book: Book, is_stopped: Callable[[], bool]) -> None:
+        if earlier_sessions.move_all(
+            book, hermes_home, lambda row: _whose(config, {**row, "agent_identity": profile}), is_stopped
+        ):
+            done.parent.mkdir(parents=True, exist_ok=True)
+            done.touch()
+
+    return migrate
+
+
+def _shared_book(settings: Settings, spill: Path, migration: Migration | None) -> SharedBook:
     """Return the book of this process, with one user more; send what an earlier process left in the spill file."""
     # Calls name their space, so that providers with different ones share a book.
     settings = settings._replace(space=None)
 
     def make() -> SharedBook:
         return SharedBook(
-            lambda: _book(settings), lambda to_book: _client(spill, to_book, space=default_space(settings))
+            lambda: _book(settings),
+            lambda to_book: _client(spill, to_book, space=default_space(settings)),
+            migration,
         )
 
     shared = shared_books.acquire((settings, str(spill)), make)

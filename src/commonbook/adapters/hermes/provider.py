@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from commonbook.adapters.hermes import factory, options, tools
 from commonbook.adapters.hermes.keeper import Keeper, Warn
 from commonbook.adapters.hermes.memory_mirror import mirror
+from commonbook.adapters.hermes.people.user_spaces import UserSpaces
 from commonbook.adapters.hermes.recorder import Recorder
-from commonbook.adapters.hermes.user_spaces import UserSpaces
 from commonbook.errors import BadInput, CommonbookError, HomeError
 from commonbook.model.session import SwitchReason
 from commonbook.settings import settings
@@ -143,8 +143,8 @@ class CommonbookMemoryProvider:
         config = options.load(self._home())
         # Nothing that the provider has may keep it alive: Hermes drops it without a shutdown.
         warn = _weak_warn(weakref.WeakMethod(self._warn))
-        spaces, speakers = factory.spaces(config, kwargs), factory.speakers(config, kwargs)
-        keeper = factory.make_keeper(config, self._home(), self._transport, spaces, speakers, warn=warn)
+        keeper = factory.make_keeper(config, self._home(), self._transport, kwargs, warn=warn)
+        spaces = factory.spaces(config, kwargs)
         self._active = _Active(keeper, self._make_recorder(keeper, config, kwargs, warn), config, spaces)
         self._finalizer = weakref.finalize(self, _drop, self._active)
         self._finalizer.atexit = False

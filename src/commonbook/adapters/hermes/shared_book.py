@@ -9,6 +9,7 @@ that have fallen silent, and closes a book that nobody has used for a while.
 
 from __future__ import annotations
 
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -47,6 +48,8 @@ _room: Final = threading.BoundedSemaphore(MAX_ASIDE)
 
 Result = TypeVar("Result")
 _Job = tuple[Future[Any], Callable[[], Any]]
+Migration = Callable[["Book", Callable[[], bool]], None]
+"""Changes an older book, until it is done or a function says that it has to stop."""
 
 
 class LeftSessions(NamedTuple):
@@ -59,9 +62,17 @@ class LeftSessions(NamedTuple):
 class SharedBook:
     """The open book of a home, with the thread that writes to it, its spill file and its housekeeper."""
 
-    def __init__(self, open_book: Callable[[], Book], open_spill: Callable[[Transport], Client]) -> None:
-        """Start to open the book; `open_spill` opens the spill file when it is needed."""
-        self._open_book, self._open_spill = open_book, open_spill
+    def __init__(
+        self,
+        open_book: Callable[[], Book],
+        open_spill: Callable[[Transport], Client],
+        migration: Migration | None = None,
+    ) -> None:
+        """Start to open the book; `open_spill` opens the spill file when it is needed.
+
+        The housekeeper runs the migration once.
+        """
+        self._open_book, self._open_spill, self._migration = open_book, open_spill, migration
         self.book: Book | None = None
         self.spill: Client | None = None
         self.users = 0
@@ -138,6 +149,7 @@ class SharedBook:
 
     def _keep_house(self) -> None:
         self._do_chores()
+        self._migrate()
         while not self.closed:
             release: Callable[[], None] | None
             try:
@@ -163,6 +175,12 @@ class SharedBook:
             for left in tuple(self._left):
                 if not _close_silent(self.book, left):
                     self._left.discard(left)
+
+    def _migrate(self) -> None:
+        # A failure is no failure of a conversation: the next process tries it again.
+        with suppress(CommonbookError, sqlite3.Error, OSError):
+            if self._migration is not None and self.book is not None and not self.closed:
+                self._migration(self.book, lambda: self.closed)
 
     def _tidy(self) -> None:
         """Close the book if nobody has used it for a while."""

@@ -12,10 +12,6 @@ is; any other one, such as `Bob` or `a@b`, is followed by `__` and 128 bits of i
 | callers of a platform that do not say who they are | `api_server` |
 
 What Hermes itself keeps for all of a profile, its MEMORY.md and USER.md, is in `hermes/<profile>`.
-
-An earlier version stored the sessions of all people and profiles in one space. A session is moved into the space of its
-user when Hermes goes on with it, if its tags and all of its authors are those of this user and profile. One that is not
-recognised as theirs stays where it is.
 """
 
 from __future__ import annotations
@@ -23,15 +19,12 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Mapping
-from contextlib import suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from commonbook.errors import CommonbookError, NotFound
 from commonbook.text import masking, space_names
 
 if TYPE_CHECKING:
-    from commonbook.adapters.hermes.recorder import Speakers
     from commonbook.book.book import Book
 
 TOP: Final = "hermes"
@@ -39,9 +32,8 @@ LOCAL: Final = "local"
 DEFAULT_PROFILE: Final = "default"
 _LOCAL_PLATFORMS: Final = frozenset({"", "cli", "tui", "acp", "desktop", LOCAL})
 _PLAIN: Final = re.compile(r"[a-z0-9](?:[a-z0-9-]|_(?!_)){0,39}(?<!_)")
-_API_PLATFORM: Final = "api_server"
+API_PLATFORM: Final = "api_server"
 _MAX_SHOWN: Final = 16
-_PAGE: Final = 1000
 
 
 class UserSpaces(NamedTuple):
@@ -83,11 +75,16 @@ def user_name(session_info: Mapping[str, Any]) -> str:
     )
     if chat and chat_type not in {"", "dm"} and key and not _is_of_user(key, user, session_info):
         return _joined(platform, chat, "chat")
-    if not user and platform == _API_PLATFORM:
+    if not user and platform == API_PLATFORM:
         user = key
     if user:
         return _joined(platform or LOCAL, user)
-    return LOCAL if platform in _LOCAL_PLATFORMS else part(platform)
+    return LOCAL if is_local(platform) else part(platform)
+
+
+def is_local(platform: str) -> bool:
+    """Tell whether a platform is one of the person at this machine."""
+    return platform in _LOCAL_PLATFORMS
 
 
 def _joined(platform: str, whose: str, *kind: str) -> str:
@@ -111,38 +108,3 @@ def part(text: str) -> str:
     shown = "x" if is_secret or not shown or masking.tells_secret(shown) else shown
     digest = base64.b32encode(sha256(text.encode("utf-8", "surrogatepass")).digest()[:16]).decode().rstrip("=").lower()
     return f"{shown}__{digest}"
-
-
-# --- sessions of an earlier version
-
-
-def claim(book: Book, spaces: UserSpaces, speakers: Speakers, session: str) -> None:
-    """Move a session that an earlier version stored in the default space into the space of its user."""
-    earlier = book.default_space
-    if earlier == spaces.own or not is_theirs(book, earlier, speakers, session):
-        return
-    # Another process may have moved it meanwhile.
-    with suppress(CommonbookError):
-        book.move_session(session, spaces.own, space=earlier)
-
-
-def is_theirs(book: Book, space: str, speakers: Speakers, session: str) -> bool:
-    """Tell whether a session has the tags of a user's platform, and no author but the user and the user's agent."""
-    authors: set[str] = set()
-    after: int | None = 0
-    try:
-        while after is not None:
-            page = book.messages(session, space=space, after=after, limit=_PAGE)
-            if page.session.space.name != space or not set(speakers.tags) <= set(page.session.tags):
-                return False
-            authors.update(message.author for message in page.items)
-            after = page.next
-    except NotFound:
-        return False
-    return authors <= {speakers.user or book.actor, *_agents(speakers)}
-
-
-def _agents(speakers: Speakers) -> tuple[str, ...]:
-    """Return the names of the agent: `agent:hermes/PROFILE`, and `agent:PROFILE` as an earlier version had it."""
-    _, _, profile = speakers.agent.partition("/")
-    return speakers.agent, f"agent:{profile or 'default'}", "agent:subagent"
