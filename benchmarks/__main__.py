@@ -19,6 +19,7 @@ from benchmarks.bench import FULL, QUICK, Bench, Scale, bench
 from benchmarks.capturing import append
 from benchmarks.capturing_on_postgres import postgres_append
 from benchmarks.figures import HEADING, Figure, cells, line
+from benchmarks.hermes import hermes
 from benchmarks.importing import importing
 from benchmarks.on_postgres import postgres_recall
 from benchmarks.quality import __main__ as quality
@@ -40,6 +41,7 @@ BENCHMARKS: Final[dict[str, Callable[[Bench], Iterator[Figure]]]] = {
     "cold_status": cold_status,
     "mcp_server": mcp_server,
     "hooks": hooks,
+    "hermes": hermes,
     "recall": recall,
     "recall_memory": recall_memory,
     "cold_recall": cold_recall,
@@ -56,8 +58,8 @@ BENCHMARKS: Final[dict[str, Callable[[Bench], Iterator[Figure]]]] = {
     "postgres_append": postgres_append,
 }
 
-_NOT_BY_DEFAULT: Final = "soak"
-"""It takes an hour."""
+_NOT_BY_DEFAULT: Final = ("soak", "hermes")
+"""The one takes an hour, the other needs an installed Hermes."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -73,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"there is no benchmark {unknown[0]}; there are {', '.join(BENCHMARKS)}")
     figures = []
     print(line(HEADING), file=sys.stderr)
-    names = options.names or [name for name in BENCHMARKS if name != _NOT_BY_DEFAULT]
+    names = options.names or [name for name in BENCHMARKS if name not in _NOT_BY_DEFAULT]
     for figure in measured(names, QUICK if options.quick else FULL, options.before):
         print(line(cells(figure)), file=sys.stderr, flush=True)
         figures.append(figure)
