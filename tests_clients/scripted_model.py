@@ -14,6 +14,7 @@ summaries, warm-ups) get `side`, a text or a function of the request, and take n
     {"call": "recall", "arguments": {"query": "tea"}}      the offered tool called so, or `…__recall`, or `…_recall`
     {"status": 529, "text": "why"}                         an error answer
     {"hang": true}                                         no answer: the agent waits until it is killed
+    … "prompt_tokens": 90000                               how long the prompt is said to be, in Chat Completions
 
 After the last step the model says "(script over)". Every request is appended to the record, one JSON line each,
 without the values of credentials.
@@ -157,9 +158,14 @@ def completion(step: Json, model: str, key: str) -> Json:
     reason = "tool_calls" if "tool" in step else step.get("finish", "stop")
     choice = {"index": 0, key: spoken, "finish_reason": None if key == "delta" else reason}
     kind = "chat.completion.chunk" if key == "delta" else "chat.completion"
-    usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+    usage = _usage(step)
     whole = {"id": f"chat_{step['n']}", "object": kind, "created": 0, "model": model, "choices": [choice]}
     return whole if key == "delta" else whole | {"usage": usage}
+
+
+def _usage(step: Json) -> Json:
+    prompt = int(step.get("prompt_tokens", 10))
+    return {"prompt_tokens": prompt, "completion_tokens": 5, "total_tokens": prompt + 5}
 
 
 def chunks(step: Json, model: str) -> Iterator[Json]:
@@ -167,7 +173,7 @@ def chunks(step: Json, model: str) -> Iterator[Json]:
     first = completion(step, model, "delta")
     yield first
     reason = "tool_calls" if "tool" in step else step.get("finish", "stop")
-    usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
+    usage = _usage(step)
     yield first | {"choices": [{"index": 0, "delta": {}, "finish_reason": reason}], "usage": usage}
 
 

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import commonbook
 from tests.support.hermes import everything
@@ -22,16 +22,31 @@ from tests_clients.scripted_model import Script, offered, serve
 
 HERMES = Path(os.environ.get("COMMONBOOK_HERMES", "")) / "bin" / "hermes"
 PLUGIN = Path(__file__).parent / "recording_plugin"
-LIMIT = 90.0
-"""Seconds for anything that Hermes does; it takes a few to start."""
+LIMIT = 300.0
+"""Seconds for anything that Hermes does; it takes a few to start, and many on a busy machine."""
+
+LOST_AFTER = 20.0
+"""Words that a terminal has not shown after so many seconds are typed again."""
 
 PROMPT = "\N{HEAVY RIGHT-POINTING ANGLE QUOTATION MARK ORNAMENT}"
+RUNNING, RESTING = "\N{STOPWATCH}", "\N{TIMER CLOCK}"
+"""The signs beside the time of a turn, while it runs and afterwards."""
 
 _CONFIG = """
 model: {{default: stub, provider: custom, api_key: fake, base_url: "http://127.0.0.1:{port}/v1", context_length: 99000}}
 memory: {{provider: commonbook}}
 display: {{streaming: false}}
+approvals: {{destructive_slash_confirm: false}}
+compression: {{protect_first_n: 0, protect_last_n: 3}}
 """
+
+
+class Conversation(NamedTuple):
+    """A session as it is stored: role and text of its messages."""
+
+    id: str
+    parent: str | None
+    messages: list[tuple[str, str]]
 
 
 class RealHermes:
@@ -46,6 +61,9 @@ class RealHermes:
         self.project.mkdir()
         (self.hermes_home / "plugins" / "commonbook").symlink_to(PLUGIN)
         (self.hermes_home / "config.yaml").write_text(_CONFIG.format(port=self._server.server_address[1]))
+        # A machine that is busy with other things may be slow.
+        (self.hermes_home / "commonbook").mkdir()
+        (self.hermes_home / "commonbook" / "config.json").write_text('{"recall_seconds": 7, "write_seconds": 60}')
         self.env = {
             "HOME": str(self.home),
             "PATH": f"{HERMES.parent}:/usr/bin:/bin",
@@ -73,8 +91,12 @@ class RealHermes:
 
     def once(self, prompt: str, *options: str) -> str:
         """Run `hermes -z`."""
+        return self.run("-z", prompt, *options)
+
+    def run(self, *words: str) -> str:
+        """Run a command of Hermes."""
         done = subprocess.run(
-            [str(HERMES), "-z", prompt, *options],
+            [str(HERMES), *words],
             env=self.env, cwd=self.project, stdin=subprocess.DEVNULL, capture_output=True, text=True,
             timeout=LIMIT, check=False,
         )  # fmt: skip
@@ -85,16 +107,33 @@ class RealHermes:
         """Open a chat in a terminal."""
         return Chat(self, options)
 
+    def sessions(self) -> list[Conversation]:
+        """Return every session with the messages that were not rewound, in the order of their ids."""
+        with commonbook.open(self.place) as book:
+            found = sorted(everything(book).items())
+        return [
+            Conversation(name, session.parent, [(message.role, message.text) for message in messages])
+            for name, (session, messages) in found
+        ]
+
+    def spaces(self) -> dict[str, str]:
+        """Return the spaces of all sessions by their ids."""
+        with commonbook.open(self.place) as book:
+            return {session.id: session.space.name for session in book.sessions(limit=1000)}
+
     def stored(self) -> list[tuple[str, str]]:
         """Return role and text of every message that was not rewound, session after session."""
-        with commonbook.open(self.place) as book:
-            sessions = sorted(everything(book).items())
-        return [(message.role, message.text) for _, (_, messages) in sessions for message in messages]
+        return [message for session in self.sessions() for message in session.messages]
 
     def close(self) -> None:
         self.script.released.set()
         self._server.shutdown()
         self._server.server_close()
+
+
+def _letters(text: str) -> str:
+    """Return a text without its spaces, for which a terminal may move the cursor."""
+    return "".join(text.split())
 
 
 class Chat:
@@ -136,18 +175,34 @@ class Chat:
 
     def type(self, text: str) -> None:
         """Type a line."""
-        os.write(self._terminal, text.encode())
+        shown, begun = len(self.screen), time.monotonic()
+        self.press(text)
+        while _letters(text) not in _letters(self.screen[shown:]):
+            assert time.monotonic() < begun + LIMIT, self.screen[-3000:]
+            time.sleep(0.05)
+            if (time.monotonic() - begun) % LOST_AFTER < 0.05:
+                # Hermes drops what is typed while a command runs.
+                self.clear()
+                self.press(text)
         # A paste and a key are told apart by the time between them.
-        shown = len(self.screen)
-        self.wait(lambda: len(self.screen) > shown)
         time.sleep(0.5)
-        os.write(self._terminal, b"\r")
+        self.press("\r")
+
+    def clear(self) -> None:
+        """Clear the line, which Hermes fills with the words of a turn that was undone."""
+        self.press("\x15")
+
+    def press(self, key: str) -> None:
+        """Press a key."""
+        os.write(self._terminal, key.encode())
 
     def turn(self, text: str, turns: int = 1) -> None:
         """Type a line, and wait until Hermes has handed the turn over."""
         before = self._hermes.returned("sync_turn")
         self.type(text)
         self.wait(lambda: self._hermes.returned("sync_turn") >= before + turns)
+        # Hermes takes what is typed before the end of a turn for an interruption.
+        self.wait(lambda: self.screen.rfind(RESTING) >= self.screen.rfind(RUNNING))
 
     def exit(self) -> None:
         """Leave the chat."""

@@ -1,66 +1,11 @@
-"""Chats with the real Hermes: each thing that was said is stored once, in the words that the person typed.
-
-COMMONBOOK_RECORDINGS   a folder into which the calls of Hermes are written, which tests/adapters/hermes replays
-"""
+"""Chats with the real Hermes: each thing that was said is stored once, in the words that the person typed."""
 
 from __future__ import annotations
 
 import json
-import os
-from pathlib import Path
-from typing import Any
-
-import pytest
-
-from tests_hermes.real_hermes import RealHermes
 
 NEST, FEED, EAT = "where does the heron nest", "when does it feed", "what does it eat"
 COUNT = "please count every reed in the pond"
-KEPT = (
-    "initialize",
-    "on_turn_start",
-    "sync_turn",
-    "on_session_end",
-    "on_pre_compress",
-    "on_session_switch",
-    "shutdown",
-)
-
-
-@pytest.fixture
-def hermes(tmp_path):
-    made: list[RealHermes] = []
-
-    def make(*steps):
-        made.append(RealHermes(tmp_path, list(steps)))
-        return made[-1]
-
-    yield make
-    for one in made:
-        one.close()
-
-
-@pytest.fixture
-def assert_stored(request, tmp_path):
-    """Check what is stored, and record the calls if that is wanted."""
-
-    def check(hermes: RealHermes, *expected: tuple[str, str]) -> None:
-        assert hermes.stored() == list(expected)
-        if folder := os.environ.get("COMMONBOOK_RECORDINGS"):
-            calls = [call for call in outermost(hermes.calls()) if call["call"] in KEPT]
-            name = request.node.name.removeprefix("test_")
-            text = json.dumps({"calls": calls, "stored": expected}, ensure_ascii=False, indent=1)
-            Path(folder, f"{name}.json").write_text(text.replace(str(tmp_path), "/home/user") + "\n", encoding="utf-8")
-
-    return check
-
-
-def outermost(calls: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the calls without the one that `initialize` makes itself."""
-    return [
-        call for before, call in zip([{}, *calls], calls, strict=False)
-        if "call" in call and (call["call"], before.get("call")) != ("shutdown", "initialize")
-    ]  # fmt: skip
 
 
 def test_words_of_an_interrupted_turn_are_kept(hermes, assert_stored):

@@ -6,6 +6,7 @@ COMMONBOOK_RECORD   the file: a JSON line for each call, and one when it returns
 from __future__ import annotations
 
 import functools
+import itertools
 import json
 import os
 import threading
@@ -36,8 +37,15 @@ def _note(**entry: Any) -> None:
         out.write(json.dumps(entry, ensure_ascii=False, default=str) + "\n")
 
 
+_numbers = itertools.count(1)
+
+
 class RecordingProvider(CommonbookMemoryProvider):
     """The provider, with notes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.number = f"{os.getpid()}.{next(_numbers)}"
 
 
 def _noted(name: str) -> Callable[..., Any]:
@@ -46,14 +54,14 @@ def _noted(name: str) -> Callable[..., Any]:
     @functools.wraps(plain)
     def call(self: RecordingProvider, *args: Any, **kwargs: Any) -> Any:
         given = {key: value for key, value in kwargs.items() if not callable(value)}
-        _note(call=name, args=args, kwargs=given)
+        _note(call=name, provider=self.number, args=args, kwargs=given)
         try:
             return plain(self, *args, **kwargs)
         except BaseException as error:
-            _note(raised=name, error=repr(error))
+            _note(raised=name, provider=self.number, error=repr(error))
             raise
         finally:
-            _note(returned=name)
+            _note(returned=name, provider=self.number)
 
     return call
 

@@ -17,21 +17,22 @@ RECORDINGS = sorted((Path(__file__).parent / "recorded").glob("*.json"))
 def test_what_the_real_hermes_hands_over_is_stored_as_it_was_typed(place, path, tmp_path):
     recording = json.loads(path.read_text(encoding="utf-8"))
     hermes_home = str(tmp_path / "hermes")
-    providers: list[CommonbookMemoryProvider] = []
+    providers: dict[str, CommonbookMemoryProvider] = {}
     for call in recording["calls"]:
         if call["call"] == "initialize":
-            # Another process, also if the one before was killed.
-            providers.append(CommonbookMemoryProvider(hermes_home=hermes_home))
-            providers[-1].save_config({"write_seconds": 60}, hermes_home)
+            # Another process, also if the one before was killed; or another request of a gateway.
+            made = providers[call["provider"]] = CommonbookMemoryProvider(hermes_home=hermes_home)
+            made.save_config({"write_seconds": 60}, hermes_home)
             call["kwargs"]["hermes_home"] = hermes_home
-        getattr(providers[-1], call["call"])(*call["args"], **call["kwargs"])
+        getattr(providers[call["provider"]], call["call"])(*call["args"], **call["kwargs"])
     with reading(place) as book:
         sessions = sorted(everything(book).items())
     stored = [[one.role, one.text] for _, (_, messages) in sessions for one in messages]
     assert stored == recording["stored"]
-    for provider in providers:
+    assert {name: session.space.name for name, (session, _) in sessions} == recording["spaces"]
+    for provider in providers.values():
         provider.shutdown()
 
 
 def test_there_are_recordings():
-    assert len(RECORDINGS) >= 7
+    assert len(RECORDINGS) >= 15
