@@ -160,6 +160,10 @@ def test_messages_that_wait_in_the_outbox_are_in_the_backup(home, tmp_path):
         client.append("s", [OutboxMessage("Not sent yet")])
         assert (home / ".commonbook" / "outbox.db-wal").stat().st_size
         commonbook.backup(tmp_path / "book.tar", home)
+    with tarfile.open(tmp_path / "book.tar") as archive:
+        names = archive.getnames()
+    # SQLite has copied it: its file and its log, copied one after the other, might not fit each other.
+    assert [name for name in names if "outbox" in name] == [".commonbook/outbox.db"]
     commonbook.restore(tmp_path / "book.tar", tmp_path / "elsewhere")
     with commonbook.open(tmp_path / "elsewhere") as book:
         assert book.status().unsent == 1

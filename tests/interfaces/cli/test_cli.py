@@ -385,7 +385,7 @@ def test_history_shows_what_each_revision_changed(cli):
     cli("edit", receipt["id"], "Bob owns billing\nsince May")
     cli("edit", receipt["id"], "--title", "Who owns billing")
     history = cli("history", receipt["id"][-8:], "--json").json
-    assert history.keys() == {"id", "revisions"}
+    assert history.keys() == {"id", "revisions", "superseded_by", "superseded_why"}
     first, second, third = history["revisions"]
     assert first.keys() == REVISION
     assert (first["diff"], first["current"], third["current"], second["author"]) == (None, False, True, "user:local")
@@ -394,6 +394,19 @@ def test_history_shows_what_each_revision_changed(cli):
     assert "+Bob owns billing\n" in cli("history", receipt["id"]).out
     assert "+Bob" not in cli("history", receipt["id"], "--no-diff").out
     assert [one["diff"] for one in cli("history", receipt["id"], "--no-diff", "--json").json["revisions"]] == [None] * 3
+
+
+def test_history_ends_with_the_memory_that_superseded_it_and_why(cli):
+    old, new = cli.remember("Alice owns billing")["id"], cli.remember("Bob owns billing")["id"]
+    assert "superseded" not in cli("history", old).out
+    assert cli("supersede", old, "--by", new, "--reason", "Alice left").code == 0
+    last = cli("history", old).out.splitlines()[-1]
+    assert last == f"superseded by {new}  Bob owns billing: Alice left"
+    history = cli("history", old, "--json").json
+    assert (history["superseded_by"], history["superseded_why"]) == (new, "Alice left")
+    assert cli("history", new, "--json").json["superseded_by"] is None
+    cli("reinstate", old)
+    assert "superseded" not in cli("history", old).out
 
 
 def test_a_deleted_memory_keeps_its_history(cli):

@@ -120,6 +120,15 @@ def test_rows_stand_below_each_other_on_a_terminal_that_is_too_narrow_for_a_tabl
     assert re.search(r"^space +personal$", narrow, re.MULTILINE)
 
 
+def test_a_list_of_spaces_fits_80_columns_with_each_space_on_one_line(terminal):
+    names = ["team/backend-services", "team/frontend-services"]
+    for name in names:
+        terminal("space", "create", name)
+    seen = terminal("space", "list", env={"COLUMNS": "80"}).plain
+    for name in names:
+        assert re.search(rf"^{name} +{name} .* +[0-9a-f]{{8}} *$", seen, re.MULTILINE), seen
+
+
 def test_show_on_a_terminal_takes_no_markup_from_a_memory(terminal, memory):
     seen = terminal("show", memory[-8:])
     assert "Alice owns [bold]billing[/bold]" in seen.plain

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from commonbook.errors import Ambiguous, BadInput, NotFound
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from commonbook.interfaces.cli.call import Call, Command
-    from commonbook.model.memory import Deleted
+    from commonbook.interfaces.cli.output.plain import Output
+    from commonbook.model.memory import Deleted, Memory
 
 
 _TIMES: Final = ("occurred", "valid_from", "valid_until", "expires")
@@ -355,9 +357,27 @@ def _history(call: Call) -> int:
     memory_id = call.resolve_id(call.args.id)
     revisions = call.book.history(memory_id)
     diffs = diffs_of(revisions) if call.args.diff else [None] * len(revisions)
-    return call.print_answer(
-        json_values.history_json(memory_id, revisions, diffs), lambda out: memories.show_history(out, revisions, diffs)
-    )
+    successor, why = _successor(call, memory_id)
+
+    def show(out: Output) -> None:
+        memories.show_history(out, revisions, diffs)
+        if successor:
+            memories.show_successor(out, successor, why)
+
+    superseded_by = successor.id if successor else None
+    data = json_values.history_json(memory_id, revisions, diffs)
+    return call.print_answer({**data, "superseded_by": superseded_by, "superseded_why": why or None}, show)
+
+
+def _successor(call: Call, memory_id: str) -> tuple[Memory | None, str]:
+    """Return the memory that supersedes this one, as far as the actor may read it, and the reason."""
+    # A deleted memory has a history, and no successor that counts.
+    with suppress(NotFound):
+        if superseded_by := call.book.get(memory_id).superseded_by:
+            successor = call.book.get(superseded_by)
+            reasons = [reason.why for reason in successor.supersede_reasons if reason.superseded == memory_id]
+            return successor, "; ".join(reasons)
+    return None, ""
 
 
 # --- arguments into values

@@ -188,10 +188,16 @@ def show_history(out: Output, revisions: Sequence[Revision], diffs: Sequence[str
                 out.line(f"undeleted  {back}", "green")
 
 
+def show_successor(out: Output, successor: Memory, why: str) -> None:
+    """Show the memory that supersedes another, at the end of the history of that one."""
+    reason = f": {why}" if why else ""
+    out.line(f"superseded by {out.name(successor.id)}  {successor.title}{reason}", "yellow")
+
+
 def show_spaces(out: Output, spaces: Sequence[Space]) -> None:
     """Show the spaces."""
     if spaces:
-        rows = [(space.name, space.folder or ".", out.moment(space.created), space.id) for space in spaces]
+        rows = [(space.name, space.folder or ".", out.moment(space.created), out.name(space.id)) for space in spaces]
         out.table(("space", "folder", "created", "id"), rows)
     else:
         out.note("no spaces yet: the first memory makes one")

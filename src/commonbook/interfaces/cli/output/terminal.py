@@ -15,7 +15,7 @@ from rich.text import Text
 from commonbook.interfaces.cli.output.plain import Branch, Cell, clean, one_line
 
 _ID_TAIL_CHARS = 8
-_GAP_CHARS = 3
+_GAP_CHARS = 2
 """The space between two columns of a table."""
 _MAX_WORD_CHARS = 24
 """A longer word, such as an address, is broken in a table; it does not ask for a wider column."""
@@ -66,7 +66,7 @@ class Screen:
         columns = [at for at in range(len(headers)) if any(row[at] for row in cells)]
         widths = {at: _widest_word([headers[at], *(row[at].plain for row in cells)]) for at in columns}
         if sum(widths.values()) + len(columns) * _GAP_CHARS <= self._console.width:
-            table = Table(box=box.SIMPLE_HEAD, pad_edge=False, header_style="bold")
+            table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), header_style="bold")
             for at, width in widths.items():
                 style = "cyan" if headers[at] == "id" else ""
                 table.add_column(headers[at], style=style, overflow="fold", min_width=width)
