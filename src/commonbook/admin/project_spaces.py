@@ -23,6 +23,8 @@ def find(engines: Engines, repository: Repository) -> str:
     """Return the space of a repository, or the one that it would get by a write."""
     with engines.db.reading() as tx:
         claims = home.project_spaces(tx)
+        if not claims:
+            return _candidate(repository.name)
         taken = {space.name for space in spaces.get_all(tx).values()}
     return _own(claims, repository) or _free(claims, taken, repository)
 
@@ -48,7 +50,11 @@ def _claim(tx: Transaction, repository: Repository) -> str:
 
 
 def _candidates(repository: Repository) -> list[str]:
-    return [f"{PROJECTS}/{name}" for name in (repository.name, *repository.longer_names)]
+    return [_candidate(name) for name in (repository.name, *repository.longer_names)]
+
+
+def _candidate(name: str) -> str:
+    return f"{PROJECTS}/{name}"
 
 
 def _own(claims: Mapping[str, str], repository: Repository, *, identity: str | None = None) -> str | None:

@@ -89,6 +89,7 @@ class BookBase:
             if named or repository is None:
                 # The book is not asked, and nothing more is loaded.
                 return named or PERSONAL
+            return self._claimed_spaces.get(repository) or project_spaces.find(self._engines, repository)
         return default_spaces.space_to_read(self._engines, self._settings, self._actor)
 
     def space_for_writing(self) -> str:

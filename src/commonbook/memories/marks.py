@@ -70,6 +70,15 @@ class _Surroundings(NamedTuple):
     noticed: Mapping[str, Collection[tuple[str, str]]]
     now: datetime
 
+    def is_plain(self, memory: Memory) -> bool:
+        """Tell whether a memory can have no marks but those of its file: it has no links, times, notices or successors.
+
+        Most are so, which is told faster than each mark can be looked for.
+        """
+        has_times = memory.deleted or memory.expires or memory.valid_from or memory.valid_until
+        is_linked = memory.links or memory.shared or memory.id in self.successors.direct or memory.id in self.noticed
+        return not (has_times or is_linked or memory.space.holds_proposals)
+
     def chain(self, memory: Memory) -> list[Memory]:
         """Return a memory and its sources along the tie: what is true of one of them is true of the memory."""
         return copies.chain_of(memory, self.sources)
@@ -112,14 +121,13 @@ def with_marks(
     reverted = file_journal.reverted(tx) if engines.folder.keeps_files else {}
     marked = []
     for memory in unmarked:
-        is_superseded, successor = around.newest_successor(memory, allowed)
-        marks = (
-            *_validity_marks(memory, around, is_superseded=is_superseded),
-            *_file_marks(
-                troubles.get((memory.id, memory.path)), is_reverted=reverted.get(memory.id) == memory.revision
-            ),
-            *_reasoning_marks(memory, around),
-        )
+        is_reverted = reverted.get(memory.id) == memory.revision
+        marks = tuple(_file_marks(troubles.get((memory.id, memory.path)), is_reverted=is_reverted))
+        successor = None
+        if not around.is_plain(memory):
+            is_superseded, successor = around.newest_successor(memory, allowed)
+            validity_marks = _validity_marks(memory, around, is_superseded=is_superseded)
+            marks = (*validity_marks, *marks, *_reasoning_marks(memory, around))
         served = _without_hidden_session(memory, allowed)._replace(
             marks=marks, superseded_by=successor, tags=obsidian.tags_of(memory), message_lines=()
         )

@@ -100,7 +100,7 @@ class HitBuilder:
         for row in chosen:
             passage, memory = self._ids_of(row)
             if memory in self._memories:
-                yield self._hit(self._memories[memory], passage, row)._replace(also_in=places.get(memory, ()))
+                yield self._hit(self._memories[memory], passage, row, places.get(memory, ()))
             elif passage in self._messages:
                 yield self._message_hit(*self._messages[passage], row)
 
@@ -224,7 +224,7 @@ class HitBuilder:
 
     def _penalty(self, row: int) -> float:
         """Return the sum of a row's penalties."""
-        return sum(self._penalties(row).values())
+        return sum(self._penalties(row).values()) if self._penalties_by_memory else 0.0
 
     def _penalties(self, row: int) -> dict[str, float]:
         """Return the penalties of a row's memory, by feature; none without a query."""
@@ -333,7 +333,7 @@ class HitBuilder:
             matched=self._matched(message.text) if self._query.request.explain else (),
         )
 
-    def _hit(self, memory: Memory, passage: str, row: int) -> Hit:
+    def _hit(self, memory: Memory, passage: str, row: int, also_in: tuple[CopyPlace, ...]) -> Hit:
         """Return the hit of a passage, or of a message in an episode."""
         pool = self._pool
         is_message = bool(pool.flags[row] & IS_MESSAGE)
@@ -343,12 +343,16 @@ class HitBuilder:
         before, after = self._neighbour_text(row, -1), self._neighbour_text(row, 1)
         # A message has the time at which it was sent, not that of the episode.
         at = indexed_passages.time_of_micros(int(pool.times[row])) if is_message else None
-        return memory_hit(memory)._replace(
+        return Hit(
             type="message" if is_message else "memory",
             id=passage if is_message else memory.id,
             passage_id=passage,
+            memory=memory.id,
             session=memory.session if in_session else None,
             seq=int(pool.seqs[row]) if is_message else None,
+            kind=memory.kind,
+            space=memory.space.name,
+            title=memory.title,
             text=text if is_message else self._full_text(memory, row),
             passage=text,
             before=before,
@@ -357,9 +361,21 @@ class HitBuilder:
             score=self._score(row),
             confidence=self._confidence.get(row, 0.0),
             parts=self._parts(row),
+            freshness=memory.freshness,
+            suspect="suspect" in memory.marks,
+            superseded_by=memory.superseded_by,
+            marks=memory.marks,
+            path=memory.path,
+            revision=memory.revision,
+            revised_how=memory.revised_how,
+            tags=memory.tags,
             occurred=at or memory.occurred,
             created=at or memory.created,
             matched=self._matched(text) if self._query.request.explain else (),
+            shared=memory.shared,
+            shared_from=memory.source,
+            successor=memory.successor,
+            also_in=also_in,
         )
 
     def _text(self, memory: Memory, row: int) -> str:
@@ -401,39 +417,3 @@ class HitBuilder:
     def _matched(self, text: str) -> tuple[str, ...]:
         """Return the words of a text whose terms are in the query."""
         return tuple(dict.fromkeys(terms.matching(text, self._terms)))
-
-
-def memory_hit(memory: Memory) -> Hit:
-    """Return a memory as a hit without a score or neighbours."""
-    return Hit(
-        type="memory",
-        id=memory.id,
-        passage_id=f"{memory.id}#0",
-        memory=memory.id,
-        session=None,
-        seq=None,
-        kind=memory.kind,
-        space=memory.space.name,
-        title=memory.title,
-        text=memory.text if len(memory.text) <= _MAX_TEXT_CHARS else memory.text[:_MAX_TEXT_CHARS],
-        passage=memory.text[:_MAX_TEXT_CHARS],
-        before="",
-        after="",
-        author=memory.author,
-        score=0.0,
-        confidence=0.0,
-        parts={},
-        freshness=memory.freshness,
-        suspect="suspect" in memory.marks,
-        superseded_by=memory.superseded_by,
-        marks=memory.marks,
-        path=memory.path,
-        revision=memory.revision,
-        revised_how=memory.revised_how,
-        tags=memory.tags,
-        occurred=memory.occurred,
-        created=memory.created,
-        shared=memory.shared,
-        shared_from=memory.source,
-        successor=memory.successor,
-    )

@@ -121,7 +121,9 @@ def _rows_with_all(phrase: Phrase, index_query: IndexQuery, pool: CandidatePool)
     place_of = {term: place for place, term in enumerate((*index_query.terms, *index_query.expansion_terms))}
     wanted = {place_of[term] for term in phrase.terms if term in place_of}
     rows, terms, _ = pool.entries
-    having = np.bincount(rows[np.isin(terms, list(wanted))], minlength=len(pool.positions))
+    is_wanted = np.zeros(len(index_query.terms) + len(index_query.expansion_terms), np.bool_)
+    is_wanted[list(wanted)] = True
+    having = np.bincount(rows[is_wanted[terms]], minlength=len(pool.positions))
     with_all: list[int] = np.flatnonzero(pool.eligible & (having >= len(wanted))).tolist()
     return with_all if wanted else []
 

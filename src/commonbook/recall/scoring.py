@@ -18,7 +18,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from numpy.lib.stride_tricks import sliding_window_view
 
 from commonbook.ports.index import BY_USER, IS_MESSAGE, IS_QUESTION, TELLS_TIME, CandidatePool
 from commonbook.recall.confidence import QueryRarity
@@ -118,13 +117,19 @@ def idf(passages: int, having: int) -> float:
 
 def share(count: float, length: float) -> float:
     """Return a term's count normalised by the passage's length: in a long passage every term is more frequent."""
-    return count / (1 - _LENGTH_SLOPE + _LENGTH_SLOPE * min(length, _MAX_LENGTH) / _PIVOT_LENGTH)
+    return count / length_norm(length)
+
+
+def length_norm(length: float) -> float:
+    """Return the number by which counts in a passage of this length are divided."""
+    return 1 - _LENGTH_SLOPE + _LENGTH_SLOPE * min(length, _MAX_LENGTH) / _PIVOT_LENGTH
 
 
 def word_weights(words: Sequence[str], small: frozenset[str]) -> dict[str, float]:
     """Return the words that are not stop words (`small`), each with its normalised count, for an embedder."""
-    counts = Counter(word for word in words if word not in small)
-    return {word: share(count, len(words)) for word, count in counts.items()}
+    counts = Counter([word for word in words if word not in small])
+    norm = length_norm(len(words))
+    return {word: count / norm for word, count in counts.items()}
 
 
 def to_bytes(vector: Floats) -> bytes:
@@ -238,13 +243,31 @@ def _coverage(query: QueryFeatures, pool: CandidatePool, slots: Ints, expansions
     shares = counts / (1 - _LENGTH_SLOPE + _LENGTH_SLOPE * lengths / _PIVOT_LENGTH)
     present = np.bincount(terms, minlength=int(terms.max(initial=0)) + 1) > 0
     weights = _term_weights(len(query.idf), len(present), expansions, present)
-    frequencies = np.zeros((size, max(len(weights), 1)))
-    for place, weight in enumerate(weights):
-        frequencies[:, place] = np.bincount(rows, shares * weight[terms], minlength=size)
+    frequencies = _frequencies(rows, terms, shares, weights, size)
     lent = frequencies * np.minimum(1, _LONG_NEIGHBOUR / np.maximum(pool.lengths, 1))[:, None]
     pooled = frequencies + _pool_neighbours(lent, slots) - lent
     covered: Numbers = pooled / (pooled + _SATURATION)
     return covered
+
+
+def _frequencies(rows: Ints, terms: Ints, shares: Numbers, weights: Numbers, size: int) -> Numbers:
+    """Return how often each passage has each query term: the sum of the weighted shares of its entries.
+
+    Nearly every term counts for one query term only. So one count serves for all, and few are counted again.
+    """
+    places = len(weights)
+    if not places:
+        return np.zeros((size, 1))
+    columns = np.arange(weights.shape[1])
+    owner = weights.argmax(axis=0)
+    own_weights = weights[owner, columns]
+    counted = np.bincount(rows * places + owner[terms], shares * own_weights[terms], minlength=size * places)
+    frequencies: Numbers = counted.astype(np.float64, copy=False).reshape(size, places)
+    others = weights.copy()
+    others[owner, columns] = 0.0
+    for place in np.flatnonzero(others.any(axis=1)).tolist():
+        frequencies[:, place] += np.bincount(rows, shares * others[place][terms], minlength=size)
+    return frequencies
 
 
 def _lexical(query: QueryFeatures, coverage: Numbers) -> Numbers:
@@ -343,7 +366,12 @@ def _products_with_following(row: Floats, blocks: int) -> Floats:
 
 
 def _windows(row: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
-    return sliding_window_view(row, size, axis=0)
+    """Return all windows of so many entries of a contiguous array, without a copy; the last axis runs along a window.
+
+    `sliding_window_view` checks its arguments for longer than most products take.
+    """
+    shape = (len(row) - size + 1, *row.shape[1:], size)
+    return np.ndarray(shape, row.dtype, row, 0, (*row.strides, row.strides[0]))
 
 
 _FOLLOWING: Final = np.arange(_BLOCK)[:, None] * (_BLOCK + _WINDOW_SPAN + 1) + np.arange(_WINDOW_SPAN + 1)

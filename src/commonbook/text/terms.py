@@ -17,6 +17,7 @@ from typing import Final
 
 import Stemmer
 
+from commonbook.runtime.word_cache import WordCache
 from commonbook.text import dates_in_text, stopwords
 
 DEFAULT: Final = "english"
@@ -54,6 +55,14 @@ _SCRIPTS: Final = (
     ("armenian", re.compile(r"[\u0530-\u058f]")),
 )
 _TYPICAL_LETTERS: Final = {"turkish": re.compile("[ğışİ]"), "german": re.compile("ß"), "spanish": re.compile("[ñ¿¡]")}
+_LETTERS: Final = re.compile(r"[^\W\d_]+")
+_FOREIGN_WORDS: Final[dict[str, list[str]]] = {}
+"""The stop words of all languages but English, each with its languages: a text is compared with all of them at once."""
+
+for _language, _stop_words in stopwords.BY_LANGUAGE.items():
+    for _stop_word in _stop_words:
+        _FOREIGN_WORDS.setdefault(_stop_word, []).append(_language)
+_MAX_CACHED_STEMS: Final = 20_000
 _THREAD_LOCAL: Final = threading.local()
 
 
@@ -66,13 +75,16 @@ def language_of(text: str) -> str:
 @lru_cache(maxsize=8)
 def _language_of(text: str) -> str:
     text = unicodedata.normalize("NFC", text)
-    words = set(re.findall(r"[^\W\d_]+", text.replace("İ", "i").lower()))
-    english = len(words & stopwords.ENGLISH)
-    scores = {name: len(words & stop_words) for name, stop_words in stopwords.BY_LANGUAGE.items()}
-    for name, letters in _TYPICAL_LETTERS.items():
-        scores[name] += len(letters.findall(text))
+    words = set(_LETTERS.findall(text.replace("İ", "i").lower()))
+    scores = dict.fromkeys(stopwords.BY_LANGUAGE, 0)
+    for word in words & _FOREIGN_WORDS.keys():
+        for name in _FOREIGN_WORDS[word]:
+            scores[name] += 1
+    if not text.isascii():
+        for name, letters in _TYPICAL_LETTERS.items():
+            scores[name] += len(letters.findall(text))
     best = max(scores, key=lambda name: scores[name])
-    return best if scores[best] > english else DEFAULT
+    return best if scores[best] > len(words & stopwords.ENGLISH) else DEFAULT
 
 
 def words(text: str) -> list[str]:
@@ -204,10 +216,20 @@ def _bigrams(run: str) -> list[str]:
 
 def _stems(words: Sequence[str], language: str) -> list[str]:
     if language == DEFAULT:
-        # English has no accents: with and without them, a word must have the same stem.
-        words = [word if word.isascii() else _without_latin_accents(word) for word in words]
+        return [_ENGLISH_STEMS[word] for word in words]
     stems = _stemmer(language).stemWords(words)
     return [stem if stem.isascii() else _stem_in_script(word, stem) for word, stem in zip(words, stems, strict=True)]
+
+
+def _english_stem(word: str) -> str:
+    """Return the stem of a word of an English text; a word in another script gets the stem of that script."""
+    # English has no accents: with and without them, a word must have the same stem.
+    word = word if word.isascii() else _without_latin_accents(word)
+    stem = _stemmer(DEFAULT).stemWord(word)
+    return stem if stem.isascii() else _stem_in_script(word, stem)
+
+
+_ENGLISH_STEMS: Final = WordCache(_english_stem, capacity=_MAX_CACHED_STEMS)
 
 
 def _stem_in_script(word: str, stem: str) -> str:

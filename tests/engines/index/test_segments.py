@@ -839,9 +839,9 @@ def test_how_often_a_row_is_written_grows_as_slowly_as_the_logarithm_of_all(tmp_
     assert often(2_000, 5) < few + 16, "what comes in small bits is written often, but not ever more often"
 
 
-def test_hashes_of_texts_are_kept_but_not_without_end(monkeypatch):
-    monkeypatch.setattr(segments, "_MAX_CACHED_HASHES", 5)
-    monkeypatch.setattr(segments, "_HASH_CACHE", {})
+def test_hashes_of_texts_are_kept_but_not_without_end():
     first = [hash_text(f"word {number}") for number in range(12)]
-    assert len(segments._HASH_CACHE) <= 5
+    for number in range(segments._MAX_CACHED_HASHES):
+        hash_text(f"another {number}")
+    assert len(segments._HASHES) <= segments._MAX_CACHED_HASHES
     assert [hash_text(f"word {number}") for number in range(12)] == first

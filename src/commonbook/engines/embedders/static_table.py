@@ -21,6 +21,7 @@ import numpy.typing as npt
 
 from commonbook.errors import CommonbookError
 from commonbook.ports.embedding import EmbeddingInput
+from commonbook.runtime.word_cache import WordCache
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 Bytes: TypeAlias = npt.NDArray[np.int8]
@@ -72,7 +73,9 @@ class StaticTable:
         # The vocabulary is sorted by frequency, so Zipf's law gives the frequency of each piece.
         rank = np.arange(1, count + 1, dtype=np.float32)
         self._weights: Final = (_RARITY / (_RARITY + 1 / (rank * np.log(count)))).astype(np.float32) * self._scales
-        self._piece_cache: dict[str, tuple[int, ...]] = {}
+        self._piece_cache: Final = WordCache(
+            lambda word: self._cut_into_pieces(_normalise(word)), capacity=_MAX_CACHED_WORDS
+        )
 
     @property
     def fingerprint(self) -> str:
@@ -81,16 +84,11 @@ class StaticTable:
 
     def pieces(self, word: str) -> tuple[int, ...]:
         """Return the rows of a word: its own if it is in the vocabulary, else those of its longest pieces."""
-        rows = self._piece_cache.get(word)
-        if rows is None:
-            if len(self._piece_cache) >= _MAX_CACHED_WORDS:
-                self._piece_cache.clear()
-            rows = self._piece_cache[word] = self._cut_into_pieces(_normalise(word))
-        return rows
+        return self._piece_cache[word]
 
     def vectors(self, words: Sequence[str]) -> Floats:
         """Return one vector for each word; zeros for a word without pieces."""
-        cut = [self.pieces(word) for word in words]
+        cut = [self._piece_cache[word] for word in words]
         out = np.zeros((len(words), self.dimensions), np.float32)
         if ids := [piece for pieces in cut for piece in pieces]:
             rows: Floats = self._rows[ids].astype(np.float32) * self._weights[ids, None]

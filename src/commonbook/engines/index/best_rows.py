@@ -144,6 +144,8 @@ def first_of_wordings(keys: SortKeys, rows: Rows) -> Rows:
 
 
 def _limit_parts_of_threads(keys: SortKeys) -> Rows:
+    if not np.count_nonzero((keys.flags & IS_MESSAGE) == 0) > MAX_PARTS_PER_MEMORY:
+        return np.arange(len(keys.threads))
     sorted_threads = np.sort(keys.threads)
     if not (sorted_threads[MAX_PARTS_PER_MEMORY:] == sorted_threads[:-MAX_PARTS_PER_MEMORY]).any():
         return np.arange(len(sorted_threads))

@@ -403,10 +403,12 @@ def _assemble_pool(
         column = _concatenate(columns)
         return column if sorting is None else column[sorting]
 
-    def joined(name: str) -> Any:  # noqa: ANN401 - an array
-        return in_order([segment.column(name)[rows] for segment, rows in pairs] or [_NO_ROWS])
+    full = [pair for pair in pairs if len(pair[1])] or pairs[:1]
 
-    id_readers = [(len(rows), segment.id_reader(rows)) for segment, rows in pairs if len(rows)]
+    def joined(name: str) -> Any:  # noqa: ANN401 - an array
+        return in_order([segment.column(name)[rows] for segment, rows in full] or [_NO_ROWS])
+
+    id_readers = [(len(rows), segment.id_reader(rows)) for segment, rows in full]
 
     def ids_of(row: int) -> tuple[str, str]:
         at = row if sorting is None else int(sorting[row])
@@ -420,8 +422,7 @@ def _assemble_pool(
     numbers = {speaker: at for at, speaker in enumerate(speakers)}
     speaker_columns = [
         np.array([numbers[speaker] for speaker in segment.table("speaker")], np.int64)[segment.column("speaker")[rows]]
-        for segment, rows in pairs
-        if len(rows)
+        for segment, rows in full
     ]
     vector, flags = query.vector, joined("flags")
     with_vectors = bool(pairs) and vector is not None and all(part.dimensions == len(vector) for part, _ in pairs)

@@ -31,6 +31,7 @@ from commonbook.engines.index.postings import (
 from commonbook.model.ids import UUID_PATTERN, id_bytes, id_of_bytes
 from commonbook.model.memory import KINDS
 from commonbook.ports.index import FOREVER, IndexedPassage
+from commonbook.runtime.word_cache import WordCache
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Floats: TypeAlias = npt.NDArray[np.float32]
@@ -53,7 +54,6 @@ _NARROWED: Final = ("position", "length", "start", "end", "doubted")
 _MAX_UINT32: Final = (1 << 32) - 1
 _MAX_CACHED_HASHES: Final = 30_000
 """About 0.2 KB each. The words of texts come again and again; ids, which do not, are soon cleared away with them."""
-_HASH_CACHE: dict[str, int] = {}
 
 # The columns with one value for each row: name, type, and how to compute it from a passage.
 _COLUMNS: Final[tuple[tuple[str, type, Callable[[IndexedPassage], object]], ...]] = (
@@ -79,19 +79,21 @@ _COLUMNS: Final[tuple[tuple[str, type, Callable[[IndexedPassage], object]], ...]
 _TABLES: Final = ("space", "speaker")
 
 
+def _hash(text: str) -> int:
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
+
+
+_HASHES: Final = WordCache(_hash, capacity=_MAX_CACHED_HASHES)
+
+
 def hash_text(text: str) -> int:
     """Return the hash of 64 bits of a text."""
-    value = _HASH_CACHE.get(text)
-    if value is None:
-        if len(_HASH_CACHE) >= _MAX_CACHED_HASHES:
-            _HASH_CACHE.clear()
-        value = _HASH_CACHE[text] = int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
-    return value
+    return _HASHES[text]
 
 
 def hash_texts(texts: Sequence[str]) -> Hashes:
     """Return the hash of 64 bits of each text."""
-    return np.fromiter(map(hash_text, texts), np.uint64, len(texts))
+    return np.fromiter(map(_HASHES.__getitem__, texts), np.uint64, len(texts))
 
 
 def tag_term(tag: str) -> str:
@@ -226,20 +228,17 @@ class Segment:
         return near_rows[is_first], (packed[is_first] & 1) == 0
 
     def id_reader(self, rows: Rows) -> Callable[[int], tuple[str, str]]:
-        """Return a function from an index in `rows` to the ids of the passage and of its memory."""
-        # Read in bulk: single items of an array are slow to access.
-        start = self.bundle.arrays["id_start"]
-        first, last = start[rows], start[rows + 1]
-        own_ids, ends = self.bundle.arrays["ids"][ranges(first, last)].tobytes(), np.cumsum(last - first).tolist()
-        digits = self.bundle.arrays["memory"][rows].tobytes().hex()
-        no_memory = (self.flags[rows] & _NO_MEMORY_FLAG).tolist()
-        positions = self.position[rows].tolist()
+        """Return a function from an index in `rows` to the ids of the passage and of its memory.
+
+        Only those of hits and of their neighbours are read: a few of many rows.
+        """
+        start, ids, memories = (self.bundle.arrays[name] for name in ("id_start", "ids", "memory"))
 
         def ids_at(at: int) -> tuple[str, str]:
-            own = digits[32 * at : 32 * at + 32]
-            memory = "" if no_memory[at] else f"{own[:8]}-{own[8:12]}-{own[12:16]}-{own[16:20]}-{own[20:]}"
-            passage = own_ids[ends[at - 1] if at else 0 : ends[at]].decode()
-            return passage or f"{memory}#{positions[at]}", memory
+            row = rows.item(at)
+            memory = "" if self.flags.item(row) & _NO_MEMORY_FLAG else id_of_bytes(memories[row].tobytes())
+            passage = ids[start.item(row) : start.item(row + 1)].tobytes().decode()
+            return passage or f"{memory}#{self.position.item(row)}", memory
 
         return ids_at
 
@@ -282,7 +281,7 @@ def build(entries: Iterable[IndexedPassage], *, killed: Hashes, dimensions: int)
     arrays["ids"] = np.frombuffer(b"".join(ids), np.uint8)
     arrays["id_start"] = starts_of([len(encoded) for encoded in ids])
     terms_of_entries = [{**entry.terms, **{tag_term(tag): 1 for tag in entry.tags}} for entry in entries]
-    hashes = np.array([hash_text(term) for terms in terms_of_entries for term in terms], np.uint64)
+    hashes = hash_texts([term for terms in terms_of_entries for term in terms])
     arrays["term"], places_of = np.unique(hashes, return_inverse=True)
     counts = np.array([min(count, 65535) for terms in terms_of_entries for count in terms.values()], np.uint16)
     rows = np.repeat(np.arange(len(entries)), [len(terms) for terms in terms_of_entries])

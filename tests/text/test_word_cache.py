@@ -1,0 +1,23 @@
+"""The cache of values of single words."""
+
+from commonbook.runtime.word_cache import WordCache
+
+
+def test_a_value_is_computed_once_while_the_cache_keeps_it():
+    computed: list[str] = []
+
+    def compute(word: str) -> str:
+        computed.append(word)
+        return word.upper()
+
+    cache = WordCache(compute, capacity=3)
+    assert [cache[word] for word in ("one", "two", "one", "two")] == ["ONE", "TWO", "ONE", "TWO"]
+    assert computed == ["one", "two"]
+
+
+def test_a_full_cache_is_cleared_and_computes_the_same_again():
+    cache = WordCache(str.upper, capacity=3)
+    words = [f"word {number}" for number in range(10)]
+    first = [cache[word] for word in words]
+    assert len(cache) <= 3
+    assert [cache[word] for word in words] == first
