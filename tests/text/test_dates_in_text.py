@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from itertools import product
 
 import pytest
 from hypothesis import given
@@ -64,6 +65,65 @@ def test_a_question_asks_something_else(text):
 )
 def test_a_passage_tells_a_time(text):
     assert tells_time(text)
+
+
+_WORDS = [
+    "yesterday",
+    "weekend",
+    "weekends",
+    "ago",
+    "anniversary",
+    "night",
+    "mornings",
+    "last",
+    "this",
+    "every",
+    "few",
+    "couple",
+    "of",
+    "days",
+    "week",
+    "year",
+    "summer",
+    "fall",
+    "season",
+    "monday",
+    "Tuesday",
+    "day",
+    "on",
+    "in",
+    "for",
+    "since",
+    "hour",
+    "hours",
+    "January",
+    "mar",
+    "March",
+    "may",
+    "May",
+    "jun",
+    "Sept",
+    "September",
+    "o'clock",
+    "O'CLOCKS",
+    "5pm",
+    "5",
+    "12:30",
+    "2023-01",
+    "1999",
+    "16.1.24",
+    "may_be",
+    "3May",
+    "table",
+    "river",
+]
+
+
+def test_a_first_look_for_words_of_time_misses_none():
+    # The first look is taken at ASCII texts alone.
+    for first, mark, second in product(_WORDS, (" ", "-", "_", "\n"), _WORDS):
+        text = f"{first}{mark}{second}"
+        assert tells_time(text) == tells_time(f"{text} \u00e9"), text
 
 
 @pytest.mark.parametrize("text", ["I may go", "we march on", "Alice owns billing", "v20190 works"])

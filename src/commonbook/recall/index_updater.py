@@ -12,6 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 from commonbook.errors import CommonbookError
@@ -33,7 +34,7 @@ from commonbook.ports.index import (
     SpacePosition,
 )
 from commonbook.recall import index_trust
-from commonbook.recall.indexed_passages import embedded_texts, indexed_message, indexed_passages
+from commonbook.recall.indexed_passages import Vector, cut, indexed_message, indexed_passages, vectors_of
 from commonbook.runtime.batches import in_batches
 from commonbook.tables import changes, home, memories, sessions, spaces, vectors
 
@@ -233,11 +234,11 @@ class IndexUpdater:
             stored = memories.get_many(tx, all_spaces, batch)
             live = [memory for memory in stored.values() if memory.deleted is None]
             validities = validity.validities_of(tx, all_spaces, live)
-            known = self._known_vectors(tx, (text for memory in live for text in embedded_texts(memory)))
             messages = sessions.messages_of_episodes(
                 tx, {memory.id: memory.space.id for memory in live if memory.session}
             )
             by_owner |= self._message_passages(tx, all_spaces, [id_ for id_ in batch if id_ not in stored])
+            parts = []
             for memory in live:
                 seq_by_message = messages.get(memory.id, {}) if memory.session else None
                 version = (memory.version, validities[memory.id], seq_by_message or {})
@@ -245,14 +246,12 @@ class IndexUpdater:
                 if cached is not None and cached.version == version and not self._embedder.slow:
                     by_owner[memory.id] = cached
                 else:
-                    passages = indexed_passages(
-                        memory,
-                        validity=validities[memory.id],
-                        embedder=self._embedder,
-                        known=known,
-                        seq_by_message=seq_by_message,
-                    )
-                    by_owner[memory.id] = _OwnerPassages(version, passages)
+                    by_owner[memory.id] = _OwnerPassages(version, [])
+                    parts.append(cut(memory, seq_by_message))
+            made = iter(self._vectors(tx, [text for part in parts for text in part.texts]))
+            for part in parts:
+                of_part, validity_ = list(islice(made, len(part.texts))), validities[part.memory.id]
+                by_owner[part.memory.id].passages.extend(indexed_passages(part, validity=validity_, vectors=of_part))
         return by_owner
 
     def _message_passages(self, tx: Reading, scope: SpaceScope, ids: Sequence[str]) -> dict[str, _OwnerPassages]:
@@ -260,29 +259,22 @@ class IndexUpdater:
         stored = sessions.get_many(tx, scope, ids)
         unsettled = [pair for pair in stored.values() if pair[0].episode is None and pair[0].rewound_at is None]
         tags = sessions.tags_of(tx, {(space, message.session) for message, space in unsettled})
-        known = self._known_vectors(tx, (message.text for message, _ in unsettled))
+        made = self._vectors(tx, [message.text for message, _ in unsettled])
         return {
             message.id: _OwnerPassages(
                 (0, None, {}),
-                [
-                    indexed_message(
-                        message,
-                        space=space,
-                        tags=tags.get((space, message.session), ()),
-                        embedder=self._embedder,
-                        known=known,
-                    )
-                ],
+                [indexed_message(message, space=space, tags=tags.get((space, message.session), ()), vector=vector)],
             )
-            for message, space in unsettled
+            for (message, space), vector in zip(unsettled, made, strict=True)
         }
 
-    def _known_vectors(self, tx: Reading, texts: Iterable[str]) -> Mapping[str, bytes]:
-        """Return the stored vectors of these texts, by hash; none for a fast embedder, which stores none."""
+    def _vectors(self, tx: Reading, texts: Sequence[str]) -> Sequence[Vector | None]:
+        """Return the vector of each text: a slow embedder's are looked up among those that are stored."""
         if not self._embedder.slow:
-            return {}
+            return vectors_of(texts, self._embedder, {})
         hashes = {vectors.hash_of(text) for text in texts}
-        return vectors.get_many(tx, self._embedder.fingerprint, sorted(hashes))
+        known = vectors.get_many(tx, self._embedder.fingerprint, sorted(hashes))
+        return vectors_of(texts, self._embedder, known)
 
 
 def _delta(by_owner: Mapping[str, _OwnerPassages], changed: Iterable[str]) -> Delta:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Final, NamedTuple, TypeAlias
@@ -132,10 +132,8 @@ def _message_passage(
     return piece if seq_by_message is None else piece._replace(id=f"{memory.id}#{position}")
 
 
-def indexed_message(
-    message: Message, *, space: str, tags: tuple[str, ...], embedder: Embedder, known: Mapping[str, bytes]
-) -> IndexedPassage:
-    """Return a message that is not in an episode yet as the index stores it."""
+def indexed_message(message: Message, *, space: str, tags: tuple[str, ...], vector: Vector | None) -> IndexedPassage:
+    """Return a message that is not in an episode yet as the index stores it; the vector is that of its text."""
     transcript_message = transcript.TranscriptMessage(
         message.id, message.seq, message.author, message.role, message.time, message.text
     )
@@ -164,28 +162,33 @@ def indexed_message(
         speaker=message.author,
         length=len(terms),
         terms=Counter(terms),
-        vector=_vectors([message.text], embedder, known)[0],
+        vector=vector,
     )
 
 
-def indexed_passages(
-    memory: Memory,
-    *,
-    validity: Validity,
-    embedder: Embedder,
-    known: Mapping[str, bytes],
-    seq_by_message: Mapping[str, int | None] | None = None,
-) -> list[IndexedPassage]:
-    """Return a memory's passages as the index stores them; `known` has the stored vectors of a slow embedder."""
+class CutMemory(NamedTuple):
+    """A memory, its passages, and the text of each as it is embedded."""
+
+    memory: Memory
+    pieces: list[Passage]
+    texts: list[str]
+
+
+def cut(memory: Memory, seq_by_message: Mapping[str, int | None] | None = None) -> CutMemory:
+    """Cut a memory into its passages, as `passages_of` does."""
     pieces = passages_of(memory, seq_by_message)
-    texts = embedded_texts(memory, pieces)
-    passage_vectors = _vectors(texts, embedder, known)
+    return CutMemory(memory, pieces, embedded_texts(memory, pieces))
+
+
+def indexed_passages(parts: CutMemory, *, validity: Validity, vectors: Iterable[Vector | None]) -> list[IndexedPassage]:
+    """Return a memory's passages as the index stores them; `vectors` are those of its texts."""
+    memory, pieces, texts = parts
     wording = _wording(memory)
     entries = [
         _indexed(memory, piece, text_terms.terms(_searched_text(piece, text)), validity)._replace(
             vector=vector, wording=wording if piece.message is None else ""
         )
-        for piece, text, vector in zip(pieces, texts, passage_vectors, strict=True)
+        for piece, text, vector in zip(pieces, texts, vectors, strict=True)
     ]
     # An episode whose messages were all rewound has no passage.
     if pieces and pieces[0].message is None:
@@ -222,8 +225,11 @@ def embedding_input(text: str) -> EmbeddingInput:
     return EmbeddingInput(text, scoring.word_weights(text_terms.words(text), stopwords.ENGLISH))
 
 
-def _vectors(texts: Sequence[str], embedder: Embedder, known: Mapping[str, bytes]) -> Sequence[Vector | None]:
-    """Embed these texts, or look up the stored vectors of a slow embedder; None where there is none yet."""
+def vectors_of(texts: Sequence[str], embedder: Embedder, known: Mapping[str, bytes]) -> Sequence[Vector | None]:
+    """Embed these texts, or look up the stored vectors of a slow embedder; None where there is none yet.
+
+    Many texts at once cost less than each by itself: most words are in several of them.
+    """
     if not embedder.slow:
         return list(embedder.embed([embedding_input(text) for text in texts]))
     return [scoring.from_bytes(known.get(vectors.hash_of(text))) for text in texts]
