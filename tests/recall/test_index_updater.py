@@ -26,6 +26,7 @@ import pytest
 
 import commonbook
 from commonbook.book.book import Book
+from commonbook.compose import lazy_engines
 from commonbook.engines.embedders.static_table import StaticTable
 from commonbook.engines.index import array_files
 from commonbook.engines.index.mapped_index import MappedIndex
@@ -553,11 +554,37 @@ def test_a_worker_writes_the_changes_of_a_burst_before_anybody_recalls(book, tru
     monkeypatch.setattr(index_updater, "_SLICE", 60)
     with book.working(every=0.01):
         book.remember_many(_drafts(random.Random(SEED), 2 * MAX_PENDING))
-        until = time.monotonic() + 60
-        while book.metrics().index_lag > MAX_PENDING and time.monotonic() < until:
-            time.sleep(0.01)
-    assert book.metrics().index_lag <= MAX_PENDING
+        _wait_until_indexed(book)
     assert _answers(book) == true(book)
+
+
+def _wait_until_indexed(book: Book) -> None:
+    until = time.monotonic() + 60
+    while book.metrics().index_lag > MAX_PENDING and time.monotonic() < until:
+        time.sleep(0.01)
+    assert book.metrics().index_lag <= MAX_PENDING
+
+
+def test_a_process_without_a_worker_indexes_a_burst_of_its_own_in_the_background(book, true, monkeypatch):
+    monkeypatch.setattr(lazy_engines, "CHANGES_BEFORE_INDEXING", MAX_PENDING)
+    monkeypatch.setattr(index_updater, "_SLICE", 60)
+    chance = random.Random(SEED)
+    for _ in range(3):
+        book.remember_many(_drafts(chance, MAX_PENDING))
+        _wait_until_indexed(book)
+    assert _answers(book) == true(book)
+
+
+def test_a_book_that_is_closed_while_a_burst_is_indexed_leaves_no_thread_and_loses_nothing(
+    open_book, true, monkeypatch
+):
+    monkeypatch.setattr(lazy_engines, "CHANGES_BEFORE_INDEXING", MAX_PENDING)
+    monkeypatch.setattr(index_updater, "_SLICE", 20)
+    with open_book() as book:
+        book.remember_many(_drafts(random.Random(SEED), 2 * MAX_PENDING))
+    assert "commonbook-index" not in {thread.name for thread in threading.enumerate()}
+    with open_book() as book:
+        assert _answers(book) == true(book)
 
 
 # --- several processes and threads

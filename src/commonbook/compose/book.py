@@ -23,7 +23,7 @@ from commonbook.errors import DatabaseUnfit, HomeReadOnly, KeyMissing, Moved, Ne
 from commonbook.model.ids import format_time, new_id
 from commonbook.model.reports import OutboxStatus, Progress, no_progress
 from commonbook.model.spaces import OWNER_ACTOR
-from commonbook.ports.engines import Engines, RecallService, TransferService
+from commonbook.ports.engines import AfterCommit, Engines, RecallService, TransferService
 from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.settings.settings import DatabaseChoice, Settings
 from commonbook.tables import home
@@ -61,6 +61,15 @@ def _run_step_after_commit(engines: Engines, files: FilesToWrite, /) -> None:
     write_steps.AFTER_COMMIT(engines, files)
 
 
+def _finish_write(recall: LazyRecall, write_files: AfterCommit, engines: Engines, files: FilesToWrite, /) -> None:
+    """Write the files of a committed change, and have the index follow when there are many changes."""
+    try:
+        write_files(engines, files)
+    finally:
+        if files.transaction is not None:
+            recall.note_changes(engines, len(files.transaction.recorded))
+
+
 def open_book(
     settings: Settings,
     *,
@@ -85,12 +94,14 @@ def open_book(
 
 def book_over(engines: Engines, settings: Settings, clock: Clock, make_recall: Callable[[], RecallService]) -> Book:
     """Return the book of its owner over engines."""
+    recall = LazyRecall(make_recall)
+    engines = engines._replace(after_commit=partial(_finish_write, recall, engines.after_commit))
     return Book(
         engines,
         settings,
         actor=OWNER_ACTOR,
         transfer_service=cast("TransferService", Lazy(_transfer_service)),
-        recall_service=cast("RecallService", LazyRecall(make_recall)),
+        recall_service=cast("RecallService", recall),
         appender=_appender(engines),
         outbox_status=lambda: _outbox_status(settings, clock),
     )
