@@ -24,7 +24,7 @@ from benchmarks.importing import importing
 from benchmarks.on_postgres import postgres_recall
 from benchmarks.quality import __main__ as quality
 from benchmarks.reasoning import recall_suspect, supersede, suspect_chain
-from benchmarks.recalling import cold_recall, recall, recall_memory, write_then_recall
+from benchmarks.recalling import cold_recall, recall, recall_after_burst, recall_memory, write_then_recall
 from benchmarks.serving import http, soak
 from benchmarks.sharing import edit_shared, lineage, recall_copies
 from benchmarks.starting import cold_status, open_unchanged
@@ -46,6 +46,7 @@ BENCHMARKS: Final[dict[str, Callable[[Bench], Iterator[Figure]]]] = {
     "recall_memory": recall_memory,
     "cold_recall": cold_recall,
     "write_then_recall": write_then_recall,
+    "recall_after_burst": recall_after_burst,
     "edit_shared": edit_shared,
     "lineage": lineage,
     "recall_copies": recall_copies,

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, nullcontext
 from functools import partial
 from itertools import count, islice
 from math import ceil
@@ -22,16 +22,24 @@ from benchmarks.bench import ROOT, Bench, environment, milliseconds, python
 from benchmarks.figures import AT_LEAST, AT_MOST, Bar, Figure, in_turns
 from benchmarks.library import CHAT, SHARED, as_in_a_chat, by_frequency, from_a_passage
 from benchmarks.starting import command
+from benchmarks.texts import texts
 from commonbook.book.book import Book
 from commonbook.text.space_names import PERSONAL
 from commonbook.text.terms import query_words
 
 _K: Final = 10
-_THRICE: Final = Bar(AT_LEAST, 3.0)
-_BARRED_PASSAGES: Final = 100_000
-_BARRED_KIND: Final = "as in a chat"
-_QUESTION_KINDS: Final = {CHAT: (_BARRED_KIND,), SHARED: ("by frequency", "from a passage")}
+_IN_A_CHAT: Final = "as in a chat"
+_BY_FREQUENCY: Final = "by frequency"
+_QUESTION_KINDS: Final = {CHAT: (_IN_A_CHAT,), SHARED: (_BY_FREQUENCY, "from a passage")}
 """The sets of questions for each library."""
+
+_LARGE_PASSAGES: Final = 100_000
+_SMALL_PASSAGES: Final = 1_000
+_LARGE_BARS: Final = {_IN_A_CHAT: Bar(AT_LEAST, 9.0), _BY_FREQUENCY: Bar(AT_LEAST, 3.0)}
+_SMALL_BAR: Final = Bar(AT_LEAST, 1 / 5)
+"""In a small home a recall may take five times as long as the bare search."""
+
+_SECONDS_AFTER_A_BURST: Final = {"without a worker": 1.0, "with a worker": 0.3}
 
 _WARM_UP: Final = 40
 _LIMIT: Final = Bar(AT_MOST, 1.0)
@@ -81,9 +89,15 @@ def _recall(bench: Bench, book: Book, search: BareSearch, n: int, kind: str) -> 
             unit="ms",
             ours_rounds=tuple(percentile(times, share) for times, _ in rounds),
             reference_rounds=tuple(percentile(times, share) for _, times in rounds),
-            bar=_THRICE if n >= _BARRED_PASSAGES and kind == _BARRED_KIND else None,
+            bar=_recall_bar(n, kind),
             faster=True,
         )
+
+
+def _recall_bar(n: int, kind: str) -> Bar | None:
+    if n >= _LARGE_PASSAGES:
+        return _LARGE_BARS.get(kind)
+    return _SMALL_BAR if n == _SMALL_PASSAGES else None
 
 
 def percentile(times: Sequence[float], share: int) -> float:
@@ -95,9 +109,9 @@ def _questions(kind: str, search: BareSearch, passages: int) -> Iterator[str]:
     """Yield questions about the passages of a library without end, the same in every run."""
     chance = random.Random(f"questions {kind} {passages}")
     while True:
-        if kind == "as in a chat":
+        if kind == _IN_A_CHAT:
             yield as_in_a_chat(chance)
-        elif kind == "by frequency":
+        elif kind == _BY_FREQUENCY:
             yield by_frequency(chance)
         else:
             yield from_a_passage(search.passage(chance.randint(1, passages)), chance)
@@ -207,6 +221,29 @@ def write_then_recall(bench: Bench) -> Iterator[Figure]:
         ours_rounds=ours,
         reference_rounds=reference,
     )
+
+
+def recall_after_burst(bench: Bench) -> Iterator[Figure]:
+    """Measure the first recall after n single adds in one process, beside the seconds that it may take."""
+    n = bench.scale.large
+    for how, limit in _SECONDS_AFTER_A_BURST.items():
+        with commonbook.open(bench.fresh("burst"), create=True) as book:
+            book.recall(_WORD)
+            with book.working(every=0.1) if how == "with a worker" else nullcontext():
+                for text in islice(texts(f"burst {n}"), n):
+                    book.remember(text)
+                begun = time.perf_counter()
+                book.recall(_WORD)
+                took = time.perf_counter() - begun
+        yield Figure(
+            benchmark="recall_after_burst",
+            what=f"first recall after n adds, {how}",
+            n=n,
+            unit="s",
+            ours_rounds=(took,),
+            reference_rounds=(limit,),
+            bar=_LIMIT,
+        )
 
 
 _WRITTEN: Final = "The lighthouse keeper hid the brass telescope below stair"

@@ -69,6 +69,7 @@ def distinct_terms(question: str) -> list[str]:
         ("recall_memory", [120, 120, 120]),
         ("cold_recall", [2, 3, 4]),
         ("write_then_recall", [60]),
+        ("recall_after_burst", [4, 4]),
         ("edit_shared", [0, 3]),
         ("lineage", [5, 4]),
         ("recall_copies", [20]),
