@@ -65,7 +65,7 @@ QUESTIONS: tuple[dict[str, Any], ...] = (
 class _NoIndex(MappedIndex):
     """An index that nobody may write: everything is searched directly."""
 
-    def writing(self, *, wait: float) -> Any:
+    def writing(self, *, wait: float, hurried: bool = False) -> Any:
         raise Busy("nobody writes this index", fix="leave it")
 
 

@@ -244,8 +244,11 @@ class Index(Protocol):
         """Return a snapshot of an empty index."""
         ...
 
-    def writing(self, *, wait: float) -> AbstractContextManager[IndexWriter]:
-        """Take the lock of the index; raise Busy if it cannot be had in time."""
+    def writing(self, *, wait: float, hurried: bool = False) -> AbstractContextManager[IndexWriter]:
+        """Take the lock of the index; raise Busy if it cannot be had in time.
+
+        A writer that is `hurried`, since somebody waits for it, leaves long merges to others.
+        """
         ...
 
     def damage(self) -> list[str]:

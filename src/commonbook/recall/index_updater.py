@@ -99,7 +99,7 @@ class IndexUpdater:
         view, changed = self._inspect(engines)
         if changed > MAX_PENDING and self._may_write():
             try:
-                self.write(engines, wait=_RECALL_LOCK_SECONDS, progress=progress)
+                self.write(engines, wait=_RECALL_LOCK_SECONDS, hurried=True, progress=progress)
             except CommonbookError:
                 # Without a write all pending changes are searched directly: slower, with the same result.
                 self._no_write_before = time.monotonic() + _RETRY_SECONDS
@@ -162,13 +162,15 @@ class IndexUpdater:
         anew: bool = False,
         also: Sequence[str] = (),
         wait: float = _LOCK_SECONDS,
+        hurried: bool = False,
         progress: Progress = no_progress,
     ) -> int:
         """Apply all changes to the index, under its lock; return the number of memories written.
 
-        `anew` rebuilds the index from nothing. `also` names memories to write besides the changed ones.
+        `anew` rebuilds the index from nothing. `also` names memories to write besides the changed ones. `hurried` puts
+        long merges off, since a recall waits.
         """
-        with self._index.writing(wait=wait) as writer, engines.db.reading() as tx:
+        with self._index.writing(wait=wait, hurried=hurried) as writer, engines.db.reading() as tx:
             positions = {} if anew else self._positions(tx, writer.state)
             if not positions:
                 writer.clear()

@@ -37,6 +37,12 @@ _MERGE_FACTOR: Final = 8
 """So many segments of one tier are merged into one of the next tier."""
 
 _SMALLEST_TIER_ROWS: Final = 256
+_QUICK_MERGE_ROWS: Final = 20_000
+"""A merge of at most so many rows takes a few tenths of a second. A recall does no longer one, unless it must."""
+
+_PATIENCE: Final = 2
+"""A hurried writer puts a long merge off until it is so many times overdue: a worker mostly comes before."""
+
 _MAX_DELETED_FRACTION: Final = 0.3
 """A segment is rewritten when this fraction of its rows is deleted."""
 
@@ -69,11 +75,11 @@ class MappedIndex:
             return self._view
 
     @contextmanager
-    def writing(self, *, wait: float) -> Iterator[_Writer]:
+    def writing(self, *, wait: float, hurried: bool = False) -> Iterator[_Writer]:
         """Hold the lock of the index and yield a writer."""
         with _translate_errors(self._folder), self._lock.hold(wait):
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
-            yield _Writer(self._folder, self.view())
+            yield _Writer(self._folder, self.view(), hurried=hurried)
 
     def damage(self) -> list[str]:
         """Verify every segment and return a description of each damage."""
@@ -146,9 +152,10 @@ class _View:
 class _Writer:
     """Adds segments to an index, under its lock."""
 
-    def __init__(self, folder: str, view: _View) -> None:
-        """Start from this view."""
+    def __init__(self, folder: str, view: _View, *, hurried: bool = False) -> None:
+        """Start from this view; if somebody waits for it (`hurried`), long merges are put off."""
         self._folder = folder
+        self._hurried = hurried
         self._state = view.state
         self._names: list[str | None] = list(view.names)
         self._parts = view.parts
@@ -202,15 +209,20 @@ class _Writer:
     def _merge_start(self) -> int | None:
         sizes = [int(part.alive.sum()) for part in self._parts]
         for at, part in enumerate(self._parts):
-            if part.segment.rows > _SMALLEST_TIER_ROWS and sizes[at] < (1 - _MAX_DELETED_FRACTION) * part.segment.rows:
+            least_alive = 1 - _MAX_DELETED_FRACTION * self._patience(sum(sizes[at:]))
+            if part.segment.rows > _SMALLEST_TIER_ROWS and sizes[at] < least_alive * part.segment.rows:
                 return at
         tiers = [_tier(size) for size in sizes]
         for tier in sorted(set(tiers)):
             # The newest segments up to this tier are merged together when enough of them are of this tier.
             since = max((at + 1 for at, other in enumerate(tiers) if other > tier), default=0)
-            if tiers[since:].count(tier) >= _MERGE_FACTOR:
+            if tiers[since:].count(tier) >= _MERGE_FACTOR * self._patience(sum(sizes[since:])):
                 return since
         return None
+
+    def _patience(self, rows: int) -> int:
+        """Return how many times as many segments or deleted rows a merge of so many rows waits for."""
+        return _PATIENCE if self._hurried and rows > _QUICK_MERGE_ROWS else 1
 
 
 def _tier(size: int) -> int:
