@@ -300,6 +300,13 @@ def test_hooks_can_be_switched_off_and_on_again(user, client):
     assert contents(user, client) == of_golden(client, "before")
 
 
+def test_codex_is_said_to_ask_for_trust_in_its_hooks(user, capsys):
+    assert main(["install", "codex", "--yes"]) == 0
+    assert "after you have trusted them" in capsys.readouterr().err
+    assert main(["install", "codex", "--no-hooks", "--yes"]) == 0
+    assert "trusted" not in capsys.readouterr().err
+
+
 def test_hooks_can_be_left_out(user):
     assert main(["install", "codex", "--no-hooks", "--yes"]) == 0
     assert "hooks" not in tomllib.loads((user / ".codex" / "config.toml").read_text())

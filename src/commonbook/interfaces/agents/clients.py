@@ -75,6 +75,8 @@ class Client(NamedTuple):
     tried: bool = False
     scopes: tuple[Scope, ...] = ("user", "project")
     instructions_file: str = "AGENTS.md"
+    hooks_note: str = ""
+    """A condition for its hooks to run, for the person who installs them."""
     opens_book: bool = False
     """Whether the agent opens the book itself, as its owner, and needs no grants."""
 
@@ -201,7 +203,13 @@ def _application_data(request: Request, name: str) -> str:
 
 _CLIENTS: Final = (
     Client("claude-code", "Claude Code", _claude_code, tried=True, instructions_file="CLAUDE.md"),
-    Client("codex", "Codex", _codex, tried=True),
+    Client(
+        "codex",
+        "Codex",
+        _codex,
+        tried=True,
+        hooks_note="its hooks run after you have trusted them: start `codex` in a terminal, which asks once",
+    ),
     Client("gemini", "Gemini CLI", _gemini, tried=True, instructions_file="GEMINI.md"),
     Client("hermes", "Hermes", _hermes, tried=True, scopes=("user",), opens_book=True),
     Client("claude-desktop", "Claude Desktop", _claude_desktop, scopes=("user",)),

@@ -90,7 +90,12 @@ class Handler:
 
     def handle(self, event: Event) -> str:
         """Deliver what is spooled, do what the event asks for, and return the context for the prompt."""
-        self._deliver()
+        try:
+            self._deliver()
+        finally:
+            # At once, since the deadline may cut off what follows.
+            if self._stored:
+                self._folder.report(stored=self._stored)
         found = self._act(event)
         if found.passages:
             state = self._folder.state(event.session)
@@ -101,7 +106,6 @@ class Handler:
             self._folder.keep_state(event.session, state._replace(injected=injected, tag=found.tag))
         self._folder.report(
             events=1,
-            stored=self._stored,
             injected=len(found.passages),
             last=event.name,
             at=format_time(datetime.now(UTC)),

@@ -254,6 +254,8 @@ def _show_installed(
     if done:
         where = "" if call.args.url is not None or client.opens_book else f", as {client.principal}"
         out.line(f"{client.title} has the book now{where}; start it anew", "green")
+        if client.hooks_note and request.hooks:
+            out.note(client.hooks_note)
         if not client.tried and client.name != "other":
             out.note(f"{client.title} was not tried: this follows its documentation")
     elif plan.is_empty and not access.granted:
