@@ -6,42 +6,16 @@ that one known mistake does not hide others: the model then takes over what the 
 
 from __future__ import annotations
 
-import json
-import os
 from collections import Counter
 
-from commonbook.errors import CommonbookError, NotAllowed, NotFound
 from commonbook.model.memory import Memory as Shown
-from commonbook.model.reports import LogEntry
-from tests.support.promise_model import OWNER, Memory, Message, Model, SessionKey, words_of
-from tests.support.promise_world import World, is_marked_ended, settled_causes
-
-WITHOUT = frozenset(filter(None, os.environ.get("COMMONBOOK_MODEL_WITHOUT", "").split(",")))
-_IN_ANOTHERS_SPACE = frozenset({"refused", "share.ask", "share.withdraw", "reinstate"})
-"""Actions that may be logged in a space to which the principal may not write.
-
-`reinstate` needs the right on the superseded memory only: its successors lose nothing but that link.
-"""
-_OF_NOTICES = frozenset({"space.create", "notify", "withdraw", "move.in", "move.out"})
-"""The same for the spaces of notices, which come and go with what they are about."""
+from tests.support.promise_facts import OWNER, Memory, Message, SessionKey, words_of
+from tests.support.promise_reads import WITHOUT, ReadChecks
+from tests.support.promise_world import is_marked_ended, settled_causes
 
 
-class Broken(AssertionError):
-    """A promise that does not hold."""
-
-
-class Checks:
+class Checks(ReadChecks):
     """Compares a world with its model after each step, and lets the model take over what is left open."""
-
-    def __init__(self, world: World, model: Model, names: tuple[str, ...]) -> None:
-        self.world, self.model, self.names = world, model, names
-        self.shown: dict[str, Shown] = {}
-        self.turn = 0
-        self.log_seen: dict[str, int] = {}
-
-    def fail(self, check: str, message: str) -> None:
-        if check not in WITHOUT:
-            raise Broken(f"[{check}] {message}")
 
     # --- after a step
 
@@ -59,7 +33,7 @@ class Checks:
         self._check_sessions()
         self._check_marks()
         principals = self.world.principals
-        for principal in {who, principals[self.turn % len(principals)]}:
+        for principal in dict.fromkeys((who, principals[self.turn % len(principals)])):
             self._check_one_memory(principal)
         # Recall takes longest: always for the owner, who sees everything, and in turn for the others.
         self._check_recall(OWNER)
@@ -134,6 +108,7 @@ class Checks:
                 shown.space.name,
                 words,
                 kind=shown.kind,
+                author=shown.author,
                 ends=shown.expires,
                 source=shown.source.target,
                 root=shown.shared.root,
@@ -159,6 +134,8 @@ class Checks:
             if shown.space.name != memory.space:
                 self.fail("words", f"{memory} is in {shown.space.name}")
                 memory.space = shown.space.name
+            if memory.session_unsure and shown.session:
+                memory.session, memory.session_unsure = (shown.session_space or memory.space, shown.session), False
             words = words_of(shown.text)
             if words != memory.words and not (memory.bound and not self.model.diverged(memory)):
                 self.fail("words", f"{memory} says {words}")
@@ -308,147 +285,6 @@ class Checks:
             if (must and memory.id not in about) or (memory.id in about and not open_cause):
                 self.fail("notices", f"{memory} has {'a' if memory.id in about else 'no'} notice; in doubt: {must}")
 
-    # --- rights
-
-    def _check_reads(self, who: str) -> None:
-        """Check that a principal sees all and only what is in spaces that it may read."""
-        book, model = self.world.hands[who], self.model
-        listed = self.shown if who == OWNER else self.world.listed(who)
-        readable = {memory.id for memory in model.live() if model.may_read(who, memory)}
-        if listed.keys() != readable:
-            self.fail("rights", f"{who} lists {sorted(listed.keys() ^ readable)} wrongly")
-        words = model.readable_words(who)
-        for answer in (listed, book.inbox(limit=500), book.sessions(limit=500)):
-            self._require_known(who, answer, words)
-        for session in book.sessions(limit=500):
-            if not model.may(who, session.space.name, "reader"):
-                self.fail("rights", f"{who} lists the session {session}")
-        self._check_session_names(who, words)
-
-    def _require_known(self, who: str, answer: object, words: set[str]) -> None:
-        strange = set(words_of(answer)) - words
-        if strange:
-            self.fail("rights", f"{who} reads {sorted(strange)}: {str(answer)[:600]}")
-
-    def _check_session_names(self, who: str, words: set[str]) -> None:
-        free = self.world.answer_about(who, "free")
-        for name in self.names:
-            answer = self.world.answer_about(who, name)
-            self._require_known(who, answer, words)
-            spaces = [space for space, known in self.model.sessions if known == name]
-            exists = any(self.model.may(who, space, "reader") for space in spaces)
-            if spaces and not exists and answer != free:
-                self.fail("names", f"{who} is told of the session {name}, which is in {spaces}: {answer}")
-
-    def _check_one_memory(self, who: str) -> None:
-        """Read one memory, each time another, in every way, as one who may perhaps not."""
-        if not self.model.memories:
-            return
-        memory = list(self.model.memories.values())[self.turn % len(self.model.memories)]
-        book, words = self.world.hands[who], self.model.readable_words(who)
-        readable = self.model.may(who, memory.space, "reader") and not memory.forgotten
-        try:
-            history = book.history(memory.id)
-            answers = (book.lineage(memory.id), book.dependents(memory.id), book.copies(memory.id))
-        except NotFound:
-            if readable:
-                self.fail("rights", f"{who} may read {memory} and does not find it")
-            return
-        except CommonbookError as error:
-            self.fail("rights", f"{who} reads {memory}: {error}")
-            return
-        if not readable:
-            self.fail("rights", f"{who} may not read {memory} and finds it")
-        for answer in answers:
-            self._require_known(who, answer, words)
-        strange = set(words_of(history)) - self.model.readable_history(who, memory)
-        if strange and who != OWNER:
-            self.fail("history", f"{who} reads {sorted(strange)} in the history of {memory}")
-
-    def _check_log(self, who: str, *, rebuilt: bool) -> None:
-        """Check that the log of a space has no change by a principal that may not write to it."""
-        if rebuilt:
-            self.log_seen.clear()
-        for space in self.world.book.spaces():
-            first = space.id not in self.log_seen
-            entries = self.world.book.log(space=space.name, after=self.log_seen.get(space.id, 0), limit=500)
-            if entries:
-                self.log_seen[space.id] = entries[-1].seq
-            if (first and rebuilt) or self.model.may(who, space.name, "writer"):
-                continue
-            for entry in entries:
-                if entry.actor == who and not self._in_anothers_name(who, space.name, entry):
-                    self.fail("log", f"{who} may not write to {space.name}: {entry.action} {entry.subjects}")
-
-    def _in_anothers_name(self, who: str, space: str, entry: LogEntry) -> bool:
-        """Tell whether an entry is one of those that need no right on the space where they are logged."""
-        if space.endswith("/_invalidations"):
-            return entry.action in _OF_NOTICES
-        # A copy follows its source in the name of its sharer, who needs the right to read the source.
-        copies = [self.model.memories.get(id_) for id_ in json.loads(entry.subjects)]
-        follows = entry.action == "refresh" and any(one is not None and one.sharer == who for one in copies)
-        return follows or entry.action in _IN_ANOTHERS_SPACE
-
-    # --- recall
-
-    def _check_recall(self, who: str) -> None:
-        model, now = self.model, self.world.clock.now()
-        if who != OWNER:
-            self._check_recall_without_a_space(who)
-        spaces = [space.name for space in self.world.book.spaces() if model.may(who, space.name, "reader")]
-        hits = self.world.recalled(who, [space for space in spaces if "_invalidations" not in space])
-        self._require_known(
-            who, [(hit.text, hit.before, hit.after, hit.title) for hit in hits], model.readable_words(who)
-        )
-        for hit in hits:
-            memory = model.memories.get(hit.memory)
-            if memory is None:
-                message = model.message("".join(words_of(hit.passage)))
-                if message is not None and message.rewound and not message.unsure:
-                    self.fail("rewound", f"{who} recalls {message}")
-                continue
-            if not set(words_of(hit.passage)) <= set(memory.words):
-                self.fail("recall", f"{who} recalls {words_of(hit.passage)} of {memory}")
-            if model.ended(memory, now) or model.superseding(memory.id, now) or model.sources_ended(memory, now):
-                self.fail("outdated", f"{who} recalls {memory}, which holds no longer")
-        words = {word for hit in hits for word in words_of(hit.passage)}
-        self._check_found(who, words, {hit.memory for hit in hits})
-
-    def _check_recall_without_a_space(self, who: str) -> None:
-        try:
-            self._require_known(who, self.world.hands[who].recall(""), self.model.readable_words(who))
-        except NotAllowed as error:
-            self.fail("default", f"{who} recalls without a space: {error}")
-
-    def _check_found(self, who: str, found: set[str], hit: set[str]) -> None:
-        """Check that recall finds everything that holds; of the copies of one root, one is enough.
-
-        A copy of an episode is one hit, with the best of its passages.
-        """
-        model, now = self.model, self.world.clock.now()
-        every = [memory for memory in model.live() if model.may_read(who, memory)]
-        for memory in every:
-            roots = {memory.root or memory.id, memory.id}
-            alike = [one for one in every if {one.root or one.id, one.id} & roots]
-            if (
-                not self._ranks_low(memory)
-                and model.recalled(memory, now)
-                and not any(set(one.words) <= found or (_is_long(one) and one.id in hit) for one in alike)
-            ):
-                self.fail("recall", f"{who} does not recall {memory}, but {sorted(found)}")
-        for (space, _name), messages in model.sessions.items():
-            if not model.may(who, space, "reader"):
-                continue
-            missing = [one for one in messages if one.episode is None and not one.rewound and not one.unsure]
-            missing = [one for one in missing if one.word not in found]
-            if missing:
-                self.fail("recall", f"{who} does not recall {missing} of {space}")
-
-    def _ranks_low(self, memory: Memory) -> bool:
-        """Tell whether a memory ranks lower, and so perhaps below the least score: in doubt, or an outdated copy."""
-        shown = self.shown.get(memory.id)
-        return shown is None or "suspect" in shown.marks or shown.freshness not in (None, "fresh")
-
     # --- the whole book
 
     def check_health(self) -> None:
@@ -459,11 +295,6 @@ class Checks:
         report = self.world.book.verify_log()
         if not report.ok:
             self.fail("audit", f"the log does not verify: {report}")
-
-
-def _is_long(memory: Memory) -> bool:
-    """Tell whether a memory may have several passages: a copy of an episode."""
-    return memory.kind == "episode" and memory.session is None
 
 
 def _line(memory: Shown) -> str:

@@ -13,153 +13,28 @@ Where the promises leave something open, the model has a lower and an upper boun
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from itertools import pairwise, takewhile
 
-OWNER = "user:local"
-ROLES = ("reader", "writer", "admin")
-REASONING = ("reflects_on", "derived_from")
-DELETED = "deleted"
-ENDED = "ended"
-_WORD = re.compile(r"zq\d+")
-_NOTICE = re.compile(r"invalidation: (\S+) -> ([0-9a-f-]+)")
-
-Words = tuple[str, ...]
-Key = tuple[str, str]
-"""The invalidated memory, and what invalidates it: an id, or the word `deleted`."""
-SessionKey = tuple[str, str]
-"""A session belongs to its space: the space and the name."""
-
-
-def words_of(answer: object) -> Words:
-    """Return the words of a text, or of everything in an answer, in their order."""
-    return tuple(_WORD.findall(answer if isinstance(answer, str) else repr(answer)))
+from tests.support.promise_facts import (
+    DELETED,
+    ENDED,
+    PROPOSED,
+    REASONING,
+    SUPERSEDES,
+    WOULD_SUPERSEDE,
+    Key,
+    Memory,
+    Message,
+    SessionKey,
+    Words,
+)
+from tests.support.promise_rights import Rights
 
 
-@dataclass
-class Memory:
-    """A memory of the model. `took` are the words that a copy took over from its source."""
-
-    id: str
-    space: str
-    words: Words
-    kind: str = "note"
-    deleted: bool = False
-    ends: datetime | None = None
-    links: dict[tuple[str, str], Words] = field(default_factory=dict)
-    """By relation and target: the words of the target when the link was made or confirmed."""
-    decisions: set[Key] = field(default_factory=set)
-    retracted: set[Key] = field(default_factory=set)
-    """The decisions that retracted it, which `reinstate` takes back."""
-    session: SessionKey | None = None
-    """Of an episode: its session."""
-    source: str | None = None
-    root: str = ""
-    mode: str = ""
-    sharer: str = ""
-    took: Words = ()
-    claimed: bool = False
-    noted: datetime | None = None
-    """Of a copy: when its deleted source ends, as its own file says."""
-    written_in: dict[Words, set[str]] = field(default_factory=dict)
-    """All words that it ever had, with the spaces in which it was when they were written."""
-    unsure: set[str] = field(default_factory=set)
-    """Marks about which the promises say nothing at present."""
-    forgotten: bool = False
-    """Whether the database that knew of its deletion was lost."""
-    noticed: set[Key] = field(default_factory=set)
-    """The causes of open notices when a database was lost: their files may be all that is left of the causes."""
-    evidence: set[str] = field(default_factory=set)
-    """The forgotten grounds of which an open notice about it, or a decision of it, tells that they are gone."""
-
-    @property
-    def bound(self) -> bool:
-        return self.source is not None and self.mode != "detached"
-
-    def write(self, words: Words) -> None:
-        self.words = words
-        self.note_place()
-
-    def note_place(self) -> None:
-        self.written_in.setdefault(self.words, set()).add(self.space)
-
-    def direct_sources(self) -> list[str]:
-        return [target for relation, target in self.links if relation in REASONING]
-
-
-@dataclass
-class Message:
-    """A message; `unsure` if a lost or older database leaves open whether it is there, or is rewound."""
-
-    word: str
-    episode: str | None = None
-    rewound: bool = False
-    unsure: bool = False
-
-
-@dataclass
-class Rule:
-    """A sharing rule, in the name of its maker."""
-
-    id: str
-    space: str
-    source: str
-    maker: str
-
-
-@dataclass
-class Model:
-    """Memories, sessions, rules, and the roles of all principals."""
-
-    memories: dict[str, Memory] = field(default_factory=dict)
-    sessions: dict[SessionKey, list[Message]] = field(default_factory=dict)
-    roles: dict[tuple[str, str], str] = field(default_factory=dict)
-    rules: dict[str, Rule] = field(default_factory=dict)
-
-    def __getitem__(self, id_: str) -> Memory:
-        return self.memories[id_]
-
-    def live(self) -> list[Memory]:
-        return [memory for memory in self.memories.values() if not memory.deleted]
-
-    # --- rights
-
-    def may(self, who: str, space: str, role: str) -> bool:
-        """Tell whether a principal has a role on a space: by a grant on it, or on a space above it."""
-        if who == OWNER:
-            return True
-        parts = space.split("/")
-        above = ["/".join(parts[:end]) for end in range(1, len(parts) + 1)]
-        held = [self.roles[who, name] for name in above if (who, name) in self.roles]
-        return any(ROLES.index(name) >= ROLES.index(role) for name in held)
-
-    def may_read(self, who: str, memory: Memory) -> bool:
-        return not memory.deleted and self.may(who, memory.space, "reader")
-
-    def may_write(self, who: str, memory: Memory) -> bool:
-        return not memory.deleted and self.may(who, memory.space, "writer")
-
-    def readable_words(self, who: str) -> set[str]:
-        """Return every word that a principal may meet in any answer about the present."""
-        words = {word for memory in self.live() if self.may_read(who, memory) for word in memory.words}
-        for (space, _name), messages in self.sessions.items():
-            if self.may(who, space, "reader"):
-                words.update(message.word for message in messages)
-        return words
-
-    def readable_history(self, who: str, memory: Memory) -> set[str]:
-        """Return the words of a memory's history: of revisions that were written where the principal may read."""
-        if not self.may(who, memory.space, "reader"):
-            return set()
-        return {
-            word
-            for words, spaces in memory.written_in.items()
-            if words == memory.words or any(self.may(who, space, "reader") for space in spaces)
-            for word in words
-        }
+class Model(Rights):
+    """What must be, may be and must not be, as it follows from memories, links, sessions and rights."""
 
     # --- copies
 
@@ -169,9 +44,11 @@ class Model:
         return source if source is not None and not source.deleted else None
 
     def tie_holds(self, copy: Memory) -> bool:
-        """Tell whether the sharer of a copy may read its source, so that the copy may follow."""
+        """Tell whether a copy may follow: its sharer may read the source, and no review stops an agent's copies."""
         source = self.source_of(copy)
-        return source is not None and not copy.claimed and self.may(copy.sharer, source.space, "reader")
+        if source is None or copy.claimed or self.holds_back(copy.sharer, copy.space):
+            return False
+        return self.may(copy.sharer, source.space, "reader")
 
     def diverged(self, copy: Memory) -> bool:
         """Tell whether a copy says neither what it took over nor what its source says: somebody edited it."""
@@ -413,13 +290,44 @@ class Model:
         for message in rewound:
             message.rewound = True
             episode = self.memories.get(message.episode or "")
-            if episode is not None and self.may_write(who, episode) and message.word in episode.words:
+            if episode is not None and self._may_rewind(who, episode) and message.word in episode.words:
                 episode.words = tuple(word for word in episode.words if word != message.word)
         for id_ in {one.episode or "" for one in rewound if one.episode in self.memories}:
             memory = self.memories[id_]
             memory.deleted = memory.deleted or not memory.words
             memory.note_place()
         return rewound
+
+    def _may_rewind(self, who: str, episode: Memory) -> bool:
+        return not episode.deleted and self.granted(who, episode.space, "writer")
+
+    def present(self, key: SessionKey) -> SessionKey:
+        """Return where a session is now, if it was moved."""
+        while key in self.moved:
+            key = self.moved[key]
+        return key
+
+    def move_session(self, key: SessionKey, space: str) -> None:
+        """Move a session, with the episodes that are beside it; those in the new space are beside it again."""
+        to = (space, key[1])
+        self.sessions[to] = self.sessions.pop(key)
+        self.moved.pop(to, None)
+        self.moved[key] = to
+        for episode in {one.episode: self.memories[one.episode] for one in self.sessions[to] if one.episode}.values():
+            episode.session = to
+            if episode.space in (key[0], space):
+                episode.space = space
+                episode.write(self.words_in(episode, space))
+                episode.deleted = episode.deleted or not episode.words
+
+    def accept(self, memory: Memory, space: str, *, by_hand: bool = False) -> None:
+        """Move a memory into a space: what was proposed takes effect, for what is not deleted."""
+        memory.space = space
+        for target in memory.replaced() if not space.endswith(PROPOSED) else ():
+            words = memory.links.pop((WOULD_SUPERSEDE, target))
+            if by_hand or target not in self.memories or not self.memories[target].deleted:
+                memory.links.setdefault((SUPERSEDES, target), words)
+        memory.note_place()
 
     def given_words(self, source: Memory) -> Words:
         """Return the words that a source gives to its copies: none that were rewound in the space of an episode."""
@@ -457,91 +365,3 @@ class Model:
                 memory.retracted |= source.retracted - memory.decisions
                 memory.decisions |= source.retracted
         memory.mode = "detached"
-
-    # --- what a lost or an older database leaves
-
-    def lose_database(self) -> None:
-        """Keep what the files hold: no grants, rules, tombstones, histories, nor messages outside of episodes."""
-        self.roles.clear()
-        self.rules.clear()
-        self._keep_what_episodes_say(dict.fromkeys(self.sessions, ()))
-        for memory in self.memories.values():
-            memory.forgotten = memory.forgotten or memory.deleted
-            memory.written_in = {memory.words: {memory.space}}
-            if memory.deleted:
-                memory.links = {}
-        self._doubt_successors()
-
-    def go_back(self, older: Model) -> None:
-        """Take the grants, rules and unsettled messages of an older database; the files decide about memories."""
-        self.roles, self.rules = dict(older.roles), dict(older.rules)
-        self._keep_what_episodes_say({key: tuple(messages) for key, messages in older.sessions.items()})
-        for memory in self.memories.values():
-            then = older.memories.get(memory.id)
-            if then is None:
-                memory.forgotten = memory.forgotten or memory.deleted
-            elif memory.deleted:
-                # The older database knows it, and finds its file gone.
-                memory.forgotten, memory.space = then.forgotten, then.space
-                memory.links, memory.decisions = dict(then.links), set(then.decisions)
-            memory.written_in = {words: set(spaces) for words, spaces in then.written_in.items()} if then else {}
-            memory.note_place()
-        self._doubt_successors()
-
-    def keep_what_notices_tell(self) -> None:
-        """Remember, before the database is lost, who is told by a notice or a decision that a ground was deleted."""
-        for memory in self.live():
-            doubts = self.own_doubts(memory.id, upper=False)
-            chain = [memory, *self.deleted_sources(memory)]
-            endings = {(successor.id, ENDED) for member in chain for successor in self.successors(member.id)}
-            memory.noticed |= (self.noticed_doubts(memory.id, upper=False) | endings) - memory.decisions
-            memory.evidence = {ground for ground, invalidating in doubts if invalidating == DELETED}
-
-    def lose_notice(self, text: str) -> None:
-        """Lose the file of a notice together with the database."""
-        for ground, dependent in _NOTICE.findall(text):
-            self.memories[dependent].evidence.discard(ground)
-
-    def restore_messages(self, episode: Memory) -> None:
-        """Take in the messages of an episode whose file came back; a number that is taken keeps one out.
-
-        An episode in another space than its session brings no messages back.
-        """
-        if episode.session is None or episode.session[0] != episode.space:
-            return
-        messages = self.sessions.setdefault(episode.session, [])
-        known = {message.word for message in messages}
-        messages += [Message(word, episode.id, unsure=True) for word in episode.words if word not in known]
-
-    def _doubt_successors(self) -> None:
-        for memory in self.memories.values():
-            memory.unsure.add("successor_ended")
-
-    def _keep_what_episodes_say(self, stored: dict[SessionKey, Iterable[Message]]) -> None:
-        """Keep the messages that are in live episodes or in the database; of a lost database, nothing is stored."""
-        episodes = [one for one in self.live() if one.session]
-        in_files = {word: one.id for one in episodes for word in one.words}
-        restored = {word for one in episodes if one.session and one.session[0] == one.space for word in one.words}
-        for key, messages in list(self.sessions.items()):
-            before = {message.word: message for message in stored.get(key, ())}
-            if not before.keys() <= {message.word for message in messages}:
-                # The session was lost in between and went on: its numbers may be given twice.
-                again = [message for word, message in before.items() if word not in {one.word for one in messages}]
-                messages.extend(again)
-                for message in messages:
-                    message.unsure = True
-            self.sessions[key] = [one for one in messages if one.word in restored or one.word in before]
-            for message in self.sessions[key]:
-                known = before.get(message.word)
-                rewound_before = known.rewound if known else False
-                message.unsure = message.unsure or rewound_before != message.rewound or bool(known and known.unsure)
-                # A session that an older database knows gets no messages from files, unless files had restored it.
-                message.unsure = message.unsure or (known is None and bool(before))
-                message.episode = in_files.get(message.word) or (known.episode if known else None)
-        for episode in episodes:
-            # An episode that was away from its session and is back: others may have got its numbers since.
-            count = len(self.sessions.get(episode.session or ("", ""), ()))
-            self.restore_messages(episode)
-            messages = self.sessions.get(episode.session or ("", ""), [])
-            for message in messages if len(messages) > count else ():
-                message.unsure = True

@@ -6,22 +6,26 @@ Everything that depends on the form of the public verbs is here, so that the tes
 from __future__ import annotations
 
 import inspect
+import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from commonbook.book.book import Book
 from commonbook.compose.book import open_book
 from commonbook.errors import CommonbookError
 from commonbook.files import scan
+from commonbook.model import ids
 from commonbook.model.memory import Filter
 from commonbook.model.memory import Memory as Shown
 from commonbook.model.recall import Hit
 from commonbook.model.session import AppendReceipt, Message, SettleReport, SwitchReason
 from commonbook.settings.settings import Settings
-from tests.support.promise_model import OWNER
+from tests.support.promise_facts import OWNER, proposals_of
 
 SPACES = ("personal", "team", "team/core", "vault")
 DEFAULT_SPACE = "personal"
@@ -52,12 +56,38 @@ class Clock:
         self.time += timedelta(**by)
 
 
+class Ids:
+    """The time and the random bytes of new ids, which depend on the history alone.
+
+    Real ids of one millisecond are in any order, and so are these: but in the same one when a history is repeated.
+    Hypothesis repeats histories, and stops if a verb that was offered before is not offered again.
+    """
+
+    def __init__(self) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin again, for a new history."""
+        self._random, self._count = random.Random(1), 0
+
+    def time_ns(self) -> int:
+        self._count += 1
+        return (1_772_000_000_000 + self._count // 4) * 1_000_000
+
+    def urandom(self, count: int) -> bytes:
+        return self._random.randbytes(count)
+
+
+IDS = Ids()
+
+
 class World:
     """A book over a folder or on a server, open for every principal."""
 
     def __init__(self, settings: Settings, principals: tuple[str, ...], scratch: Path) -> None:
         self.settings, self.principals, self.scratch = settings, principals, scratch
         self.clock = Clock()
+        IDS.begin()
         self.kept: Path | None = None
         self.open()
         for space in SPACES:
@@ -164,8 +194,19 @@ class World:
     # --- reads
 
     def listed(self, who: str) -> dict[str, Shown]:
-        items = self.hands[who].list(Filter(), limit=500).items
-        return {memory.id: memory for memory in items}
+        """Return everything that a principal may list, with what is proposed."""
+        return self.listed_widely(who) | self.proposed(who)
+
+    def listed_widely(self, who: str) -> dict[str, Shown]:
+        """Return what a principal lists without naming a space."""
+        return {memory.id: memory for memory in self.hands[who].list(Filter(), limit=500).items}
+
+    def proposed(self, who: str) -> dict[str, Shown]:
+        """Return what a principal lists in the spaces of proposals, by their names."""
+        every = {space.name for space in self.hands[who].spaces()}
+        names = [proposals_of(space) for space in SPACES if proposals_of(space) in every]
+        pages = [self.hands[who].list(Filter(space=name), limit=500) for name in names]
+        return {memory.id: memory for page in pages for memory in page.items}
 
     def recalled(self, who: str, spaces: list[str]) -> tuple[Hit, ...]:
         if not spaces:
@@ -187,12 +228,8 @@ def settled_causes(memory: Shown) -> set[tuple[str, str]]:
     return {decision.key for decision in memory.decisions if getattr(decision, "settles", True)}
 
 
-def without_pauses() -> Callable[[], None]:
-    """Let scans look twice for a missing file without a pause; return a function that undoes it."""
-    seconds = scan._RESCAN_SECONDS
-    scan._RESCAN_SECONDS = 0.0  # type: ignore[misc]
-
-    def undo() -> None:
-        scan._RESCAN_SECONDS = seconds  # type: ignore[misc]
-
-    return undo
+@contextmanager
+def repeatable() -> Iterator[None]:
+    """Let ids depend on the history alone, and let scans look twice for a missing file without a pause."""
+    with patch.object(ids, "time", IDS), patch.object(ids, "os", IDS), patch.object(scan, "_RESCAN_SECONDS", 0.0):
+        yield

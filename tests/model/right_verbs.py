@@ -1,0 +1,78 @@
+"""Verbs of the random test: grants, reviews, and the time that passes."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+from hypothesis.stateful import precondition
+
+from commonbook.model.spaces import Role
+from tests.model.machine import AT, OTHER, ROLE, WHERE, WHO, Machine, verb
+from tests.support.promise_facts import PROPOSED, Memory
+from tests.support.promise_rights import is_agent
+
+
+class RightVerbs(Machine):
+    """What principals grant, have reviewed, approve and reject."""
+
+    @verb(who=OTHER, where=WHERE, role=ROLE)
+    def grant(self, who: str, where: str, role: Role | None) -> None:
+        self._begin("grant")
+        self._grant(who, where, role or "reader")
+
+    @precondition(lambda self: self.model.roles)
+    @verb(at=AT)
+    def revoke(self, at: int) -> None:
+        """Revoke a grant: mostly one by which a copy follows its source."""
+        self._begin("revoke")
+        ties = [(one.sharer, source.space) for one in self.model.live() if (source := self.model.source_of(one))]
+        who, where = self._some(at, [tie for tie in ties if tie in self.model.roles], list(self.model.roles)) or (
+            "",
+            "",
+        )
+        self._grant(who, where, None)
+
+    def _grant(self, who: str, where: str, role: Role | None) -> None:
+        if role is not None:
+            self.world.book.grant(who, where, role)
+            self.model.roles[who, where] = role
+        elif (who, where) in self.model.roles:
+            self.world.book.revoke(who, where)
+            del self.model.roles[who, where]
+
+    @verb(hours=st.sampled_from([2, 26, 26, 80, 200]), work=st.booleans())
+    def wait(self, hours: int, work: bool) -> None:
+        """Let time pass, and let a worker do what is due."""
+        self._begin("wait")
+        self.world.clock.forward(hours=hours)
+        if work:
+            self.world.book.work()
+
+    # --- reviews
+
+    @verb(who=WHO, where=WHERE, review=st.booleans())
+    def review(self, who: str, where: str, review: bool) -> None:
+        """Have the memories of agents reviewed in a space, or no longer."""
+        self._begin("review" if review else "end review", who, ties=True)
+        may = self.model.may(who, where, "admin")
+        if self._try(lambda: self.world.hands[who].set_review(where, "agents" if review else None), may=may, must=True):
+            (self.model.reviews.add if review else self.model.reviews.discard)(where)
+
+    @precondition(lambda self: self._proposals())
+    @verb(who=WHO, at=AT, agree=st.booleans())
+    def decide_proposal(self, who: str, at: int, agree: bool) -> None:
+        """Approve or reject what an agent has proposed: no agent approves, and an agent withdraws its own only."""
+        self._begin("accept" if agree else "turn down", who, ties=True)
+        proposals = self._proposals()
+        if not proposals:
+            return
+        memory = proposals[at % len(proposals)]
+        book, space = self.world.hands[who], memory.space.removesuffix(PROPOSED)
+        if agree:
+            may, must = self.model.may_accept(who, memory, space) and not is_agent(who), not memory.replaced()
+            if self._try(lambda: book.approve(memory.id), may=may, must=must) is not None:
+                self.model.accept(memory, space)
+        elif self._try(lambda: book.reject(memory.id), may=self.model.may_write(who, memory), must=True) is not None:
+            memory.deleted = True
+
+    def _proposals(self) -> list[Memory]:
+        return [memory for memory in self.model.live() if memory.proposed]
