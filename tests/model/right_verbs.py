@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition
 
 from commonbook.model.spaces import Role
-from tests.model.machine import AT, OTHER, ROLE, WHERE, WHO, Machine, verb
-from tests.support.promise_facts import PROPOSED, Memory
+from tests.model.machine import AGENT, AT, BOB, OTHER, OTHER_AGENT, ROLE, WHERE, WHO, Machine, verb
+from tests.support.promise_facts import OWNER, PROPOSED, Memory
 from tests.support.promise_rights import is_agent
 
 
@@ -58,7 +58,7 @@ class RightVerbs(Machine):
             (self.model.reviews.add if review else self.model.reviews.discard)(where)
 
     @precondition(lambda self: self._proposals())
-    @verb(who=WHO, at=AT, agree=st.booleans())
+    @verb(who=st.sampled_from([OWNER, BOB, AGENT, OTHER_AGENT]), at=AT, agree=st.booleans())
     def decide_proposal(self, who: str, at: int, agree: bool) -> None:
         """Approve or reject what an agent has proposed: no agent approves, and an agent withdraws its own only."""
         self._begin("accept" if agree else "turn down", who, ties=True)

@@ -143,10 +143,11 @@ def _require_room(ctx: WriteContext, document: Document) -> None:
 def _wait(ctx: WriteContext, memory: Memory | None) -> Outcome:
     """Let the file of a copy wait for those of others, by which it may have a place, or else have ended.
 
-    A memory whose file was moved is not one whose file is missing.
+    A memory whose file was moved is not one whose file is missing. Its row stays, so that no refresh writes the file
+    to its former place meanwhile: the file that waits would then be a copy of it.
     """
     if memory is not None and memory.deleted is None:
-        file_journal.drop_synced(ctx.tx, memory.path, memory.id)
+        file_journal.set_trouble(ctx.tx, memory.path, file_journal.ABSENT)
     return "waiting"
 
 
@@ -235,6 +236,7 @@ def _update(ctx: WriteContext, memory: Memory, path: str, stat: FileStat, hash_:
         ):
             return _apply_at_former_path(ctx, memory, path, stat, hash_, document)
         _claim_path(ctx, path, stat, hash_, memory)
+        file_journal.drop_absent(ctx.tx, memory.path, memory.id)
         return _move_or_restore(ctx, memory, path, document, unchanged=unchanged)
     journal = file_journal.journal_entries(ctx.tx, [memory.id]).get(memory.id)
     if journal is not None and hash_ in journal.hashes:

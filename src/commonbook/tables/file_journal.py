@@ -22,7 +22,11 @@ from commonbook.runtime.batches import in_batches
 
 MISSING: Final = "missing"
 ABSENT: Final = "absent"
-"""The trouble of a space file that went away together with the notes of its space, as after `git checkout`."""
+"""The trouble of a file that is not in its place and decides nothing.
+
+It is a space file that went away together with the notes of its space, as after `git checkout`, or the file of a memory
+that was moved and waits to be applied at its new place.
+"""
 
 SPACE_FILE_VERSION: Final = 1
 """The version of every space file: its row is the id of the space in place of that of a memory."""
@@ -216,6 +220,16 @@ def force_read(tx: Transaction) -> None:
 def drop_synced(tx: Transaction, path: str, memory: str | None) -> None:
     """Delete the row of a file that a memory no longer has; another memory's file at the path stays."""
     tx.run("DELETE FROM file WHERE path = :path AND memory IS :memory", path=path, memory=memory)
+
+
+def drop_absent(tx: Transaction, path: str, memory: str) -> None:
+    """Delete the row of a file that waited to be applied at another place, and is applied there now."""
+    tx.run(
+        "DELETE FROM file WHERE path = :path AND memory = :memory AND trouble = :absent",
+        path=path,
+        memory=memory,
+        absent=ABSENT,
+    )
 
 
 def any_missing(tx: Reading) -> bool:
