@@ -164,6 +164,16 @@ def test_no_key_of_the_proposer_approves_and_no_other_agent(team):
     assert [one.id for one in team.pending()] == [memory]
 
 
+def test_no_agent_begins_or_ends_a_review_even_as_an_admin(team):
+    team.grant(AGENT, "notes", "admin")
+    for space, review in (("notes", "agents"), ("notes", None), ("team", None)):
+        with pytest.raises(NotAllowed):
+            team.acting_as(AGENT).set_review(space, review)
+    with pytest.raises(NotAllowed, match="is an agent"):
+        team.acting_as(AGENT).set_review("notes", "agents")
+    assert not team.acting_as(AGENT).remember("mine", space="notes").proposed
+
+
 def test_a_reader_proposes_nothing(team):
     team.grant("agent:reader", "team", "reader")
     with pytest.raises(NotAllowed):

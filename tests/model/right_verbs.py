@@ -53,9 +53,9 @@ class RightVerbs(Machine):
     def review(self, who: str, where: str, review: bool) -> None:
         """Have the memories of agents reviewed in a space, or no longer."""
         self._begin("review" if review else "end review", who, ties=True)
-        may = self.model.may(who, where, "admin")
+        may = self.model.may(who, where, "admin") and not is_agent(who)
         if self._try(lambda: self.world.hands[who].set_review(where, "agents" if review else None), may=may, must=True):
-            (self.model.reviews.add if review else self.model.reviews.discard)(where)
+            self.model.set_review(where, review=review)
 
     @precondition(lambda self: self._proposals())
     @verb(who=st.sampled_from([OWNER, BOB, AGENT, OTHER_AGENT]), at=AT, agree=st.booleans())

@@ -21,11 +21,12 @@ class SessionVerbs(Machine):
         words = [self._word() for _ in range(count)]
         space = where or DEFAULT_SPACE
         who, name = self._likely(who, space), self._name(name, space)
-        key = self.model.present((space, name))
+        key = self.model.reached((space, name))
         # Only the owner has a default space here: others have no key that names one.
         may = self._may_record(who, space, key) and (where is not None or who == OWNER)
         receipt = self._try(lambda: self.world.append(who, name, words, where), may=may, must=True)
         if receipt is not None:
+            self.model.moved.pop(key, None)
             self.model.sessions.setdefault(key, []).extend(Message(word) for word in words)
             if receipt.space != key[0]:
                 self.checks.fail("sessions", f"a message to {name} of {space} is in {receipt.space}, not in {key[0]}")
@@ -70,7 +71,7 @@ class SessionVerbs(Machine):
             return
         if self.model.sessions.get(there) or self.model.present(there) not in (key, there):
             self.checks.fail("sessions", f"{who} moves {key} to {where}, where there is or was another one")
-        self.model.move_session(key, where)
+        self.model.move_session(who, key, where)
 
     def _session(self, at: int) -> SessionKey | None:
         spoken = [key for key, messages in self.model.sessions.items() if messages]
@@ -94,10 +95,11 @@ class SessionVerbs(Machine):
         self.switched = True
         space = where or DEFAULT_SPACE
         old, new = (self._name(name, space) for name in names)
-        keys = [self.model.present((space, name)) for name in (old, new)]
+        keys = [self.model.reached((space, name)) for name in (old, new)]
         may = all(self._may_record(who, space, key) for key in keys) and (where is not None or who == OWNER)
         if self._try(lambda: self.world.switch(who, old, new, reason, where), may=may) is not None:
             for key in keys:
+                self.model.moved.pop(key, None)
                 self.model.sessions.setdefault(key, [])
 
     @precondition(lambda self: self._session(0))

@@ -91,7 +91,7 @@ class Promises(MemoryVerbs, CopyVerbs, ReasoningVerbs, SessionVerbs, RightVerbs,
         self._share(first, "team/core", modes[1])
         if review:
             self.world.book.set_review("team", "agents")
-            self.model.reviews.add("team")
+            self.model.set_review("team", review=True)
             self.who = AGENT
             self._remember("team", [(SUPERSEDES, self.model.live()[1])])
         self.who = OWNER

@@ -156,6 +156,40 @@ def test_those_who_may_not_read_the_new_space_learn_nothing_of_it(talk):
     assert len(texts(talk, "secret")) == 5
 
 
+@pytest.mark.parametrize("first", ["append", "switch"])
+def test_who_may_no_longer_write_to_the_old_space_leads_no_messages_away(book, first):
+    """A name that somebody used and moved away must not take the words of others along for ever."""
+    book.grant(BOB, "team", "writer")
+    book.grant(BOB, "of-bob", "writer")
+    bob = book.acting_as(BOB)
+    bob.append("support-43", ["hi"], space="team")
+    bob.move_session("support-43", "of-bob", space="team")
+    assert book.append("support-43", ["still led"], space="team").space == "of-bob"
+    book.revoke(BOB, "team")
+    if first == "switch":
+        book.switch("support-42", "support-43", space="team")
+    receipt = book.append("support-43", ["secret"], space="team")
+    assert (receipt.space, receipt.messages[0].seq) == ("team", 1)
+    assert [one.text for one in bob.messages("support-43", space="of-bob").items] == ["hi", "still led"]
+    book.grant(BOB, "team", "writer")
+    assert book.append("support-43", ["more"], space="team").space == "team"
+    with pytest.raises(Conflict):
+        bob.move_session("support-43", "of-bob", space="team")
+
+
+def test_a_session_that_two_have_moved_is_followed_as_long_as_both_may_write(book):
+    for space in ("team", "middle"):
+        book.grant(BOB, space, "writer")
+    bob = book.acting_as(BOB)
+    book.append("talk", ["one"], space="team")
+    bob.move_session("talk", "middle", space="team")
+    book.move_session("talk", "last", space="middle")
+    assert book.append("talk", ["two"], space="team").space == "last"
+    book.revoke(BOB, "team")
+    assert book.append("talk", ["three"], space="middle").space == "last", "the owner moved it out of there"
+    assert book.append("talk", ["four"], space="team").space == "team"
+
+
 def test_episodes_that_are_elsewhere_stay_or_join_again(talk):
     (episode,) = talk.list(Filter(space="old", kinds=("episode",))).items
     talk.move(episode.id, "third")

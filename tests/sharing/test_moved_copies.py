@@ -70,7 +70,8 @@ def test_a_scan_that_is_interrupted_before_the_moved_file_is_applied_is_made_up_
 
 
 def _interrupted_after_the_first():
-    apply, calls = scan._apply_files, []
+    apply = scan._apply_files
+    calls: list[int] = []
 
     def apply_once(*arguments, **named):
         if calls:

@@ -290,7 +290,15 @@ class Checks(ReadChecks):
     def check_health(self) -> None:
         # A save of an older text is named until somebody has looked.
         findings = [finding for finding in self.world.book.doctor() if finding.what != "reverted save"]
-        if findings:
+        unlike = {finding.where for finding in findings if finding.what == "space file"}
+        # The folder of `personal` is the whole home.
+        folders = {
+            "" if space == "personal" else f"{space}/" for space in self.model.reviews ^ self.model.filed_reviews
+        }
+        expected = {f"{folder}.space.toml" for folder in folders}
+        if self.world.has_files and unlike != expected:
+            self.fail("doctor", f"doctor finds {sorted(unlike)}, and {sorted(expected)} say something else")
+        if any(finding.what != "space file" for finding in findings):
             self.fail("doctor", f"doctor finds {findings}")
         report = self.world.book.verify_log()
         if not report.ok:

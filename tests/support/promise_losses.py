@@ -14,6 +14,7 @@ def lose_database(model: Model) -> None:
     model.roles.clear()
     model.rules.clear()
     model.moved.clear()
+    model.reviews = set(model.filed_reviews)
     _keep_what_episodes_say(model, dict.fromkeys(model.sessions, ()))
     for memory in model.memories.values():
         memory.forgotten = memory.forgotten or memory.deleted
@@ -49,7 +50,7 @@ def _forget_moves(model: Model, older: Model) -> None:
             model.sessions[key] = [replace(message, unsure=True) for message in messages]
         for memory in model.memories.values():
             memory.session_unsure |= memory.session is not None and memory.session[1] == name
-    model.moved = dict(older.moved)
+    model.moved, model.movers = dict(older.moved), dict(older.movers)
 
 
 def keep_what_notices_tell(model: Model) -> None:

@@ -307,12 +307,21 @@ class Model(Rights):
             key = self.moved[key]
         return key
 
-    def move_session(self, key: SessionKey, space: str) -> None:
+    def reached(self, key: SessionKey) -> SessionKey:
+        """Return where messages to a session go: a move counts as long as its maker may write to the former space."""
+        left = key
+        while left in self.moved:
+            if not self.may(self.movers[left], left[0], "writer"):
+                return key
+            left = self.moved[left]
+        return left
+
+    def move_session(self, who: str, key: SessionKey, space: str) -> None:
         """Move a session, with the episodes that are beside it; those in the new space are beside it again."""
         to = (space, key[1])
         self.sessions[to] = self.sessions.pop(key)
         self.moved.pop(to, None)
-        self.moved[key] = to
+        self.moved[key], self.movers[key] = to, who
         for episode in {one.episode: self.memories[one.episode] for one in self.sessions[to] if one.episode}.values():
             episode.session = to
             if episode.space in (key[0], space):

@@ -8,6 +8,7 @@ import os
 from commonbook.errors import CommonbookError, NotAllowed, NotFound
 from commonbook.model.memory import Memory as Shown
 from commonbook.model.reports import LogEntry
+from commonbook.model.sharing import ShareRequest
 from tests.support.promise_facts import OWNER, PROPOSED, Memory, words_of
 from tests.support.promise_model import Model
 from tests.support.promise_world import World
@@ -50,8 +51,10 @@ class ReadChecks:
             self.fail("rights", f"{who} lists {sorted(listed.keys() ^ readable)} wrongly")
         words = model.readable_words(who)
         pending, inbox = book.pending(), book.inbox(limit=500)
-        for answer in (listed, inbox, pending, book.sessions(limit=500)):
+        for answer in (listed, inbox, book.sessions(limit=500)):
             self._require_known(who, answer, words)
+        for request in pending:
+            self._require_known(who, request, words | self._requested_words(who, request))
         self._check_proposals(who, {one.id for one in pending if one.purpose == "proposal"})
         self._check_proposals(who, {one.id for one in inbox.proposals})
         hidden = [id_ for id_ in self.world.listed_widely(who) if id_ in model.memories and model[id_].proposed]
@@ -61,6 +64,13 @@ class ReadChecks:
             if not model.may(who, session.space.name, "reader"):
                 self.fail("rights", f"{who} lists the session {session}")
         self._check_session_names(who, words)
+
+    def _requested_words(self, who: str, request: ShareRequest) -> set[str]:
+        """Return the words that an admin of a space is shown of a request: what the one it acts for may read."""
+        memory = self.model.memories.get(request.memory)
+        if memory is None or not self.model.may(who, request.space, "admin"):
+            return set()
+        return set(memory.words) if self.model.may_read(request.on_behalf_of, memory) else set()
 
     def _check_proposals(self, who: str, shown: set[str]) -> None:
         """Check that those are shown proposals who decide about them, or have made them."""

@@ -27,8 +27,12 @@ class Rights:
     rules: dict[str, Rule] = field(default_factory=dict)
     reviews: set[str] = field(default_factory=set)
     """The spaces that have the memories of agents reviewed, there and below."""
+    filed_reviews: set[str] = field(default_factory=set)
+    """The same as the files of the spaces say it: an older database does not take it from there."""
     moved: dict[SessionKey, SessionKey] = field(default_factory=dict)
     """Where the sessions are that were moved out of a space."""
+    movers: dict[SessionKey, str] = field(default_factory=dict)
+    """Who moved them out."""
 
     def __getitem__(self, id_: str) -> Memory:
         return self.memories[id_]
@@ -56,6 +60,12 @@ class Rights:
     def reviewed(self, space: str) -> bool:
         """Tell whether agents only propose in a space."""
         return not space.endswith(PROPOSED) and not self.reviews.isdisjoint(_with_spaces_above(space))
+
+    def set_review(self, space: str, *, review: bool) -> None:
+        """Begin or end a review; the file of the space is written if that changes something."""
+        if review != (space in self.reviews):
+            for reviews in (self.reviews, self.filed_reviews):
+                (reviews.add if review else reviews.discard)(space)
 
     def holds_back(self, who: str, space: str) -> bool:
         return is_agent(who) and self.reviewed(space)

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Final
 
 from commonbook.access import permissions, scope
-from commonbook.errors import BadInput, NotFound, SpaceExists
+from commonbook.errors import BadInput, NotAllowed, NotFound, SpaceExists
 from commonbook.files import hand_edits, scan
 from commonbook.log import chain
 from commonbook.model.memory import Memory
@@ -211,6 +211,8 @@ def set_review(engines: Engines, actor: Actor, name: str, review: Review | None)
 
     def operation(ctx: WriteContext) -> Space:
         space = _require_administered(ctx, name)
+        if ctx.actor.is_agent:
+            raise NotAllowed(f"{ctx.actor.principal} is an agent", fix="let a person decide what is reviewed")
         if space.review == review:
             return space
         # Agents that write to these spaces now wait, and are then run again under the review.

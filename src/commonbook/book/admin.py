@@ -48,7 +48,7 @@ class AdminVerbs(BookBase):
 
         What an agent remembers there is proposed: it waits in `inbox` and `pending` until a person approves it, and is
         recalled only in the space of the proposals, `SPACE/_proposed`. An agent can change nothing else there, but
-        append to sessions. Admins of the space may call it; agents never are under a review.
+        append to sessions. Admins of the space may call it, agents never.
         """
         return admin_spaces.set_review(self._engines, self._actor, space, review)
 

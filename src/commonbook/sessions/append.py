@@ -16,7 +16,7 @@ from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
 from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.sessions import when_to_settle
-from commonbook.sessions.find_or_create import NewSessionOptions, find_or_create, reopen
+from commonbook.sessions.find_or_create import NewSessionOptions, find_or_create, key_for_append, reopen
 from commonbook.sessions.group_commit import DEFERRED, Deferred, GroupCommit, RetryAlone, error_for_each
 from commonbook.tables import jobs, sessions
 from commonbook.text import masking, validation
@@ -239,7 +239,7 @@ class Appender:
         hinted = locked.session(ctx.spaces) if locked else None
         if locked is None or hinted is None or hinted.space.name != name:
             space = ctx.require_writable_space(name)
-            key = sessions.present_key(ctx.tx, (space.id, request.session_id))
+            key = key_for_append(ctx, (space.id, request.session_id))
             locked = sessions.LockedSession(ctx.tx, key, request.client_ids)
         count_write(ctx)
         options = request.options

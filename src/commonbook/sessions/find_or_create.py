@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from commonbook.access import permissions
 from commonbook.errors import BadInput, Conflict
 from commonbook.model.session import Session
-from commonbook.model.spaces import Space
+from commonbook.model.spaces import Actor, Space
 from commonbook.ports.database import Reading, RetryTransaction
 from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.sessions.read import no_session
@@ -17,9 +17,11 @@ from commonbook.text import masking, space_names, validation
 from commonbook.write.context import WriteContext
 
 if TYPE_CHECKING:
+    from commonbook.tables.session_places import moves as session_moves
     from commonbook.tables.session_places import parents as session_parents
 else:
-    # Few sessions have a parent.
+    # Few sessions have a parent, or were moved.
+    session_moves = LazyModule("commonbook.tables.session_places.moves")
     session_parents = LazyModule("commonbook.tables.session_places.parents")
 
 
@@ -31,6 +33,22 @@ class NewSessionOptions(NamedTuple):
     parent_space: str | None = None
     """The id of the space of the parent; None if it is the space of the session."""
     tags: tuple[str, ...] = ()
+
+
+def key_for_append(ctx: WriteContext, key: SessionKey) -> SessionKey:
+    """Return the key of the session that messages to this one go to: it may have been moved into another space.
+
+    A move counts as long as the principal that made it may write to the space that the session has left. Otherwise it
+    could lead the messages of others away after its right has ended, and a new session begins in that space.
+    """
+    present = sessions.present_key(ctx.tx, key)
+    if present == key:
+        return key
+    for space, principal in session_moves.movers(ctx.tx, key):
+        if not ctx.permissions_of(Actor(principal)).may_write(ctx.spaces[space], ctx.spaces):
+            session_moves.forget(ctx.tx, key)
+            return key
+    return present
 
 
 def reopen(ctx: WriteContext, session: Session) -> None:
@@ -47,7 +65,7 @@ def find_or_create(
     space = None
     if locked is None:
         space = ctx.require_writable_space(options.space)
-        locked = sessions.LockedSession(ctx.tx, sessions.present_key(ctx.tx, (space.id, session_id)))
+        locked = sessions.LockedSession(ctx.tx, key_for_append(ctx, (space.id, session_id)))
     session = _find(ctx, locked, options.space)
     if session is None and locked.is_moved:
         # It was moved while this waited for its lock.

@@ -44,7 +44,7 @@ def move(engines: Engines, actor: Actor, key: SessionKey, to: str) -> Session:
         episodes = session_moves.episodes(ctx.tx, session)
         ctx.lock(episodes)
         unsettled = [message.id for message in sessions.unsettled(ctx.tx, session)]
-        count = session_moves.move(ctx.tx, session, target.id)
+        count = session_moves.move(ctx.tx, session, target.id, by=ctx.actor.principal)
         prompt_uses.move(ctx.tx, session, target.id)
         for episode in episodes:
             _move_episode(ctx, session, target, episode, scanned=scanned)

@@ -10,7 +10,13 @@ from commonbook.model.spaces import Actor
 from commonbook.ports.embedding import Similarity
 from commonbook.ports.engines import Engines
 from commonbook.sessions import settle
-from commonbook.sessions.find_or_create import NewSessionOptions, find_or_create, reopen, require_writable
+from commonbook.sessions.find_or_create import (
+    NewSessionOptions,
+    find_or_create,
+    key_for_append,
+    reopen,
+    require_writable,
+)
 from commonbook.tables import sessions
 from commonbook.tables.sessions import SessionKey
 from commonbook.text import validation
@@ -74,7 +80,7 @@ def _located_in(space: str, session_id: str) -> settle.LocateSession:
 def _switch_to(ctx: WriteContext, new: str, previous: Session, reason: str, options: NewSessionOptions) -> Session:
     """Begin the new session, with the tags of the old one unless others are named, or open the existing one again."""
     space = ctx.require_writable_space(options.space)
-    if sessions.find(ctx.tx, ctx.writable, sessions.present_key(ctx.tx, (space.id, new))) is None:
+    if sessions.find(ctx.tx, ctx.writable, key_for_append(ctx, (space.id, new))) is None:
         parent = (None, None) if reason == "resume" else (previous.id, previous.space.id)
         options = options._replace(parent=parent[0], parent_space=parent[1], tags=options.tags or previous.tags)
     session = find_or_create(ctx, new, options)

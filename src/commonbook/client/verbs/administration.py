@@ -56,7 +56,7 @@ class AdministrationVerbs(VerbCaller):
 
         What an agent remembers there is proposed: it waits in `inbox` and `pending` until a person approves it, and is
         recalled only in the space of the proposals, `SPACE/_proposed`. An agent can change nothing else there, but
-        append to sessions. Admins of the space may call it; agents never are under a review.
+        append to sessions. Admins of the space may call it, agents never.
         """
         result: Space = self._call("set_review", {"space": space, "review": review})
         return result

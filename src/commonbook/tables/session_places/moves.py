@@ -1,11 +1,13 @@
 """Moved sessions: a row of `session` whose generation is -1 says that the session of this name is in another space now.
 
-The move leaves this row behind, with the new key as its parent. So appends, settlements and repeats that name the old
-space find the session, and a transaction that waited for the lock of the row sees that the session has moved.
+The move leaves this row behind, with the new key as its parent, and the principal that moved it in place of the tags.
+So appends, settlements and repeats that name the old space find the session, and a transaction that waited for the lock
+of the row sees that the session has moved.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 
 from commonbook.model.ids import format_time
@@ -23,6 +25,29 @@ def moved_from(tx: Reading, spaces: Iterable[str], session_id: str) -> list[Sess
     return [present_key(tx, (space, session_id)) for (space,) in rows if space in wanted]
 
 
+def movers(tx: Reading, key: SessionKey) -> list[tuple[str, str]]:
+    """Return the spaces that a session has left since it had this key, each with the principal that moved it out.
+
+    Moves of earlier versions do not tell the principal, and are left out.
+    """
+    found: list[tuple[str, str]] = []
+    seen: set[SessionKey] = set()
+    while key not in seen:
+        seen.add(key)
+        row = tx.row(
+            "SELECT parent_space, parent, tags FROM session WHERE space = :space AND id = :id AND generation = :moved",
+            space=key[0],
+            id=key[1],
+            moved=MOVED_GENERATION,
+        )
+        if row is None:
+            break
+        parent_space, parent, tags = row
+        found += [(key[0], principal) for principal in json.loads(tags)]
+        key = parent_space, parent
+    return found
+
+
 def forget(tx: Transaction, key: SessionKey) -> None:
     """Forget that a session of this name was moved away, since there is one of this name again."""
     tx.run(
@@ -33,7 +58,7 @@ def forget(tx: Transaction, key: SessionKey) -> None:
     )
 
 
-def move(tx: Transaction, session: Session, to: str) -> int:
+def move(tx: Transaction, session: Session, to: str, *, by: str) -> int:
     """Move the rows of a session and of its messages into another space, as a new generation; return how many messages.
 
     The caller has made sure that the space has no session of this name.
@@ -48,10 +73,11 @@ def move(tx: Transaction, session: Session, to: str) -> int:
         **key,
     )
     tx.run(
-        "UPDATE session SET generation = :moved, parent_space = :to, parent = id, tags = '[]', closed = :now, last = 0"
+        "UPDATE session SET generation = :moved, parent_space = :to, parent = id, tags = :by, closed = :now, last = 0"
         " WHERE space = :space AND id = :id",
         moved=MOVED_GENERATION,
         to=to,
+        by=json.dumps([by], ensure_ascii=False),
         now=format_time(tx.now),
         **key,
     )
