@@ -18,7 +18,7 @@ HAND = st.tuples(st.sampled_from(["text", "text", "older", "older", "move", "rem
 
 
 class Accidents(Machine):
-    """What editors, version control systems and losses do."""
+    """Editors, version control systems and losses change the files and the database."""
 
     @verb(who=WHO, at=AT)
     def transfer(self, who: str, at: int) -> None:

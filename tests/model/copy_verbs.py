@@ -12,7 +12,7 @@ from tests.support.promise_world import COPY_VERBS
 
 
 class CopyVerbs(Machine):
-    """What principals do with copies."""
+    """Principals share memories, and tend their copies."""
 
     @verb(who=WHO, at=AT, where=WHERE, mode=MODE)
     def share(self, who: str, at: int, where: str, mode: Refresh) -> None:

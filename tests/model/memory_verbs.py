@@ -13,7 +13,7 @@ from tests.support.promise_world import text
 
 
 class MemoryVerbs(Machine):
-    """What principals do to single memories."""
+    """Principals change single memories."""
 
     @verb(
         who=WHO,

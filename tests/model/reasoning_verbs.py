@@ -13,7 +13,7 @@ VERDICTS = ("keep", "retract", "supersede", "dismiss")
 
 
 class ReasoningVerbs(Machine):
-    """What principals decide about memories that hold no longer, or are in doubt."""
+    """Principals decide about memories that hold no longer, or are in doubt."""
 
     @verb(who=WHO, at=AT, by=AT)
     def supersede(self, who: str, at: int, by: int) -> None:

@@ -12,7 +12,7 @@ from tests.support.promise_rights import is_agent
 
 
 class RightVerbs(Machine):
-    """What principals grant, have reviewed, approve and reject."""
+    """Principals grant and revoke, have spaces reviewed, approve and reject."""
 
     @verb(who=OTHER, where=WHERE, role=ROLE)
     def grant(self, who: str, where: str, role: Role | None) -> None:

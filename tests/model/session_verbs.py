@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition
 
-from commonbook.model.session import SwitchReason
+from commonbook.model.session import AppendReceipt, SwitchReason
 from tests.model.machine import AT, NAMES, PLACE, WHERE, WHO, Machine, verb
 from tests.support.promise_facts import OWNER, Message, SessionKey, words_of
 from tests.support.promise_reads import WITHOUT
@@ -13,7 +13,7 @@ from tests.support.promise_world import DEFAULT_SPACE
 
 
 class SessionVerbs(Machine):
-    """What principals do to sessions."""
+    """Principals append to sessions, settle, rewind and move them."""
 
     @verb(who=WHO, name=st.sampled_from(NAMES), where=PLACE, count=st.integers(1, 3))
     def append(self, who: str, name: str, where: str | None, count: int) -> None:
@@ -24,12 +24,16 @@ class SessionVerbs(Machine):
         key = self.model.reached((space, name))
         # Only the owner has a default space here: others have no key that names one.
         may = self._may_record(who, space, key) and (where is not None or who == OWNER)
-        receipt = self._try(lambda: self.world.append(who, name, words, where), may=may, must=True)
-        if receipt is not None:
-            self.model.moved.pop(key, None)
-            self.model.sessions.setdefault(key, []).extend(Message(word) for word in words)
-            if receipt.space != key[0]:
-                self.checks.fail("sessions", f"a message to {name} of {space} is in {receipt.space}, not in {key[0]}")
+        receipt = self._try(lambda: self._append(name, words, where), may=may, must=True)
+        if receipt is not None and receipt.space != key[0]:
+            self.checks.fail("sessions", f"a message to {name} of {space} is in {receipt.space}, not in {key[0]}")
+
+    def _append(self, name: str, words: list[str], where: str | None) -> AppendReceipt:
+        key = self.model.reached((where or DEFAULT_SPACE, name))
+        receipt = self.world.append(self.who, name, words, where)
+        self.model.moved.pop(key, None)
+        self.model.sessions.setdefault(key, []).extend(Message(word) for word in words)
+        return receipt
 
     def _may_record(self, who: str, space: str, key: SessionKey) -> bool:
         """Tell whether a principal may write to a session that it names by a space, which may be its former one."""

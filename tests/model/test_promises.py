@@ -89,6 +89,8 @@ class Promises(MemoryVerbs, CopyVerbs, ReasoningVerbs, SessionVerbs, RightVerbs,
         self._share(first, "vault", modes[0])
         self.who = BOB
         self._share(first, "team/core", modes[1])
+        self.who = OWNER
+        self._append("s1", [self._word()], "personal")
         if review:
             self.world.book.set_review("team", "agents")
             self.model.set_review("team", review=True)

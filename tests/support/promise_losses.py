@@ -1,4 +1,4 @@
-"""What a lost or an older database, and files that come back, leave of the model of the promises."""
+"""Lost and older databases, and files that come back, take away and bring back parts of the model."""
 
 from __future__ import annotations
 
@@ -28,6 +28,9 @@ def go_back(model: Model, older: Model) -> None:
     """Take the grants, rules and unsettled messages of an older database; the files decide about memories."""
     model.roles, model.rules, model.reviews = dict(older.roles), dict(older.rules), set(older.reviews)
     _forget_moves(model, older)
+    for key in older.sessions:
+        # A session that was moved since is where it was.
+        model.sessions.setdefault(key, [])
     _keep_what_episodes_say(model, {key: tuple(messages) for key, messages in older.sessions.items()})
     for memory in model.memories.values():
         then = older.memories.get(memory.id)
@@ -45,7 +48,7 @@ def go_back(model: Model, older: Model) -> None:
 def _forget_moves(model: Model, older: Model) -> None:
     """Leave open where the messages of sessions are that were moved since: rows are in one space, files in another."""
     for name in {name for _, name in (dict(set(model.moved.items()) ^ set(older.moved.items())))}:
-        messages = [one for key, said in model.sessions.items() if key[1] == name for one in said]
+        messages = [one for key, messages in model.sessions.items() if key[1] == name for one in messages]
         for key in {key for key in (*model.sessions, *older.sessions) if key[1] == name}:
             model.sessions[key] = [replace(message, unsure=True) for message in messages]
         for memory in model.memories.values():

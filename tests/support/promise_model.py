@@ -34,7 +34,7 @@ from tests.support.promise_rights import Rights
 
 
 class Model(Rights):
-    """What must be, may be and must not be, as it follows from memories, links, sessions and rights."""
+    """Tells what must be, may be and must not be, as it follows from memories, links, sessions and rights."""
 
     # --- copies
 

@@ -19,7 +19,7 @@ def _with_spaces_above(space: str) -> list[str]:
 
 @dataclass
 class Rights:
-    """Memories, sessions, rules, and who may do what to them."""
+    """Holds memories, sessions and rules, and tells who may do what to them."""
 
     memories: dict[str, Memory] = field(default_factory=dict)
     sessions: dict[SessionKey, list[Message]] = field(default_factory=dict)
@@ -32,7 +32,7 @@ class Rights:
     moved: dict[SessionKey, SessionKey] = field(default_factory=dict)
     """Where the sessions are that were moved out of a space."""
     movers: dict[SessionKey, str] = field(default_factory=dict)
-    """Who moved them out."""
+    """The principals that moved them out."""
 
     def __getitem__(self, id_: str) -> Memory:
         return self.memories[id_]
