@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import tarfile
 import zipfile
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -83,21 +84,21 @@ def test_patterns_choose_what_is_sent_and_imported(book, remote, vault):
         remote.import_folder(str(vault), include="Work")
 
 
-@pytest.mark.parametrize("name", ["out.zip", "out.tar", "out.tgz", "folder"])
-def test_an_export_gives_the_report_and_the_files_of_the_library(book, remote, vault, tmp_path, name):
+def test_an_export_gives_the_report_and_the_files_of_the_library(book, remote, vault, tmp_path):
     remote.import_folder(str(vault), space="vault")
     book.append("talk", ["hello", "there"], space="vault")
     book.grant("user:bob", "vault", "reader")
     chosen: list[dict[str, Any]] = [{}, {"space": "vault"}, {"okf": True}, {"include": ["tea*"]}]
-    for at, options in enumerate(chosen):
+    names = ("out.zip", "out.tar", "out.tgz", "folder")
+    for at, (name, options) in enumerate(product(names, chosen)):
         here, there = tmp_path / f"here{at}-{name}", tmp_path / f"there{at}-{name}"
         expected, found = book.export(str(here), **options), remote.export(str(there), **options)
-        assert found == expected
+        assert found == expected, (name, options)
         if here.is_dir():
-            assert contents(there) == contents(here)
+            assert contents(there) == contents(here), options
         else:
-            assert sorted(members(there)) == sorted(members(here))
-            assert members(there) == members(here)
+            assert sorted(members(there)) == sorted(members(here)), (name, options)
+            assert members(there) == members(here), (name, options)
 
 
 def members(archive: Path) -> dict[str, bytes]:
@@ -143,20 +144,14 @@ def test_an_edited_export_comes_back(book, remote, tmp_path):
     assert (book.get(memory).text, book.get(other).text) == ("edited outside", "newer in the book")
 
 
-@pytest.mark.parametrize("kind", ["zip", "tar.gz", "one file"])
-def test_archives_and_single_files_are_imported(book, remote, vault, tmp_path, kind):
-    if kind == "one file":
-        source = vault / "Tea.md"
-    elif kind == "zip":
-        source = tmp_path / "notes.zip"
-        with zipfile.ZipFile(source, "w") as archive:
-            archive.write(vault / "Tea.md", "Tea.md")
-    else:
-        source = tmp_path / "notes.tar.gz"
-        with tarfile.open(source, "w:gz") as tar:
-            tar.add(vault / "Tea.md", "Tea.md")
-    assert remote.import_folder(str(source), space="vault").done == 1
-    assert remote.import_folder(str(source), space="vault").unchanged == 1
+def test_archives_and_single_files_are_imported(book, remote, vault, tmp_path):
+    with zipfile.ZipFile(tmp_path / "notes.zip", "w") as archive:
+        archive.write(vault / "Tea.md", "Tea.md")
+    with tarfile.open(tmp_path / "notes.tar.gz", "w:gz") as tar:
+        tar.add(vault / "Tea.md", "Tea.md")
+    for at, source in enumerate((tmp_path / "notes.zip", tmp_path / "notes.tar.gz", vault / "Tea.md")):
+        assert remote.import_folder(str(source), space=f"vault{at}").done == 1, source
+        assert remote.import_folder(str(source), space=f"vault{at}").unchanged == 1, source
 
 
 def test_an_import_and_an_export_whose_answers_are_lost_are_made_again(book, server, connect, key, vault, tmp_path):
