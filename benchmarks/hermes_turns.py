@@ -6,6 +6,7 @@ Arguments: a new folder, the number of facts that both providers have, rounds, a
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 import time
@@ -113,4 +114,6 @@ def _append(store: Any, turn: list[dict[str, str]]) -> None:  # noqa: ANN401 - a
 
 if __name__ == "__main__":
     place, *numbers = sys.argv[1:]
+    # The bundled provider warns at each fact that it has many.
+    logging.disable(logging.WARNING)
     print(json.dumps(main(Path(place), *map(int, numbers))))

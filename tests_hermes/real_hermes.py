@@ -198,8 +198,13 @@ class Chat:
 
     def turn(self, text: str, turns: int = 1) -> None:
         """Type a line, and wait until Hermes has handed the turn over."""
-        before = self._hermes.returned("sync_turn")
+        before, started = self._hermes.returned("sync_turn"), self._hermes.returned("on_turn_start")
         self.type(text)
+        typed = time.monotonic()
+        # Hermes 0.13 loses what is typed at the very end of a turn.
+        self.wait(lambda: self._hermes.returned("on_turn_start") > started or time.monotonic() > typed + 3 * LOST_AFTER)
+        if self._hermes.returned("on_turn_start") == started:
+            self.type(text)
         self.wait(lambda: self._hermes.returned("sync_turn") >= before + turns)
         # Hermes takes what is typed before the end of a turn for an interruption.
         self.wait(lambda: self.screen.rfind(RESTING) >= self.screen.rfind(RUNNING))

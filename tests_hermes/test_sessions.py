@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from tests_hermes.real_hermes import Chat, RealHermes
 from tests_hermes.test_commands import has
 
@@ -115,3 +117,21 @@ def test_a_compression_within_a_turn_has_each_message_once(hermes, assert_stored
     assert agent.returned("on_pre_compress")
     assert SUMMARY in str(agent.requests()[-1]["body"]["messages"])
     assert_stored(agent, *turns(*ANSWERS))
+
+
+def test_a_session_of_an_earlier_version_moves_to_its_user(hermes):
+    agent = hermes(*({"text": answer} for answer in ANSWERS.values()))
+    options = agent.hermes_home / "commonbook" / "config.json"
+    chosen = options.read_text()
+    # An earlier version stored all sessions in one space.
+    options.write_text(json.dumps({**json.loads(chosen), "space": "personal"}))
+    agent.once(NEST)
+    ((earlier, space),) = agent.spaces().items()
+    assert space == "personal"
+    options.write_text(chosen)
+    chat = agent.chat()
+    chat.turn(FEED)
+    chat.wait((options.parent / "sessions-moved").exists)
+    chat.exit()
+    assert agent.spaces()[earlier] == "hermes/default/local"
+    assert agent.stored() == turns(NEST, FEED)
