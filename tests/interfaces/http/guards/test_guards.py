@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from ipaddress import ip_network
 
 import httpx2
@@ -79,6 +80,38 @@ def test_a_connection_too_many_gets_a_problem_document_and_a_later_one_an_answer
         deadline = time.monotonic() + 60
         while clients[2].get(url).status_code != 200:
             assert time.monotonic() < deadline
+
+
+def test_a_client_that_does_not_read_its_answer_is_cut_off_and_a_slow_one_is_not(monkeypatch):
+    monkeypatch.setattr(connections, "READ_SECONDS", 0.2)
+    size = 32 << 20
+    app = guarded(Starlette(routes=[Route("/large", lambda request: PlainTextResponse("x" * size))]), LOOPBACK)
+    config = uvicorn.Config(app, http=connections.TimedProtocol, lifespan="off", log_config=None)
+    with ExitStack() as stack:
+        sock = stack.enter_context(bind("127.0.0.1", 0))
+        running = uvicorn.Server(config)
+        thread = threading.Thread(target=running.run, kwargs={"sockets": [sock]})
+        thread.start()
+        stack.callback(thread.join)
+        stack.callback(setattr, running, "should_exit", True)
+
+        def ask() -> socket.socket:
+            connection = stack.enter_context(closing(socket.create_connection(sock.getsockname(), timeout=60)))
+            connection.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            return connection
+
+        slow, received = ask(), 0
+        while data := slow.recv(1 << 20):
+            received += len(data)
+            time.sleep(0.02)
+        assert received > size
+        silent = ask()
+        deadline = time.monotonic() + 60
+        # It has begun to answer, and gives up.
+        assert silent.recv(1)
+        while running.server_state.connections:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
 
 
 # --- Host and Origin

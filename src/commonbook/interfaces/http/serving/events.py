@@ -26,7 +26,7 @@ from commonbook.wire.encoding import dumps
 
 if TYPE_CHECKING:
     from prometheus_client import Gauge
-    from starlette.types import Message, Receive, Scope, Send
+    from starlette.types import Receive, Scope, Send
 
     from commonbook.book.book import Book
     from commonbook.model.reports import ChangePage
@@ -42,7 +42,6 @@ _LOOK_SECONDS: Final = 0.2
 _CHECK_SECONDS: Final = 5.0
 """How often a stream looks again without a change: a key or a grant may have expired. It tells the client it lives."""
 
-_SEND_SECONDS: Final = 30.0
 _RETRY_MILLISECONDS: Final = 2000
 _THREADS: Final = 8
 _ARGUMENTS: Final = frozenset({"after", "space"})
@@ -197,7 +196,7 @@ def _event(page: ChangePage) -> bytes:
 
 
 class _Stream(StreamingResponse):
-    """A response that holds a place among the open streams, and gives up on a client that does not read."""
+    """A response that holds a place among the open streams."""
 
     leave: Callable[[], None]
 
@@ -206,16 +205,6 @@ class _Stream(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             self.leave()
-
-    async def stream_response(self, send: Send) -> None:
-        async def send_in_time(message: Message) -> None:
-            async with asyncio.timeout(_SEND_SECONDS):
-                await send(message)
-
-        try:
-            await super().stream_response(send_in_time)
-        except TimeoutError:
-            return
 
 
 class _StreamRoute(LoggedRoute):
