@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import stat
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import commonbook
 from commonbook.errors import BadInput, NotAllowed
 from tests.interfaces.cli.test_cli import cli, cli_without_book
 from tests.support.http_servers import Cable
+from tests.support.servers import serving
 
 __all__ = ["cli", "cli_without_book"]
 
@@ -99,3 +101,27 @@ def test_a_key_that_is_no_word_is_refused_without_showing_it():
     with pytest.raises(BadInput) as refused:
         commonbook.connect("http://127.0.0.1:1", "two words")
     assert "two words" not in refused.value.message
+
+
+def test_commands_print_the_address_of_a_server_that_runs_on_their_home(chosen, cli):
+    def printed() -> tuple[str, str, str]:
+        created = cli("key", "create", "user:local")
+        login = next(line for line in created.err.splitlines() if "commonbook login" in line)
+        link = str(cli("sign-in", "--json").json["link"])
+        return login.partition("commonbook login ")[2].split()[0], link.partition("/sign-in")[0], created.err
+
+    cli("remember", "Alice owns billing")
+    default = "http://127.0.0.1:7373"
+    login, link, notes = printed()
+    assert (login, link) == (default, default)
+    assert "no server runs on this home now" in notes
+    with serving(None) as first, serving(None) as second:
+        login, link, notes = printed()
+        assert (login, link) == (second.url, second.url), "the newest"
+        assert "no server runs" not in notes
+        second.end(signal.SIGKILL)
+        assert printed()[:2] == (first.url, first.url)
+        assert first.end() == 0
+        login, link, notes = printed()
+        assert (login, link) == (default, default)
+        assert "no server runs on this home now" in notes

@@ -41,7 +41,9 @@ def key_arguments(to: argparse.ArgumentParser, actions: Callable[[Any], Any], ad
     )
     create.add_argument("--expires", metavar="TIME", help="when it ends")
     create.add_argument(
-        "--login-url", metavar="URL", help="the server of the line with `commonbook login`; default: COMMONBOOK_URL"
+        "--login-url",
+        metavar="URL",
+        help="the server of the line with `commonbook login`; default: COMMONBOOK_URL, or one that runs on this home",
     )
     add(of_key, "list", "list the keys, without their secrets")
     revoke = add(of_key, "revoke", "revoke an API key")
@@ -63,7 +65,7 @@ def sign_in_arguments(to: argparse.ArgumentParser) -> None:
         "address",
         metavar="URL",
         nargs="?",
-        help="the address of the server in the link; default: http://127.0.0.1:7373",
+        help="the address of the server in the link; default: that of a server that runs on this home",
     )
     to.add_argument("--open", action="store_true", help="open the link in the browser of this machine")
 

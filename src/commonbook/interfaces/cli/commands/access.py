@@ -80,16 +80,25 @@ def _create_key(call: Call) -> int:
         args.principal, label=args.label, limits=limits, expires=args.expires, space=args.space
     )
     login = call.book.create_login(created.key.id)
-    url = args.login_url or args.url or RemoteSettings.load().url or _DEFAULT_URL
-    command = f"commonbook login {url} {login.code}"
+    url = args.login_url or args.url or RemoteSettings.load().url or _running_server(call)
+    command = f"commonbook login {url or _DEFAULT_URL} {login.code}"
     return call.print_answer(
         {
             **json_values.key_json(created.key, _space_names(call)),
             "secret": created.secret,
             "login": {"command": command, "code": login.code, "expires": format_time(login.expires)},
         },
-        lambda out: _show_new_key(out, created, command, has_grant=_has_grant(call, created.key.principal)),
+        lambda out: _show_new_key(
+            out, created, command, is_served=url is not None, has_grant=_has_grant(call, created.key.principal)
+        ),
     )
+
+
+def _running_server(call: Call) -> str | None:
+    """Return the address of a server that runs on this home, or None."""
+    from commonbook.compose.running_servers import running_servers
+
+    return next(iter(running_servers(call.settings)), None)
 
 
 def _has_grant(call: Call, principal: str) -> bool:
@@ -139,11 +148,13 @@ def _space_names(call: Call) -> dict[str, str]:
     return {space.id: space.name for space in call.book.spaces()}
 
 
-def _show_new_key(out: Output, new: NewKey, command: str, *, has_grant: bool) -> None:
+def _show_new_key(out: Output, new: NewKey, command: str, *, is_served: bool, has_grant: bool) -> None:
     key, secret = new
     out.report(f"Created a key for {key.principal}: {secret}", [(key.id, key.principal, secret)])
     out.note("save it now: it is shown once and stored nowhere. Programs read it from COMMONBOOK_KEY")
     out.note(f"or let another machine have the key, once and within ten minutes: {command}")
+    if not is_served:
+        out.note("no server runs on this home now: start one with `commonbook serve`, and use the address it prints")
     if not has_grant:
         out.note(
             f"{key.principal} has no grant, so the key reaches no space yet: "
@@ -195,7 +206,7 @@ def _login(call: Call) -> int:
 
 def _sign_in(call: Call) -> int:
     args = call.args
-    url = args.address or args.url or _DEFAULT_URL
+    url = args.address or args.url or _running_server(call) or _DEFAULT_URL
     made = _book_with_key(call).create_sign_in()
     link = f"{url.partition(',')[0].rstrip('/')}/sign-in#{made.code}"
     if args.open:

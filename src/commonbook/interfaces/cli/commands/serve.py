@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
 from commonbook.compose.book import may_be_made, open_book
 from commonbook.compose.owner_key import ensure_owner_key, read_owner_key
+from commonbook.compose.running_servers import recorded_address
 from commonbook.errors import BadInput
 
 if TYPE_CHECKING:
@@ -34,11 +36,16 @@ def run_serve(call: Call) -> int:
     # Where the server runs says nothing about its callers.
     settings = call.settings._replace(cwd="")
     create = may_be_made(settings, anywhere=call.args.init)
-    with call.progress, open_book(settings, create=create, progress=call.progress) as book:
+    with (
+        call.progress,
+        open_book(settings, create=create, progress=call.progress) as book,
+        ExitStack() as until_end,
+    ):
         call.report_migration(book.schema_migration)
         key_path = ensure_owner_key(book, settings) if options.is_loopback else None
 
         def ready(urls: Sequence[str]) -> None:
+            until_end.enter_context(recorded_address(settings, urls[0]))
             link = None if key_path is None else _sign_in_link(book, settings, urls[0])
             metrics = urls[1] + "/metrics" if urls[1:] else None
             answer = {"url": urls[0], "key": key_path, "sign_in": link, "metrics": metrics}
