@@ -115,7 +115,7 @@ def test_the_filter_applies_before_the_best_are_chosen(book: Book, settle):
     [
         5, "x", ["a"], {"": 1}, {"1a": 1}, {"a b": 1}, {"a" * 65: 1}, {5: 1}, {"a": None}, {"a": [1]}, {"a": {}},
         {"a": "x" * 501}, {"a": "two\nlines"}, {"a": "\0"}, {"a": "\ud800"}, {"a": float("nan")}, {"a": float("inf")},
-        {"a": 2**53 + 1}, {f"a{number}": 1 for number in range(33)}, {"a": b"x"},
+        {"a": 2**53 + 1}, {"a": -(10**400)}, {f"a{number}": 1 for number in range(33)}, {"a": b"x"},
     ],
     ids=repr,
 )  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -336,6 +335,7 @@ def _metadata_value(name: str, value: object) -> Scalar:
         if not is_plain_line(value):
             raise BadInput(f"{name!r} has characters that no line has", fix="give a text on one line")
         return value
-    if not isinstance(value, bool | int | float) or not math.isfinite(value) or abs(value) > _MAX_NUMBER:
+    # Infinity and what is no number are not below the limit either; an int may be too large for a float.
+    if not isinstance(value, bool | int | float) or not abs(value) <= _MAX_NUMBER:
         raise BadInput(f"{name!r} is no text, number or truth value", fix="give a scalar; a number of at most 2^53")
     return value
