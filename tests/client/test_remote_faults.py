@@ -130,6 +130,29 @@ def test_a_frozen_server_without_another_leaves_appends_to_the_outbox(book, serv
     assert texts(book) == ["one", "two", "three"]
 
 
+@pytest.mark.parametrize("then", ["it goes on", "it is killed"])
+def test_a_server_that_is_frozen_inside_a_transaction_loses_and_doubles_nothing(book, serve, connect, key, then):
+    book.append("talk", ["before"])
+    second = serve(COMMONBOOK_BUSY_SECONDS="0.5")
+    first = serve(program="tests.support.freezing_server")
+    here = connect([first.url, second.url], key, answer_seconds=5)
+    # While the first holds the lock that the second needs, the messages wait in the outbox.
+    receipts = {text: here.append("talk", [text]) for text in ("one", "two")}
+    first.wait_until_frozen()
+    assert all(receipt.durable for receipt in receipts.values())
+    arrived = [text for text, receipt in receipts.items() if receipt.searchable]
+    assert here.outbox.counts() == OutboxCounts(2 - len(arrived), 0)
+    # The second still answers those who read.
+    assert texts(connect(second.url, key)) == ["before", *arrived]
+    if then == "it goes on":
+        first.thaw()
+    else:
+        first.kill()
+    assert here.outbox.flush(DEADLINE)
+    assert texts(book) == ["before", "one", "two"]
+    assert here.append("talk", ["three"]).messages[0].seq == 4
+
+
 @pytest.mark.parametrize("at", ["before the answer", "in the middle of the answer"])
 def test_an_append_that_is_cut_off_is_stored_once(book, serve, connect, key, at):
     first, second = serve(), serve()

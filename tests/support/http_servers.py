@@ -20,8 +20,8 @@ ROOT = Path(__file__).resolve().parents[2]
 class ServerProcess:
     """A server of the book of the environment, in a process of its own."""
 
-    def __init__(self, *, port: int = 0, **environ: str) -> None:
-        command = [sys.executable, "-m", "commonbook", "serve", "--json", "--port", str(port), "--no-request-log"]
+    def __init__(self, *, port: int = 0, program: str = "commonbook", **environ: str) -> None:
+        command = [sys.executable, "-m", program, "serve", "--json", "--port", str(port), "--no-request-log"]
         env = {**crashing.environment(), **os.environ, "PYTHONPATH": str(ROOT / "src"), **environ}
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env=env)
         self.port = int(str(self._answer()["url"]).rpartition(":")[2])
@@ -47,6 +47,10 @@ class ServerProcess:
     def freeze(self) -> None:
         """Stop the process, and wait until it stands still."""
         self.send(signal.SIGSTOP)
+        crashing.wait_until_stopped(self._process)
+
+    def wait_until_frozen(self) -> None:
+        """Wait until a server that stops itself stands still."""
         crashing.wait_until_stopped(self._process)
 
     def thaw(self) -> None:
