@@ -31,7 +31,7 @@ import psutil
 import commonbook
 from benchmarks.bench import ROOT, Bench, environment
 from benchmarks.figures import AT_LEAST, AT_MOST, Bar, Figure
-from benchmarks.library import as_in_a_chat
+from benchmarks.library import SHARED, as_in_a_chat, shelves
 from benchmarks.processes import Process, done, ready
 
 _SELF: Final = "benchmarks.serving"
@@ -42,6 +42,7 @@ _NO_GROWTH: Final = Bar(AT_MOST, 1.1)
 _K: Final = 10
 _SPACE: Final = "team"
 _SESSIONS: Final = 64
+_PASSAGES_OF_EMPTY: Final = 200
 _REQUESTS_PER_QUESTION: Final = 4
 _SOAK_SECONDS: Final = 3600.0
 _BARRED_SECONDS: Final = 1800.0
@@ -230,9 +231,11 @@ def serve_empty_routes(folder: str) -> None:
 
     app = FastAPI()
     with commonbook.open(folder, create=True) as book:
-        for number in range(_K):
-            book.remember(f"{body_of('recall', number)[1]['query']} and so on, at some length", space=_SPACE)
-        found = {"recall": book.recall("and so on", k=_K), "append": book.append("s", ["hello"], space=_SPACE)}
+        book.remember_many([shelf.draft for shelf in shelves(_PASSAGES_OF_EMPTY, SHARED)])
+        answers = (book.recall(body_of("recall", number)[1]["query"], k=_K) for number in count())
+        # As long as those of the server: an answer without hits would cost nothing to write.
+        recalled = next(answer for answer in answers if len(answer.hits) == _K)
+        found = {"recall": recalled, "append": book.append("s", ["hello"], space=_SPACE)}
     for kind, result in found.items():
         call = call_of(kind)
         _add_empty_route(app, f"/v1/{kind}", call.model, result_type(call.signature.result), encode(result))
