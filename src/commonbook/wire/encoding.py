@@ -41,16 +41,28 @@ def encode(value: Any) -> Any:  # noqa: ANN401 - any value of a book
     return encoder(value)
 
 
+_AS_THEY_ARE: Final[frozenset[type]] = frozenset({str, int, bool, type(None)})
+"""Types of most fields: to look whether a value needs a call of `encode` takes a third of such a call."""
+
+
 def _encode_fields(value: Any) -> dict[str, Any]:  # noqa: ANN401 - a named tuple
-    return {name: encode(field) for name, field in zip(value._fields, value, strict=True) if field is not UNSET}
+    return {
+        name: field if type(field) in _AS_THEY_ARE else encode(field)
+        for name, field in zip(value._fields, value, strict=True)
+        if field is not UNSET
+    }
 
 
 def _encode_mapping(value: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: encode(field) for name, field in value.items() if field is not UNSET}
+    return {
+        name: field if type(field) in _AS_THEY_ARE else encode(field)
+        for name, field in value.items()
+        if field is not UNSET
+    }
 
 
 def _encode_items(value: Iterable[Any]) -> list[Any]:
-    return [encode(item) for item in value]
+    return [item if type(item) in _AS_THEY_ARE else encode(item) for item in value]
 
 
 def _encode_time(value: datetime) -> str:
@@ -68,10 +80,7 @@ def _encode_dumped(value: Any) -> Any:  # noqa: ANN401 - an object of a client l
 
 
 _ENCODERS: Final[dict[type, Callable[[Any], Any]]] = {
-    str: lambda value: value,
-    int: lambda value: value,
-    bool: lambda value: value,
-    type(None): lambda value: value,
+    **dict.fromkeys(_AS_THEY_ARE, lambda value: value),
     float: _encode_number,
     datetime: _encode_time,
     dict: _encode_mapping,

@@ -18,7 +18,8 @@ from commonbook.interfaces.http.documentation import make_batch_route, make_rout
 from commonbook.interfaces.http.error_answers import BadShape, error_answer, status_answer
 from commonbook.interfaces.http.models import Problem
 from commonbook.interfaces.http.pages.sign_in import SignInPages
-from commonbook.interfaces.http.routes import Handler, Threads
+from commonbook.interfaces.http.routes import Handler
+from commonbook.interfaces.http.threads import Threads
 from commonbook.interfaces.http.verb_calls import call_of
 from commonbook.version import __version__
 from commonbook.wire.verbs import EXPORT, IMPORT, VERBS

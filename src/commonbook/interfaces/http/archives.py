@@ -24,7 +24,7 @@ from starlette.responses import FileResponse, Response
 from commonbook.errors import CommonbookError, HomeError, TooLarge
 from commonbook.interfaces.http.authentication import Credentials, credentials_of, view_of
 from commonbook.interfaces.http.error_answers import BadShape
-from commonbook.interfaces.http.routes import Threads, idempotency_key, json_answer, keyed_answer
+from commonbook.interfaces.http.routes import idempotency_key, json_answer, keyed_answer
 from commonbook.interfaces.http.verb_calls import Call
 from commonbook.wire.encoding import dumps
 from commonbook.wire.verbs import REPORT_MEMBER
@@ -32,6 +32,7 @@ from commonbook.wire.verbs import REPORT_MEMBER
 if TYPE_CHECKING:
     from commonbook.book.book import Book
     from commonbook.interfaces.http.config import ServerConfig
+    from commonbook.interfaces.http.threads import Threads
 
 ZIP: Final = "application/zip"
 _DEFAULT_SOURCE: Final = "archive"

@@ -22,7 +22,7 @@ from starlette.responses import Response, StreamingResponse
 from commonbook.errors import TooLarge
 from commonbook.interfaces.http.authentication import credentials_of, default_space_of, view_of
 from commonbook.interfaces.http.error_answers import BadShape, error_details
-from commonbook.interfaces.http.routes import Threads, idempotency_key, keyed_body
+from commonbook.interfaces.http.routes import idempotency_key, keyed_body
 from commonbook.interfaces.http.verb_calls import call_of
 from commonbook.wire.encoding import dumps
 from commonbook.wire.verbs import VERBS
@@ -30,6 +30,7 @@ from commonbook.wire.verbs import VERBS
 if TYPE_CHECKING:
     from commonbook.book.book import Book
     from commonbook.interfaces.http.config import ServerConfig
+    from commonbook.interfaces.http.threads import Threads
 
 NDJSON: Final = "application/x-ndjson"
 _FIELDS: Final = ("verb", "arguments", "key")

@@ -14,6 +14,7 @@ from starlette.responses import Response
 
 from commonbook.book.book import Book
 from commonbook.interfaces.http import batch, examples
+from commonbook.interfaces.http.direct_routes import AnsweringRoute
 from commonbook.interfaces.http.models import Problem, result_type
 from commonbook.interfaces.http.routes import answering
 from commonbook.interfaces.http.verb_calls import Call
@@ -59,9 +60,8 @@ def make_route(call: Call, handler: Callable[[Request], Coroutine[Any, Any, Resp
     """Return the documented route of a verb, whose requests go to the handler."""
     verb = call.verb
 
-    class VerbRoute(APIRoute):
-        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-            return answering(handler)
+    class VerbRoute(AnsweringRoute):
+        answer = staticmethod(answering(handler))
 
     answers_zip = verb.archive and verb.method == "GET"
     doc = inspect.getdoc(getattr(Book, verb.name)) or ""
@@ -84,9 +84,8 @@ def make_route(call: Call, handler: Callable[[Request], Coroutine[Any, Any, Resp
 def make_batch_route(handler: Callable[[Request], Coroutine[Any, Any, Response]]) -> APIRoute:
     """Return the documented route of batches."""
 
-    class BatchRoute(APIRoute):
-        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-            return answering(handler)
+    class BatchRoute(AnsweringRoute):
+        answer = staticmethod(answering(handler))
 
     header = Header(alias="Idempotency-Key", description="Each line without a key has this one, with its number.")
     lines = {"application/x-ndjson": {"schema": {"type": "string"}, "example": examples.BATCH}}

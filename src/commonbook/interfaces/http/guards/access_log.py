@@ -12,8 +12,6 @@ import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from starlette.datastructures import MutableHeaders
-
 from commonbook.errors import CommonbookError
 from commonbook.interfaces.http.error_answers import BadShape
 from commonbook.interfaces.http.guards.refusals import refuse
@@ -59,7 +57,7 @@ class AccessLog:
             nonlocal status, sent_bytes
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message)["X-Request-ID"] = request_id
+                message["headers"] = [*message["headers"], (b"x-request-id", request_id.encode())]
             await send(message)
             sent_bytes += len(message.get("body", b""))
 
@@ -77,8 +75,9 @@ class AccessLog:
             ))  # fmt: skip
 
     def _log(self, served: Served) -> None:
-        fields = {**served._asdict(), "seconds": round(served.seconds, 4)}
-        _LOG.info("request", extra={"fields": {name: value for name, value in fields.items() if value is not None}})
+        if _LOG.isEnabledFor(logging.INFO):
+            fields = {**served._asdict(), "seconds": round(served.seconds, 4)}
+            _LOG.info("request", extra={"fields": {name: value for name, value in fields.items() if value is not None}})
         if self._noticed is not None:
             self._noticed(served)
 

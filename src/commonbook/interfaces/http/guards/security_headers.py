@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from starlette.datastructures import MutableHeaders
-
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -18,7 +16,8 @@ HEADERS: Final = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-_STRICT_TRANSPORT: Final = "max-age=31536000"
+_RAW: Final = tuple((name.lower().encode(), value.encode()) for name, value in HEADERS.items())
+_STRICT_TRANSPORT: Final = (b"strict-transport-security", b"max-age=31536000")
 
 
 class SecurityHeaders:
@@ -33,12 +32,10 @@ class SecurityHeaders:
 
         async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in HEADERS.items():
-                    headers.setdefault(name, value)
                 # The scheme is known for sure only here: a proxy may have named it after this request began.
-                if scope["scheme"] == "https":
-                    headers.setdefault("Strict-Transport-Security", _STRICT_TRANSPORT)
+                wanted = (*_RAW, _STRICT_TRANSPORT) if scope["scheme"] == "https" else _RAW
+                given = {name for name, _ in message["headers"]}
+                message["headers"] = [*message["headers"], *(field for field in wanted if field[0] not in given)]
             await send(message)
 
         await self._app(scope, receive, send_with_headers if scope["type"] == "http" else send)

@@ -30,7 +30,7 @@ from commonbook.model.ids import format_time
 
 if TYPE_CHECKING:
     from commonbook.book.book import Book
-    from commonbook.interfaces.http.routes import Threads
+    from commonbook.interfaces.http.threads import Threads
     from commonbook.model.spaces import BrowserSession
 
 SIGN_IN: Final = "/sign-in"

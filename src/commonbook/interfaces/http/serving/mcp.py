@@ -18,7 +18,7 @@ from commonbook.errors import BadInput
 from commonbook.interfaces.http.authentication import credentials_of, default_space_of, view_of
 from commonbook.interfaces.http.config import ServerConfig
 from commonbook.interfaces.http.error_answers import BadShape, error_answer, status_answer
-from commonbook.interfaces.http.routes import Threads
+from commonbook.interfaces.http.threads import Threads
 from commonbook.interfaces.mcp.failures import NoSuchResource, ProtocolError, explained
 from commonbook.interfaces.mcp.instructions import INSTRUCTIONS
 from commonbook.interfaces.mcp.methods import CACHED_SECONDS, METHODS, SERVER

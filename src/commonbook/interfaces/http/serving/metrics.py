@@ -61,11 +61,18 @@ class ServerMetrics:
         )  # fmt: skip
         self.files_watched.set(1)
         ProcessCollector(registry=self._registry)
+        self._children: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def count(self, served: Served) -> None:
         """Count a request."""
-        self._requests.labels(served.route, served.method, str(served.status)).inc()
-        self._seconds.labels(served.route).observe(served.seconds)
+        labels = served.route, served.method, served.status
+        found = self._children.get(labels)
+        if found is None:
+            # To look a child up by its labels takes a lock and several copies each time.
+            found = self._requests.labels(*map(str, labels)), self._seconds.labels(served.route)
+            self._children[labels] = found
+        found[0].inc()
+        found[1].observe(served.seconds)
         if served.route == _RECALL_ROUTE and served.status == 200:
             self._recalls.observe(served.seconds)
 

@@ -21,6 +21,7 @@ import uvicorn
 from starlette.applications import Starlette
 
 from commonbook.interfaces.http.app import make_app
+from commonbook.interfaces.http.direct_routes import DirectRoutes
 from commonbook.interfaces.http.guards.config import LOOPBACK_NAMES
 from commonbook.interfaces.http.guards.connections import TimedProtocol
 from commonbook.interfaces.http.guards.stack import guarded
@@ -107,7 +108,8 @@ class _Process:
             self._streams.route(),
             McpEndpoint(self._book).route(),
         ]
-        return guarded(app, addresses.guard_config(self._options), self._metrics.count)
+        direct = DirectRoutes(app, app.router.routes)
+        return guarded(direct, addresses.guard_config(self._options), self._metrics.count)
 
     def _metrics_app(self) -> ASGIApp:
         app = Starlette(routes=[*self._health.routes(), self._metrics.route(with_key=False)])
