@@ -98,7 +98,7 @@ def _write(folder: Path, tables: Sequence[Table]) -> None:
     for table in tables:
         if table.points:
             name = re.sub(r"\W+", "-", table.title)
-            svg = plot(table.title, table.points, (table.heads[0], table.heads[-1]))
+            svg = plot(table.title, table.points, table.axes)
             (folder / f"{name}.svg").write_text(svg, encoding="utf-8")
     (folder / "tables.json").write_text(json.dumps([table.as_json() for table in tables], indent=1), encoding="utf-8")
 

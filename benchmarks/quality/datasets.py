@@ -90,6 +90,12 @@ def _reader_of(content: Any) -> Callable[[str, Any], DataSet]:  # noqa: ANN401 -
     return _chats if "conversation" in content[0] else _long_talks
 
 
+def _with_sessions(questions: Sequence[Question], talks: Sequence[Talk]) -> list[Question]:
+    """Return questions with the talks that their evidence is in."""
+    talk_of = {turn.id: talk.id for talk in talks for turn in talk.turns}
+    return [one._replace(sessions=frozenset(talk_of[turn] for turn in one.evidence)) for one in questions]
+
+
 # --- chats between two people (LoCoMo)
 
 
@@ -108,7 +114,7 @@ def _chats(name: str, samples: Sequence[Mapping[str, Any]]) -> DataSet:
             questions.append(
                 Question(str(question["question"]), space, evidence if kind != "5" else frozenset(), kind, is_reported)
             )
-    return DataSet(name, [one for one in questions if one.evidence or one.kind == "5"], talks)
+    return DataSet(name, _with_sessions([one for one in questions if one.evidence or one.kind == "5"], talks), talks)
 
 
 def _chat_talks(space: str, number: int, conversation: Mapping[str, Any]) -> Iterator[Talk]:
@@ -152,7 +158,7 @@ def _long_talks(name: str, samples: Sequence[Mapping[str, Any]]) -> DataSet:
             )
             for question in sample["questions"]
         ]
-    return DataSet(name, [one for one in questions if one.evidence], talks)
+    return DataSet(name, _with_sessions([one for one in questions if one.evidence], talks), talks)
 
 
 def _day(text: str | None, session: int) -> datetime:

@@ -69,6 +69,7 @@ class FullText:
         self._connection.execute(
             "CREATE VIRTUAL TABLE turn USING fts5 (id UNINDEXED, space UNINDEXED, text, tokenize='porter unicode61')"
         )
+        self.talk_of = {turn.id: talk.id for talk in talks for turn in talk.turns}
         rows = [(turn.id, talk.space, f"{turn.speaker} {turn.text}") for talk in talks for turn in talk.turns]
         self._connection.executemany("INSERT INTO turn VALUES (?, ?, ?)", rows)
 

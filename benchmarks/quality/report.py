@@ -17,6 +17,8 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[object]]
     points: Sequence[tuple[float, float]] = ()
     """A curve in the unit square, which is plotted."""
+    axes: tuple[str, str] = ("", "")
+    """The labels of the curve: from left to right, and upwards."""
 
     def as_json(self) -> dict[str, object]:
         """Return the table as JSON, with its figures unrounded."""

@@ -23,6 +23,7 @@ _PARTS_DEPTH: Final = 200
 BUDGETS: Final = (500, 1500, 4000)
 _PROMPT_DEPTH: Final = 100
 _SHOWN_CHARS: Final = 200
+_LIMITS: Final = 100
 _FRAGMENT_WORDS: Final = 7
 _PIECE_WORDS: Final = 60
 
@@ -91,7 +92,7 @@ def _found(group: Sequence[Answered], reference: FullText | None, *, pooled: boo
     if not all(one.question.sessions for one in group):
         return [*row, "", "", ""]
     row.append(measures.mean([measures.found(one.talks(), one.question.sessions, 5) for one in group]))
-    talks = {question: list(dict.fromkeys(id_.rpartition("-")[0] for id_ in ids)) for question, ids in other.items()}
+    talks = {question: list(dict.fromkeys(reference.talk_of[id_] for id_ in ids)) for question, ids in other.items()}
     row.append(measures.mean([measures.found(talks[one.question], one.question.sessions, 5) for one in group]))
     row.append(measures.mean([measures.found(one.talks(5), one.question.sessions, 5) for one in group]))
     return row
@@ -147,7 +148,20 @@ def silence(data: DataSet, book: Book, answered: Sequence[Answered]) -> Table:
     abstain = [_best(one.hits) for one in answered if one.question.is_reported and not one.question.evidence]
     if abstain:
         rows.append(("AUC of confidence, no answer", len(abstain), measures.auc(answerable, abstain)))
-    return Table(f"{data.name}: silence", ("what", "n", "value"), rows)
+    axes = ("answerable questions that get something", "unrelated questions that get nothing")
+    return Table(f"{data.name}: silence", ("what", "n", "value"), rows, _trade_off(answerable, others), axes)
+
+
+def _trade_off(answerable: Sequence[float], others: Sequence[float]) -> list[tuple[float, float]]:
+    """Return, for limits of the best hit's confidence, the shares of questions that are rightly answered and not."""
+    limits = [step / _LIMITS for step in range(_LIMITS + 1)]
+    return [
+        (
+            measures.mean([float(found >= limit) for found in answerable]),
+            measures.mean([float(found < limit) for found in others]),
+        )
+        for limit in limits
+    ]
 
 
 def _silent(book: Book, requests: Sequence[tuple[str, str]]) -> float:
@@ -180,7 +194,8 @@ def calibration(data: DataSet, book: Book, answered: Sequence[Answered]) -> Tabl
     rows.append(("calibration error (ECE)", len(pairs), measures.calibration_error(bins)))
     rows.append(("Brier score, better than a constant by", len(pairs), better))
     points = [(one.predicted, one.observed) for one in bins]
-    return Table(f"{data.name}: calibration of first hits", ("confidence", "n", "right"), rows, points)
+    heads = ("confidence", "n", "right")
+    return Table(f"{data.name}: calibration of first hits", heads, rows, points, ("confidence", "right"))
 
 
 def _unrelated(spaces: Sequence[str]) -> list[tuple[str, str]]:
@@ -227,7 +242,10 @@ def prompt(data: DataSet, book: Book) -> Table:
         (budget, len(shares[budget]), measures.mean(shares[budget]), measures.mean(lengths[budget]))
         for budget in BUDGETS
     ]
-    return Table(f"{data.name}: evidence in the prompt", ("tokens", "n", "evidence", "tokens used"), rows)
+    points = [(budget / max(BUDGETS), measures.mean(shares[budget])) for budget in BUDGETS]
+    axes = (f"tokens, of {max(BUDGETS)}", "evidence in the prompt")
+    heads = ("tokens", "n", "evidence", "tokens used")
+    return Table(f"{data.name}: evidence in the prompt", heads, rows, points, axes)
 
 
 # --- words as they stand

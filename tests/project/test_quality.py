@@ -60,6 +60,9 @@ def test_every_study_runs_on_every_shape(tmp_path, capsys):
     assert table(out, "many: evidence")["reported"]["R@10"] == 1.0
     assert table(out, "many: evidence")["reported"]["talks@5"] == 1.0
     assert table(out, "long: evidence")["reported"] | {"n": 1, "R@5": 1.0} == table(out, "long: evidence")["reported"]
+    assert table(out, "chats: evidence")["tuned on"].keys() >= {"R@10", "talks@5", "FTS5 talks@5"}
+    assert table(out, "long: evidence")["reported"]["talks@5"] == 1.0
+    assert table(out, "long, all in one space: evidence")["reported"]["n"] == 1
     assert {"lexical", "meaning", "all"} <= table(out, "many: parts").keys()
     assert table(out, "notes: evidence")["reported"]["n"] == 100
     assert "## fragments of seven words" in capsys.readouterr().out
@@ -67,7 +70,8 @@ def test_every_study_runs_on_every_shape(tmp_path, capsys):
     assert main(["quality", *few, "--file", str(data / "many.json")]) == 0
     assert {"## many: silence", "## many: calibration of first hits"} <= set(capsys.readouterr().out.splitlines())
     assert table(out, "many: evidence in the prompt")["500"]["evidence"] == 1.0
-    assert (out / "many-calibration-of-first-hits.svg").read_text().startswith("<svg")
+    for plot in ("silence", "calibration-of-first-hits", "evidence-in-the-prompt"):
+        assert (out / f"many-{plot}.svg").read_text().startswith("<svg"), plot
 
 
 def test_a_file_of_another_shape_is_refused(tmp_path, capsys):
@@ -81,6 +85,15 @@ def test_the_split_is_fixed(tmp_path):
     data = datasets.read(tmp_path / "many.json")
     assert [question.is_reported for question in data.questions] == [True, False, True]
     assert [bool(question.evidence) for question in data.questions] == [True, True, False]
+
+
+def test_the_talks_of_the_evidence_are_known_in_every_shape(tmp_path):
+    for name, content in {"chats": chats(), "long": long_talks(), "many": many_talks()}.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+        data = datasets.read(tmp_path / f"{name}.json")
+        talk_of = {turn.id: talk.id for talk in data.talks for turn in talk.turns}
+        for question in data.questions:
+            assert {talk_of[turn] for turn in question.evidence} == question.sessions
 
 
 def test_notes_name_their_evidence_by_title():

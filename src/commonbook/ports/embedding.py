@@ -46,6 +46,10 @@ class Thesaurus(Protocol):
         """Return other words with their cosine similarity to this one, most similar first."""
         ...
 
+    def nearness(self, words: Sequence[str], others: Sequence[str]) -> Sequence[float]:
+        """Return for each word its highest cosine with any of the others; 1 for a word that has no vector."""
+        ...
+
     def embed(self, texts: Sequence[EmbeddingInput]) -> Floats:
         """Return a vector for each text that is not normalised, so that vectors of texts can be added."""
         ...

@@ -8,7 +8,7 @@ beyond the first k are read without texts and neighbours until they are chosen.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -53,8 +53,13 @@ class HitBuilder:
         scores: scoring.Scores,
         *,
         readable: SpaceScope,
+        nearness: Callable[[Sequence[float], str], Mapping[int, float]],
     ) -> None:
-        """Build hits from this transaction and this pool; `readable` is the scope from which marks may come."""
+        """Build hits from this transaction and this pool; `readable` is the scope from which marks may come.
+
+        `nearness` compares the words of the query that a text lacks with its words (`query_expansion`).
+        """
+        self._nearness = nearness
         self._engines = engines
         self._tx = tx
         self._allowed = allowed
@@ -87,11 +92,27 @@ class HitBuilder:
         are left out because of their confidence.
         """
         ranked = self._choose(rows)
+        if not self._query.is_empty:
+            ranked = self._lift_linked(ranked)
         best = ranked[: self._query.request.k]
         kept = best if self._query.is_empty else self._confident(best, is_relevant=self._judge(ranked))
         if kept or not best:
             return Answer(self._hits(kept), len(best) - len(kept))
         return Answer(iter(()), len(best), next(self._hits(best[:1]), None))
+
+    def _lift_linked(self, ranked: list[int]) -> list[int]:
+        """Give the memories among the best that others of the searched spaces link to a little more, and rank again.
+
+        Only the best are looked at, which are the same for every k.
+        """
+        best = ranked[: confidence.BEST_HITS]
+        ids = dict.fromkeys(self._ids_of(row)[1] for row in best if not self._pool.flags[row] & IS_MESSAGE)
+        targets = [self._memories[id_] for id_ in ids if id_ in self._memories]
+        if len(best) < 2 or not targets:
+            return ranked
+        for id_, bonus in penalties.link_bonuses(self._tx, self._allowed, targets).items():
+            self._penalties_by_memory[id_] = {**self._penalties_by_memory.get(id_, {}), "linked": bonus}
+        return sorted(best, key=lambda row: -self._score(row)) + ranked[confidence.BEST_HITS :]
 
     def _hits(self, chosen: Sequence[int]) -> Iterator[Hit]:
         self._load(chosen)
@@ -109,20 +130,43 @@ class HitBuilder:
         rarity, features = self._scores.rarity, [self._features(row) for row in ranked]
         shares = self._scores.coverage[ranked[: confidence.BEST_HITS]].max(axis=0, initial=0.0).tolist()
         covered = confidence.coverage(rarity, shares)
+        if features and not confidence.judged_as_message(rarity, features[0]):
+            first: list[float] = self._scores.coverage[ranked[0]].tolist()
+            covered = confidence.explained(covered, shares, first, self._nearness(first, self._named_text(ranked[0])))
         relevance = confidence.relevance(rarity, features, covered)
-        self._confidence = dict(zip(ranked, confidence.confidences(relevance, features), strict=True))
+        chances = confidence.confidences(relevance, features, covered.other_attribute)
+        self._confidence = dict(zip(ranked, chances, strict=True))
         return relevance >= covered.least_relevance
 
+    def _named_text(self, row: int) -> str:
+        """Return the text of a row's passage, with the title of its memory."""
+        passage, memory_id = self._ids_of(row)
+        if memory_id in self._memories:
+            memory = self._memories[memory_id]
+            return f"{memory.title} {self._text(memory, row)}"
+        return self._messages[passage][0].text if passage in self._messages else ""
+
     def _confident(self, best: list[int], *, is_relevant: bool) -> list[int]:
-        """Return the rows whose confidence suffices; by default all, if anything is about the query at all."""
+        """Return the rows whose confidence suffices.
+
+        By default these are all if anything is about the query at all, but for those far below one that probably
+        answers.
+        """
         least = self._query.request.min_confidence
         if least is not None or not best:
             return [row for row in best if self._confidence[row] >= (least or 0.0)]
         if not is_relevant:
             return [row for row in best if self._has_words(row)]
         if self._scores.rarity.words == 1:
-            return [row for row in best if self._scores.word_share(row) + self._scores.parts["name"][row] > 0]
-        return [row for row in best if self._score(row) >= scoring.MIN_SCORE]
+            return [row for row in best if self._scores.named_share(row) > 0]
+        # The first hit is the same for every k.
+        highest = self._confidence[best[0]]
+        return [
+            row
+            for row in best
+            if self._score(row) >= scoring.MIN_SCORE
+            and not confidence.is_far_below(self._confidence[row], highest, self._scores.named_share(row))
+        ]
 
     def _has_words(self, row: int) -> bool:
         """Tell whether a row has a phrase of the query, or the only word of a query of one word.

@@ -36,6 +36,7 @@ class IndexQueryBuilder:
     def __init__(self, thesaurus: Thesaurus) -> None:
         """Expand queries with the near words of this thesaurus."""
         self._expansion = QueryExpansion(thesaurus)
+        self.nearness = self._expansion.nearness
 
     def build(
         self, query: ParsedQuery, allowed: SpaceScope, vector: indexed_passages.Vector | None

@@ -105,6 +105,10 @@ class Scores(NamedTuple):
         """Return the share of the query that a passage has by its words, or as a phrase."""
         return max(float(self.parts["lexical"][row]), float(self.parts["phrase"][row]) / _PHRASE_WEIGHT)
 
+    def named_share(self, row: int) -> float:
+        """Return the share of the query that a passage has by its words, as a phrase or as a name."""
+        return self.word_share(row) + float(self.parts["name"][row])
+
     def evidence(self, row: int) -> float:
         """Return the part of a score that a query's words, meaning and dates give."""
         return float(self.parts["lexical"][row] + self.parts["meaning"][row] + self.parts["date"][row])

@@ -9,6 +9,7 @@ index of names by memory: the names follow from the memory.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -280,6 +281,32 @@ def mentioning(tx: Reading, memory: Memory) -> list[str]:
     found = _resolve(tx, memory.space.id, [(target, path) for target, path, _ in rows])
     ids = (id_ for target, path, id_ in rows if found.get((target, path)) == memory.id)
     return [id_ for id_ in dict.fromkeys(ids) if id_ != memory.id]
+
+
+def count_linking(
+    tx: Reading, spaces: Collection[str], targets: Sequence[Memory], *, relations: Sequence[str]
+) -> dict[str, int]:
+    """Return how many live memories of these spaces link to each of these, by these relations or in their texts.
+
+    Notices do not count. A name in a text counts for one of the memories that have it, without a look at their paths.
+    """
+    names = {(memory.space.id, name): memory.id for memory in targets for name in obsidian.names_of(memory)}
+    linked = tx.defer(
+        "SELECT link.space, link.source, link.target FROM link"
+        " JOIN memory ON memory.space = link.space AND memory.id = link.source"
+        " WHERE link.target IN :targets AND link.relation IN :relations"
+        " AND memory.kind <> 'notice' AND memory.deleted IS NULL",
+        targets=tuple(memory.id for memory in targets),
+        relations=tuple(relations),
+    )
+    mentioned = tx.defer(
+        "SELECT space, name, memory FROM mention WHERE space IN :spaces AND name IN :names",
+        spaces=tuple(sorted({space for space, _ in names})),
+        names=tuple(sorted({name for _, name in names})),
+    )
+    pairs = {(target, source) for space, source, target in linked() if space in spaces}
+    pairs |= {(names[space, name], source) for space, name, source in mentioned() if (space, name) in names}
+    return Counter(target for target, source in pairs if target != source)
 
 
 def _resolve(tx: Reading, space: str, wanted: Sequence[tuple[str, str]]) -> dict[tuple[str, str], str]:

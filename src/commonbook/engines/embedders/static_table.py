@@ -125,6 +125,16 @@ class StaticTable:
         listed = len(pieces) == 1 and self.vocabulary[pieces[0]] == word and is_word(word)
         return self._near_lists.of(pieces[0]) if listed else self._search_near(word)
 
+    def nearness(self, words: Sequence[str], others: Sequence[str]) -> list[float]:
+        """Return for each word its highest cosine with any of the others; 1 for a word that has no vector."""
+        vectors, other_vectors = self.vectors(words), self.vectors(others)
+        lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
+        other_lengths = np.sqrt(np.einsum("ij,ij->i", other_vectors, other_vectors))
+        products = np.einsum("ij,kj->ik", vectors, other_vectors / np.maximum(other_lengths, 1e-9)[:, None])
+        best = products.max(axis=1, initial=-1e9 if len(others) else 0.0) / np.maximum(lengths, 1e-9)
+        cosines: list[float] = np.where(lengths > 0, np.round(best.astype(np.float64), 5), 1.0).tolist()
+        return cosines
+
     def _search_near(self, word: str) -> tuple[tuple[str, float], ...]:
         """Search the near words of a word without a list: one of several pieces, or not in the vocabulary."""
         (query,) = self.vectors([word])
