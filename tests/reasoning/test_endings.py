@@ -290,6 +290,15 @@ def test_a_new_dependent_of_what_is_superseded_behind_a_deleted_successor_is_tol
     assert (book.get(thought).marks, book.inbox().items) == ((), ())
 
 
+def test_what_is_reinstated_is_not_asked_about_because_another_successor_was_deleted(book):
+    old, deleted, newer = (book.remember(text).id for text in ("old", "deleted later", "newer"))
+    book.supersede(old, deleted)
+    book.supersede(old, newer)
+    book.delete(deleted)
+    book.reinstate(old)
+    assert (book.get(old).marks, book.inbox().items) == ((), ())
+
+
 def test_what_is_superseded_behind_a_deleted_successor_can_be_reinstated(book, settle, old, new, newest):
     thought = book.reflect("oil is dear", [old], space="facts").id
     settle()

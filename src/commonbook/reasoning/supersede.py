@@ -100,7 +100,8 @@ def _reinstate(ctx: WriteContext, *, old_id: str, by: str | None, scanned: bool)
 def _doubted_successors(ctx: WriteContext, old: Memory, by: str | None) -> list[Memory]:
     """Lock and return the direct successors that keep a memory superseded: all, or those that are or lead to `by`.
 
-    A deleted one is among them if another memory stands in its place.
+    A deleted one is among them if another memory stands in its place. With all of them go those that are deleted: who
+    reinstates a memory has decided about its ended successors too.
     """
     incoming = links.incoming_any_space(ctx.tx, [old.id], relations=("supersedes",))
     ctx.lock({link.source for link in incoming} - {old.id})
@@ -109,6 +110,8 @@ def _doubted_successors(ctx: WriteContext, old: Memory, by: str | None) -> list[
     if by is not None:
         leading = {successor.id for successor in successors.leading_to(old.id, by, ctx.tx.now)}
         wanted = [successor for successor in wanted if successor.id in leading]
+    elif wanted:
+        wanted = list(successors.direct.get(old.id, ()))
     ids = sorted(successor.id for successor in wanted)
     by_id = memories.get_many(ctx.tx, ctx.spaces, ids)
     return [by_id[id_] for id_ in ids if id_ in by_id]
