@@ -50,6 +50,8 @@ def answer_once(
     try:
         result = call(book._for_request(request))  # noqa: SLF001 - as above
     except Repeated as repeated:
+        # The first request may still wait for the disk, in another process.
+        engines.db.make_durable()
         return repeated.answer
     except CommonbookError:
         # The first request has changed the state that this one assumes.
@@ -68,7 +70,10 @@ def _answer_after(engines: Engines, request: KeyedRequest, call: Callable[[], ob
 @retry_read
 def _find(engines: Engines, request: KeyedRequest) -> str | None:
     with engines.db.reading() as tx:
-        return idempotency.find_answer(tx, engines, request)
+        answer = idempotency.find_answer(tx, engines, request)
+    if answer is not None:
+        engines.db.make_durable()
+    return answer
 
 
 def _keep(engines: Engines, request: KeyedRequest, answer: str) -> str:

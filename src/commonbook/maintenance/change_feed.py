@@ -35,15 +35,16 @@ def list_changes(engines: Engines, actor: Actor, *, after: str | None, space: st
         permissions.require_valid_key(tx, actor)
         allowed = scope.select(tx, actor, space)
         heads = {id_: seq for id_, (seq, _) in chain.heads(tx).items() if id_ in allowed}
-        if read is None:
-            return ChangePage((), positions.format_position({**dict.fromkeys(allowed, 0), **heads}))
-        numbers = {id_: read.get(id_, 0) for id_ in allowed}
+        numbers = {id_: read.get(id_, 0) for id_ in allowed} if read is not None else dict.fromkeys(allowed, 0) | heads
         entries = list(islice(_entries_by_time(tx, numbers, heads, limit), limit))
+    if entries or read is None:
+        # The caller keeps the position: an entry that a power cut took away would hide the next one of its number.
+        engines.db.make_durable()
     numbers |= {entry.space: entry.seq for entry in entries}
     return ChangePage(
         tuple(_event(entry, allowed) for entry in entries),
         positions.format_position(numbers),
-        lost_spaces=len(read.keys() - allowed.keys()),
+        lost_spaces=len(read.keys() - allowed.keys()) if read is not None else 0,
     )
 
 

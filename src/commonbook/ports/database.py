@@ -133,6 +133,14 @@ class Database(Protocol):
         """
         ...
 
+    def make_durable(self) -> None:
+        """Wait until everything that was committed before is durable, by whichever process.
+
+        What can be read may not be durable yet. Call this before an answer that relies on what another process has
+        written, without a durable write in between.
+        """
+        ...
+
     def is_last_commit(self, tx: Transaction) -> bool:
         """Tell whether nobody, in any process, has committed since this transaction was; False if that is not known."""
         ...

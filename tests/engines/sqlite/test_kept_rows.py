@@ -10,7 +10,7 @@ import pytest
 
 import commonbook
 from commonbook.book.book import Book
-from commonbook.engines.sqlite.database import KeptRows
+from commonbook.engines.sqlite.kept_rows import KeptRows
 from commonbook.ports.database import Row, Transaction
 
 FACTS = "SELECT name, value FROM home WHERE name = :name"

@@ -245,6 +245,9 @@ class PostgresDatabase:
             raise connections.foreign_tables_error("schema_version")
         return version
 
+    def make_durable(self) -> None:
+        """Do nothing: the server shows a durable commit to others only when it is durable."""
+
     def is_last_commit(self, tx: Transaction) -> bool:  # noqa: ARG002 - it is not known of any
         """Return False: others may have committed at any time."""
         return False

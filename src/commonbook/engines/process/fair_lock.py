@@ -17,6 +17,7 @@ from commonbook.engines.process import lock_holder
 from commonbook.runtime.fork_reset import reset_in_child
 
 _FIRST_PAUSE_SECONDS: Final = 0.000_05
+_MAX_PAUSE_SECONDS: Final = 0.000_4
 _SPIN_SECONDS: Final = 0.01
 
 _FilePair = tuple[int, int]
@@ -139,7 +140,7 @@ class FairLock:
         return True
 
     def _spin(self, files: _FilePair, deadline: float) -> bool:
-        """Try again with growing pauses: most holders release within a millisecond, and a thread costs as much.
+        """Try again after short pauses: most holders release within a millisecond, and a thread costs as much.
 
         This overtakes no queued waiter, since that one holds the turnstile.
         """
@@ -149,7 +150,7 @@ class FairLock:
             time.sleep(pause)
             if self._try_acquire(files):
                 return True
-            pause *= 1.5
+            pause = min(pause * 1.5, _MAX_PAUSE_SECONDS)
         return False
 
     def _wait_in_queue(self, deadline: float) -> bool:

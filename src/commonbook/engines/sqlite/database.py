@@ -24,13 +24,15 @@ from commonbook.ports.database import Result, Row, Transaction
 from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
-    from commonbook.engines.sqlite import error_translation, new_database, schema_copies
+    from commonbook.engines.sqlite import error_translation, kept_rows, new_database, schema_copies, wal_file
     from commonbook.ports.keys import Clock
     from commonbook.runtime import compressed_text
 else:
     error_translation = LazyModule("commonbook.engines.sqlite.error_translation")
+    kept_rows = LazyModule("commonbook.engines.sqlite.kept_rows")
     new_database = LazyModule("commonbook.engines.sqlite.new_database")
     schema_copies = LazyModule("commonbook.engines.sqlite.schema_copies")
+    wal_file = LazyModule("commonbook.engines.sqlite.wal_file")
     compressed_text = LazyModule("commonbook.runtime.compressed_text")
 
 _CLOSE_LOCK_SECONDS: Final = 2.0
@@ -42,11 +44,6 @@ _MAX_PADDED_LENGTH: Final = 16_384
 
 _PARAMETER: Final = re.compile(r":([a-z_]+)")
 _LIST: Final = re.compile(r" IN :([a-z_]+)")
-_MAX_QUERIES: Final = 64
-_READ_TABLE: Final = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")
-_READS: Final = re.compile(r"\s*(?:SELECT|PRAGMA)\b")
-_CHANGED_TABLE: Final = re.compile(r"\s*(?:INSERT INTO|UPDATE|DELETE FROM)\s+(\w+)")
-_ANY_TABLE: Final = "*"
 
 
 class SqliteDatabase:
@@ -78,13 +75,14 @@ class SqliteDatabase:
         self._lock = FairLock(os.path.join(os.path.dirname(path), lock))
         self._readers: list[sqlite3.Connection] = []
         self._writer: sqlite3.Connection | None = None
-        self._durable = True
+        self._log: wal_file.WalFile | None = None
         self._writer_thread: int | None = None
         self._data_version: int | None = None
         """SQLite's number of the last commit of another connection that the writer has seen."""
         self._commits = 0
         """How many transactions this process has committed."""
-        self._kept_rows = KeptRows()
+        self._kept_rows: kept_rows.KeptRows | None = None
+        """Rows that the writer keeps; a process that only reads has none."""
         self._closed = False
         self._gate = ForkGate(self._close_all)
         with _TranslatedErrors(path):
@@ -143,36 +141,51 @@ class SqliteDatabase:
 
     @contextmanager
     def writing(self, *, durable: bool = True) -> Iterator[SqliteTransaction]:
-        """Open the write transaction, exclusive among all processes."""
+        """Open the write transaction, exclusive among all processes; a durable one is synced after the lock.
+
+        The next writer need not wait for the disk. What it reads may not be durable yet, but its own sync covers that.
+        """
         if self._writer_thread == threading.get_ident():
             raise RuntimeError("a writing transaction was opened inside another")
-        with self._lock.hold(self._busy_seconds), self._gate, _TranslatedErrors(self._path):
-            self._writer_thread = threading.get_ident()
-            try:
-                connection = self._writer_for(durable=durable)
-                connection.execute("BEGIN IMMEDIATE")
+        with _TranslatedErrors(self._path):
+            with self._lock.hold(self._busy_seconds), self._gate:
+                self._writer_thread = threading.get_ident()
                 try:
-                    self._note_commits_of_others(connection)
-                    tx = SqliteTransaction(connection, self._clock.now(), self._kept_rows)
-                    yield tx
-                    connection.execute("COMMIT")
-                except BaseException:
-                    # Some may have been read after a change that is rolled back now.
-                    self._kept_rows.clear()
-                    if connection.in_transaction:
-                        connection.execute("ROLLBACK")
-                    raise
-                self._commits += 1
-                tx.committed = (self._commits, self._data_version)
-            finally:
-                self._writer_thread = None
+                    connection, kept = self._open_writer()
+                    connection.execute("BEGIN IMMEDIATE")
+                    try:
+                        self._note_commits_of_others(connection, kept)
+                        tx = SqliteTransaction(connection, self._clock.now(), kept)
+                        yield tx
+                        connection.execute("COMMIT")
+                    except BaseException:
+                        # Some may have been read after a change that is rolled back now.
+                        kept.clear()
+                        if connection.in_transaction:
+                            connection.execute("ROLLBACK")
+                        raise
+                    self._commits += 1
+                    tx.committed = (self._commits, self._data_version)
+                    log = self._open_log() if durable else None
+                finally:
+                    self._writer_thread = None
+            if log is not None:
+                log.sync()
 
-    def _note_commits_of_others(self, connection: sqlite3.Connection) -> None:
+    def make_durable(self) -> None:
+        """Sync SQLite's log: everything that any process has committed before is durable on return."""
+        with self._gate:
+            # Nothing is in a log that does not exist.
+            log = self._open_log() if os.path.exists(f"{self._path}-wal") else None
+        if log is not None:
+            log.sync()
+
+    def _note_commits_of_others(self, connection: sqlite3.Connection, kept: kept_rows.KeptRows) -> None:
         """Drop what is known of the database if another connection has committed since; check the schema then."""
         ((version,),) = connection.execute("PRAGMA data_version").fetchall()
         if version != self._data_version:
             self._check_schema(connection)
-            self._kept_rows.clear()
+            kept.clear()
             self._data_version = version
 
     def is_last_commit(self, tx: Transaction) -> bool:
@@ -184,16 +197,20 @@ class SqliteDatabase:
             ((version,),) = writer.execute("PRAGMA data_version").fetchall()
             return (self._commits, version) == tx.committed
 
-    def _writer_for(self, *, durable: bool) -> sqlite3.Connection:
-        if self._writer is None:
+    def _open_writer(self) -> tuple[sqlite3.Connection, kept_rows.KeptRows]:
+        if self._writer is None or self._kept_rows is None:
             self._writer = self._connect()
-            self._durable = True
+            # SQLite itself syncs only around checkpoints; `writing` syncs the log after a commit.
+            self._writer.execute("PRAGMA journal_mode=WAL").fetchall()
+            self._writer.execute("PRAGMA synchronous=NORMAL")
             # The numbers of a connection say nothing about those of another.
-            self._data_version = None
-        if self._durable != durable:
-            self._writer.execute(f"PRAGMA synchronous={'FULL' if durable else 'NORMAL'}")
-            self._durable = durable
-        return self._writer
+            self._data_version, self._kept_rows = None, kept_rows.KeptRows()
+        return self._writer, self._kept_rows
+
+    def _open_log(self) -> wal_file.WalFile:
+        if self._log is None:
+            self._log = wal_file.WalFile(self._path)
+        return self._log
 
     # --- opening and closing
 
@@ -304,57 +321,9 @@ class SqliteDatabase:
 
     def _close_all(self) -> None:
         connections = [*self._readers, *([self._writer] if self._writer else [])]
-        self._readers, self._writer = [], None
+        self._readers, self._writer, self._log, self._kept_rows = [], None, None, None
         for connection in connections:
             connection.close()
-
-
-class KeptRows:
-    """Rows of tables that hardly ever change, kept by the writer from one transaction to the next.
-
-    They are dropped when another connection has committed, which SQLite tells by a number (`PRAGMA data_version`), and
-    when a statement of the writer itself changes one of their tables.
-    """
-
-    def __init__(self) -> None:
-        """Keep nothing yet."""
-        self._rows: dict[tuple[object, ...], list[Row]] = {}
-        self._tables: set[str] = set()
-
-    def find(self, sql: str, params: dict[str, object]) -> list[Row] | None:
-        """Return the rows that were kept for a query, or None."""
-        return self._rows.get(_key(sql, params)) if self._rows else None
-
-    def keep(self, sql: str, params: dict[str, object], rows: list[Row]) -> None:
-        """Keep the rows of a query, which nobody changes."""
-        if len(self._rows) >= _MAX_QUERIES:
-            self.clear()
-        self._rows[_key(sql, params)] = rows
-        self._tables.update(_READ_TABLE.findall(sql))
-
-    def note_statement(self, sql: str) -> None:
-        """Drop the rows if a statement, which runs now, may change one of their tables."""
-        table = _table_changed(sql)
-        if table in self._tables or table == _ANY_TABLE:
-            self.clear()
-
-    def clear(self) -> None:
-        """Drop all rows."""
-        self._rows.clear()
-        self._tables.clear()
-
-
-def _key(sql: str, params: dict[str, object]) -> tuple[object, ...]:
-    return (sql, *(tuple(value) if isinstance(value, list) else value for value in params.values()))
-
-
-@lru_cache(maxsize=1024)
-def _table_changed(sql: str) -> str:
-    """Return the table that a statement changes; nothing for a query, `*` if that cannot be told."""
-    if _READS.match(sql):
-        return ""
-    changed = _CHANGED_TABLE.match(sql)
-    return changed[1] if changed else _ANY_TABLE
 
 
 class SqliteReading:
@@ -391,7 +360,7 @@ class SqliteTransaction(SqliteReading):
     compresses_texts = True
     for_update = skip_locked = no_wait = ""
 
-    def __init__(self, connection: sqlite3.Connection, now: datetime, kept: KeptRows) -> None:
+    def __init__(self, connection: sqlite3.Connection, now: datetime, kept: kept_rows.KeptRows) -> None:
         """Write through this connection; `now` is the one time of the whole transaction."""
         super().__init__(connection, now)
         self.recorded: list[Change] = []
@@ -438,6 +407,10 @@ def _expand_lists(sql: str, params: dict[str, object]) -> tuple[str, dict[str, o
         values = params.get(name)
         if isinstance(values, (tuple, list)):
             del params[name]
+            if len(values) == 1:
+                params[f"{name}_0"] = values[0]
+                sizes.append((name, 1))
+                continue
             size = _padded_length(len(values))
             params.update({f"{name}_{index}": value for index, value in enumerate(values)})
             params.update({f"{name}_{index}": values[-1] for index in range(len(values), size)})
