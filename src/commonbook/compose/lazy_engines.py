@@ -32,10 +32,11 @@ class Lazy:
         self._instance: object | None = None
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever the engine has under that name
-        with loading():
-            if self._instance is None:
-                self._instance = self._make()
-            value = getattr(self._instance, name)
+        if self._instance is None:
+            with loading():
+                if self._instance is None:
+                    self._instance = self._make()
+        value = getattr(self._instance, name)
         setattr(self, name, value) if callable(value) else None
         return value
 

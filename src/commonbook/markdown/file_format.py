@@ -23,6 +23,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from commonbook.errors import BadFile, BadTime, TooLarge
@@ -157,6 +158,9 @@ def _parse_layout(layout: str) -> _Layout:
     return _Layout(**json.loads(layout)) if layout else _CANONICAL
 
 
+_values_of_fields: Final = attrgetter(*FIELDS)
+
+
 def render(document: Document, dialect: Dialect) -> bytes:
     """Return a document as a file; raises TooLarge when its fields exceed the limit of front matter."""
     layout = _parse_layout(document.layout)
@@ -171,7 +175,7 @@ def render(document: Document, dialect: Dialect) -> bytes:
     gap = _canonical_or(eol, layout.gap)
     if _break_before(gap + text[:2], eol) != gap:
         gap = eol
-    values = {name: getattr(document, name) for name in FIELDS}
+    values = dict(zip(FIELDS, _values_of_fields(document), strict=True))
     if document.kind != "notice":
         values.update(dict.fromkeys(NOTICE_FIELDS))
     front = _render_front(values, eol) if layout.front is None else _edit_front(layout.front, values, eol, dialect)

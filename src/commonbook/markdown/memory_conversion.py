@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
 
 from commonbook.errors import BadTime
 from commonbook.markdown import file_format
@@ -150,7 +151,10 @@ def require_understood(document: Document, memory: Memory | None) -> None:
 
 
 def _verbatim(memory_or_file: Memory | Document) -> dict[str, Any]:
-    return {name: getattr(memory_or_file, name) for name in VERBATIM_FIELDS}
+    return dict(zip(VERBATIM_FIELDS, _verbatim_values(memory_or_file), strict=True))
+
+
+_verbatim_values: Final = attrgetter(*VERBATIM_FIELDS)
 
 
 def _links_of(document: Document, memory: Memory) -> tuple[Link, ...]:

@@ -164,6 +164,8 @@ def require_ordered_times(memory: Memory) -> Memory:
 def resolve_links(ctx: WriteContext, source: str, wanted: Iterable[tuple[str, str]]) -> tuple[Link, ...]:
     """Return links to existing memories, with the content hash of each target."""
     wanted = tuple(wanted)
+    if not wanted:
+        return ()
     ctx.lock((target for _, target in wanted))
     resolved = {}
     for relation, target in wanted:

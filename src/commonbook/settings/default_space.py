@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from commonbook.errors import BadInput, BadSpaceName, NotFound
 from commonbook.runtime.lazy_modules import LazyModule
-from commonbook.settings.git_repository import Repository, folder_and_parents, is_legal_name, repository_at
+from commonbook.settings.git_repository import Repository, is_legal_name, paths_above, repository_at
 from commonbook.settings.settings import PERSONAL, PROJECT_KEYS, Settings, parse_toml, read_config_file
 
 if TYPE_CHECKING:
@@ -101,8 +101,7 @@ def _project_path(settings: Settings, file: str | None) -> str:
 
 def _project_files(settings: Settings) -> Iterator[ProjectFile]:
     """Yield the project files of the working directory and the folders above it, the nearest first."""
-    for folder in folder_and_parents(settings.cwd):
-        path = os.path.join(folder, _PROJECT_FILE)
+    for path in paths_above(settings.cwd, _PROJECT_FILE):
         try:
             data = read_config_file(path)
         except BadInput:

@@ -6,7 +6,6 @@ import os
 import re
 import time
 import zlib
-from collections.abc import Iterator
 from contextlib import suppress
 from functools import lru_cache
 from typing import Final, NamedTuple
@@ -43,9 +42,10 @@ class Repository(NamedTuple):
 
 def repository_at(cwd: str) -> Repository | None:
     """Return the repository around a folder, or None outside of a repository."""
-    for folder in folder_and_parents(cwd):
-        git = _git_folder(os.path.join(folder, ".git"))
+    for path in paths_above(cwd, ".git"):
+        git = _git_folder(path)
         if git is not None:
+            folder = os.path.dirname(path)
             shared = _shared_git_folder(git)
             place = f"place:{shared}"
             origin = _parse_origin(_read(os.path.join(shared, "config")))
@@ -53,18 +53,21 @@ def repository_at(cwd: str) -> Repository | None:
                 name = _folder_name(folder, git=git, shared=shared)
                 top = os.path.dirname(shared) if os.path.basename(shared).startswith(".") else shared
                 return Repository(as_space_name(name), os.path.basename(os.path.dirname(top)), (place,))
-            path = re.split(r"[/:]+", origin)
+            parts = re.split(r"[/:]+", origin)
             address = origin if _is_remote(origin) else os.path.normpath(os.path.join(os.path.dirname(shared), origin))
-            return Repository(as_space_name(path[-1]), path[-2] if path[1:] else "", (f"origin:{address}", place))
+            return Repository(as_space_name(parts[-1]), parts[-2] if parts[1:] else "", (f"origin:{address}", place))
     return None
 
 
-def folder_and_parents(folder: str) -> Iterator[str]:
-    """Yield a folder and its parents, the nearest first."""
+@lru_cache(maxsize=16)
+def paths_above(folder: str, name: str) -> tuple[str, ...]:
+    """Return the paths of this name in a folder and its parents, the nearest first; each write asks for the same."""
+    paths: list[str] = []
     while folder:
-        yield folder
+        paths.append(os.path.join(folder, name))
         parent = os.path.dirname(folder)
         folder = parent if parent != folder else ""
+    return tuple(paths)
 
 
 def _git_folder(path: str) -> str | None:
@@ -83,6 +86,8 @@ _REAL_PATHS: Final[dict[str, str]] = {}
 def _real_path(path: str) -> str:
     """Return the path of a folder without links; an earlier answer is used while it leads to the same folder."""
     known = _REAL_PATHS.get(path)
+    if known == path:
+        return path
     if known is not None:
         with suppress(OSError):
             if os.path.samestat(os.stat(known), os.stat(path)):

@@ -48,7 +48,8 @@ def clear_fingerprints(tx: Transaction, space: str) -> None:
 def _rows(memory: Memory) -> list[dict[str, object]]:
     # All notices are alike, and nobody writes one.
     found = () if memory.kind == "notice" else fingerprints(memory.text)
-    return [{"space": memory.space.id, "mark": mark, "memory": id_bytes(memory.id)} for mark in found]
+    space, id_ = memory.space.id, id_bytes(memory.id)
+    return [{"space": space, "mark": mark, "memory": id_} for mark in found]
 
 
 def find_same_text(tx: Reading, spaces: SpaceScope, text: str) -> str | None:
@@ -78,6 +79,8 @@ def find_near_texts(tx: Reading, space: Space, text: str) -> tuple[str, ...]:
         return ()
     marks = {f"mark_{letter}": mark for letter, mark in zip(ascii_lowercase, wanted, strict=False)}
     rows = tx.rows(_newest_with_marks(tuple(marks)), space=space.id, limit=_MAX_CANDIDATES, **marks)
+    if not rows:
+        return ()
     shared = Counter(stored for (stored,) in rows)
     likely = [id_of_bytes(stored) for stored, count in shared.items() if 2 * count >= len(wanted)]
     if not likely:

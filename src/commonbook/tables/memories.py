@@ -418,7 +418,7 @@ def _values(tx: Transaction, memory: Memory) -> dict[str, object]:
         "kind": memory.kind,
         "title": memory.title,
         "text": compressed_text.compress(memory.text) if tx.compresses_texts else memory.text,
-        "tags": json.dumps(memory.tags, ensure_ascii=False),
+        "tags": json.dumps(memory.tags, ensure_ascii=False) if memory.tags else "[]",
         "links": json.dumps([(link.relation, link.target, link.target_hash) for link in memory.links]),
         "author": memory.author,
         "created": format_time(memory.created),

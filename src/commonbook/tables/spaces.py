@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, ItemsView, Iterator, MutableMapping, Sequence, ValuesView
 from functools import cached_property, lru_cache, partial
 from typing import Final, NamedTuple
 
@@ -81,6 +81,16 @@ class LazySpaces(MutableMapping[str, Space]):
     def __len__(self) -> int:
         """Return the number of spaces."""
         return len(self._every)
+
+    # The mixin of `MutableMapping` would look up each id again.
+
+    def values(self) -> ValuesView[Space]:
+        """Return all spaces."""
+        return self._every.values()
+
+    def items(self) -> ItemsView[str, Space]:
+        """Return all ids and spaces."""
+        return self._every.items()
 
     def __contains__(self, id_: object) -> bool:
         """Tell whether there is such a space."""

@@ -16,7 +16,7 @@ from functools import cache, lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
 from commonbook.errors import BadInput
-from commonbook.model.memory import MAX_METADATA_CHARS, MAX_TAG, MAX_TITLE, Metadata, Scalar
+from commonbook.model.memory import MAX_METADATA_CHARS, MAX_TAG, MAX_TITLE, NO_METADATA, Metadata, Scalar
 from commonbook.text.recall_fence import KeyedHash, unfence
 from commonbook.text.secrets.card_numbers import card_number_spans
 from commonbook.text.secrets.spoken_secrets import spoken_spans
@@ -61,6 +61,8 @@ def mask_name(name: str) -> Masked:
 def mask_tags(tags: Iterable[str]) -> tuple[tuple[str, ...], int]:
     """Return tags without secrets, and the number of secrets; a tag has no brackets, so its placeholder has none."""
     masked = [_mask_tag(tag) for tag in tags]
+    if not masked:
+        return (), 0
     safe = (PLACEHOLDERS.sub(TAG_PLACEHOLDER, tag.text)[:MAX_TAG].strip() for tag in masked)
     return tuple(dict.fromkeys(safe)), sum(tag.count for tag in masked)
 
@@ -94,6 +96,8 @@ def _mask_tag(tag: str) -> Masked:
 
 def mask_metadata(fields: Mapping[str, Scalar]) -> tuple[Metadata, int]:
     """Return metadata without secrets, and the number of secrets; a name such as `password` tells of its value."""
+    if not fields:
+        return NO_METADATA, 0
     masked, total = dict(fields), 0
     for name, value in fields.items():
         if isinstance(value, str):

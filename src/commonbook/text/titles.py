@@ -100,7 +100,8 @@ def _cut(title: str) -> str:
 
 
 def _fits(name: str) -> bool:
-    return len(name) <= _MAX_SLUG_CHARS and len(name.encode()) <= _MAX_SLUG_BYTES
+    # In ASCII, a name that has few enough characters has few enough bytes.
+    return len(name) <= _MAX_SLUG_CHARS and (name.isascii() or len(name.encode()) <= _MAX_SLUG_BYTES)
 
 
 def _words(title: str) -> list[str]:

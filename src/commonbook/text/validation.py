@@ -21,6 +21,7 @@ from commonbook.model.memory import (
     MAX_TEXT_BYTES,
     MAX_TITLE,
     MENTIONS,
+    NO_METADATA,
     RELATIONS,
     Kind,
     Metadata,
@@ -316,6 +317,8 @@ def validate_metadata(value: object) -> Metadata:
         raise BadInput("the metadata is no mapping", fix='give a mapping of names to values: {"ticket": "A-12"}')
     if len(value) > MAX_METADATA:
         raise TooLarge(f"{len(value)} fields of metadata, at most {MAX_METADATA} are allowed", fix="leave some out")
+    if not value:
+        return NO_METADATA
     return Metadata({_metadata_name(name): _metadata_value(name, item) for name, item in value.items()})
 
 

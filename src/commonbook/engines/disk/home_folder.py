@@ -11,7 +11,7 @@ import errno
 import os
 import stat as modes
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -125,28 +125,30 @@ class HomeFolder:
     @contextmanager
     def lock(self, *, wait: float) -> Iterator[bool]:
         """Hold `files.lock`; yield False when it could not be acquired within `wait` seconds."""
-        with ExitStack() as locks:
-            try:
-                locks.enter_context(self._lock.hold(wait))
-            except Busy:
-                yield False
-                return
+        try:
+            self._lock.acquire(wait)
+        except Busy:
+            yield False
+            return
+        try:
             self._unsynced_folders.clear()
             self._checked_folders.clear()
+            yield True
+        finally:
             try:
-                yield True
-            finally:
                 self._drop_prepared(self._prepared_under_lock)
                 self._prepared_under_lock.clear()
+            finally:
+                self._lock.release()
 
     def require_place(self, path: str, *, checked_folders: set[str] | None = None) -> None:
         """Raise FileInTheWay unless the path can be written without leaving the home."""
         place = self._place_of(path)
-        folder = lowest = os.path.dirname(place)
+        folder = lowest = _parent(place)
         while folder != self._home and not (checked_folders and folder in checked_folders):
             if _kind_at(folder) not in {None, modes.S_IFDIR}:
                 raise self._file_in_the_way(folder)
-            folder = os.path.dirname(folder)
+            folder = _parent(folder)
         if checked_folders is not None:
             checked_folders.add(lowest)
         if _kind_at(place) not in {None, modes.S_IFREG}:
@@ -283,7 +285,7 @@ class HomeFolder:
         """
         if folder in self._checked_folders or folder == self._home:
             return
-        parent = os.path.dirname(folder)
+        parent = _parent(folder)
         self._ensure_folder(parent)
         try:
             status = os.lstat(folder)
@@ -298,7 +300,7 @@ class HomeFolder:
         if folder not in self._durable_folders:
             self._unsynced_folders.add(parent)
         self._checked_folders.add(folder)
-        if os.path.basename(folder) == _NOTICES_FOLDER:
+        if folder.endswith(f"/{_NOTICES_FOLDER}"):
             # Notices come and go with the state of this home: they are no part of what people version.
             git.ignore_folder(folder)
 
@@ -431,6 +433,11 @@ def holds_files(folder: str) -> bool:
         return False
     except OSError:
         return True
+
+
+def _parent(place: str) -> str:
+    """Return the folder of an absolute path, which has no `/` at its end."""
+    return place[: place.rfind("/")] or "/"
 
 
 def _kind_at(place: str) -> int | None:

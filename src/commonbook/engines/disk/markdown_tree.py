@@ -23,6 +23,7 @@ class MarkdownTree:
     def __init__(self, home: str) -> None:
         """Use the folder `home`, which exists."""
         self._home = home
+        self._prefix = os.path.join(home, "")
         self._disk_spelling: dict[str, str] = {}
         self._unreadable: dict[str, str] = {}
 
@@ -128,7 +129,8 @@ class MarkdownTree:
 
     def at(self, path: str) -> str:
         """Return the absolute path, spelled as on the disk."""
-        return os.path.join(self._home, self._disk_spelling.get(path, path))
+        spelled = self._disk_spelling.get(path, path)
+        return os.path.join(self._home, spelled) if spelled.startswith("/") else self._prefix + spelled
 
     def is_ours(self, path: str) -> bool:
         """Return whether a walk would include a file at this path."""

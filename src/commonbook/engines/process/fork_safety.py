@@ -26,7 +26,8 @@ class ForkGate:
     def __init__(self, release: Callable[[], None]) -> None:
         """Call `release` before each fork, when no thread is inside."""
         self._release = release
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._entries: dict[int, int] = {}
         self._is_shut = False
         self._forked_inside = False
@@ -40,7 +41,8 @@ class ForkGate:
                 fix="fork outside of transactions, or start processes with the method `spawn`",
             )
         thread_id = threading.get_ident()
-        with self._changed:
+        # The lock itself is entered and left without a call of Python's, the condition is not.
+        with self._lock:
             if self._is_shut:
                 self._changed.wait_for(lambda: not self._is_shut or thread_id in self._entries)
             self._entries[thread_id] = self._entries.get(thread_id, 0) + 1
@@ -48,7 +50,7 @@ class ForkGate:
     def __exit__(self, *_: object) -> None:
         """Leave the gate."""
         thread_id = threading.get_ident()
-        with self._changed:
+        with self._lock:
             # A child that was forked inside begins without entries.
             if (entered := self._entries.get(thread_id, 0)) > 1:
                 self._entries[thread_id] = entered - 1
@@ -74,7 +76,8 @@ class ForkGate:
 
     def open_in_child(self) -> None:
         """Start over in the child, which has only the thread that forked."""
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._forked_inside = bool(self._entries)
         self._entries = {}
         self._is_shut = False
