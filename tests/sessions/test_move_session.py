@@ -199,6 +199,16 @@ def test_episodes_that_are_elsewhere_stay_or_join_again(talk):
     assert (talk.get(episode.id).space.name, talk.get(episode.id).session_space) == ("third", None)
 
 
+def test_a_session_whose_episode_was_rewound_as_a_whole_moves_too(talk):
+    (episode,) = talk.list(Filter(space="old", kinds=("episode",))).items
+    talk.rewind("talk", 0, space="old")
+    assert talk.move_session("talk", "new", space="old").space.name == "new"
+    assert all(one.rewound_at for one in talk.messages("talk", space="new").items)
+    with pytest.raises(Conflict):
+        talk.undelete(episode.id)
+    assert found_in(talk, "new") == []
+
+
 def test_a_lost_database_gets_the_moved_session_back_from_its_files(home):
     with commonbook.open(home, create=True) as book:
         book.append("talk", [message("a", "the heron nests by the mill")], space="old")

@@ -47,8 +47,11 @@ def text_after_move(tx: Reading, memory: Memory, *, by_hand: bool) -> str:
     """Return the text of a memory for the space that it is moved to.
 
     Only an episode of a session of that space can have lost messages. Conflict if it has no others, unless a person
-    moved its file (`by_hand`): then it stays as it is, and recall goes by the session.
+    moved its file (`by_hand`): then it stays as it is, and recall goes by the session. A deleted one keeps its text,
+    which leaves out rewound messages when the memory is brought back.
     """
+    if memory.deleted is not None:
+        return memory.text
     rewound = _rewound_of(tx, memory)
     text = transcript.without(memory.text, rewound) if rewound else memory.text
     if text is None and not by_hand:
