@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from functools import partial
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import psutil
 
@@ -30,9 +30,13 @@ _INITIALIZE: Final = {
     "clientInfo": {"name": "benchmark", "version": "1"},
 }
 _PROCESSES: Final = (1, 10)
+_IDLE_SECONDS: Final = 5.0
+_CHARS_A_TOKEN: Final = 4
+_MAX_LIST_TOKENS: Final = 2500
 _PROMPT: Final = {"session_id": "s", "hook_event_name": "UserPromptSubmit", "prompt": "Where do the tulips grow?"}
 _FIRST_ANSWER_BAR: Final = Bar(AT_MOST, 0.4)
 _MEMORY_BAR: Final = Bar(AT_MOST, 0.45)
+_LIST_BAR: Final = Bar(AT_MOST, 1.0)
 
 
 class _Server:
@@ -45,14 +49,15 @@ class _Server:
         used = self._watched.cpu_times()
         self.first_answer_ms = 1000 * (used.user + used.system)
 
-    def request(self, method: str, **parameters: object) -> None:
-        """Send a request and wait for its answer."""
+    def request(self, method: str, **parameters: object) -> dict[str, Any]:
+        """Send a request, and return the result of its answer."""
         assert self._process.stdin
         assert self._process.stdout
         line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": parameters})
         self._process.stdin.write(line.encode() + b"\n")
         self._process.stdin.flush()
-        self._process.stdout.readline()
+        result: dict[str, Any] = json.loads(self._process.stdout.readline())["result"]
+        return result
 
     def memory(self) -> float:
         """Return the memory that no other process shares, in MB."""
@@ -88,6 +93,9 @@ def mcp_server(bench: Bench) -> Iterator[Figure]:
     ):
         figures = in_turns(rounds, partial(measure, ours), partial(measure, reference))
         yield _figure(what, 1, unit, *figures, bar)
+    tools, tokens = _tool_list(ours)
+    limit = (float(_MAX_LIST_TOKENS),)
+    yield _figure("MCP: list of n tools, beside its limit", tools, "tokens", (tokens,), limit, _LIST_BAR)
     for n in _PROCESSES:
         empty = (_memory(reference, n),)
         yield _figure("MCP: memory of n idle processes", n, "MB", (_memory(ours, n),), empty, _MEMORY_BAR)
@@ -114,11 +122,21 @@ def _exit_time(words: list[str]) -> float:
         return server.end()
 
 
-def _memory(words: list[str], n: int, use: Callable[[_Server], None] = lambda _server: None) -> float:
+def _tool_list(words: list[str]) -> tuple[int, float]:
+    """Return the number of tools that a server lists, and the tokens that a model pays for the list."""
+    with _Server(words) as server:
+        tools = server.request("tools/list")["tools"]
+    return len(tools), len(json.dumps(tools, separators=(",", ":"))) / _CHARS_A_TOKEN
+
+
+def _memory(words: list[str], n: int, use: Callable[[_Server], object] = lambda _server: None) -> float:
+    """Return the memory of n processes that have listed their tools, were idle for a while, and were used."""
     with ExitStack() as running:
         servers = [running.enter_context(_Server(words)) for _ in range(n)]
         for server in servers:
             server.request("tools/list")
+        time.sleep(_IDLE_SECONDS)
+        for server in servers:
             use(server)
         return sum(server.memory() for server in servers)
 

@@ -60,7 +60,7 @@ def distinct_terms(question: str) -> list[str]:
         ("parallel_gain", [4]),
         ("batch", [10, 2, 20, 20]),
         ("importing", [4] * 14),
-        ("mcp_server", [1, 1, 1, 1, 2, 2]),
+        ("mcp_server", [1, 1, 14, 1, 1, 2, 2]),
         ("hooks", [2] * 5),
         ("append", [1, 2]),
         ("open_unchanged", [2, 3, 4]),
@@ -85,6 +85,7 @@ def distinct_terms(question: str) -> list[str]:
 def test_a_benchmark_measures_ours_beside_its_reference(name, sizes, monkeypatch):
     monkeypatch.setenv("COMMONBOOK_SOAK_SECONDS", "2")
     monkeypatch.setattr("benchmarks.agents._PROCESSES", (1, 2))
+    monkeypatch.setattr("benchmarks.agents._IDLE_SECONDS", 0)
     monkeypatch.setattr("benchmarks.capturing._CASES", ((1, 1), (2, 2)))
     monkeypatch.setattr("benchmarks.capturing_on_postgres._CASES", ((1, "in turn", 1, None), (2, "at once", 2, None)))
     figures = list(__main__.measured([name], TINY))
