@@ -149,7 +149,7 @@ class HitBuilder:
     def _confident(self, best: list[int], *, is_relevant: bool) -> list[int]:
         """Return the rows whose confidence suffices.
 
-        By default these are all if anything is about the query at all, but for those far below one that probably
+        By default these are all if anything is about the query at all, but for those far below a memory that probably
         answers.
         """
         least = self._query.request.min_confidence
@@ -159,8 +159,8 @@ class HitBuilder:
             return [row for row in best if self._has_words(row)]
         if self._scores.rarity.words == 1:
             return [row for row in best if self._scores.named_share(row) > 0]
-        # The first hit is the same for every k.
-        highest = self._confidence[best[0]]
+        # The first hit is the same for every k. A message may be the question itself, as in the session that asks it.
+        highest = 0.0 if self._pool.flags[best[0]] & IS_MESSAGE else self._confidence[best[0]]
         return [
             row
             for row in best

@@ -291,21 +291,24 @@ def count_linking(
     Notices do not count. A name in a text counts for one of the memories that have it, without a look at their paths.
     """
     names = {(memory.space.id, name): memory.id for memory in targets for name in obsidian.names_of(memory)}
-    linked = tx.defer(
-        "SELECT link.space, link.source, link.target FROM link"
+    rows = tx.rows(
+        "SELECT link.space, link.target AS name, link.source, 1 AS by_id FROM link"
         " JOIN memory ON memory.space = link.space AND memory.id = link.source"
-        " WHERE link.target IN :targets AND link.relation IN :relations"
-        " AND memory.kind <> 'notice' AND memory.deleted IS NULL",
+        " WHERE link.space IN :spaces AND link.target IN :targets AND link.relation IN :relations"
+        " AND memory.kind <> 'notice' AND memory.deleted IS NULL"
+        " UNION ALL"
+        " SELECT space, name, memory, 0 FROM mention WHERE space IN :named AND name IN :names",
+        spaces=tuple(sorted(spaces)),
         targets=tuple(memory.id for memory in targets),
         relations=tuple(relations),
-    )
-    mentioned = tx.defer(
-        "SELECT space, name, memory FROM mention WHERE space IN :spaces AND name IN :names",
-        spaces=tuple(sorted({space for space, _ in names})),
+        named=tuple(sorted({space for space, _ in names})),
         names=tuple(sorted({name for _, name in names})),
     )
-    pairs = {(target, source) for space, source, target in linked() if space in spaces}
-    pairs |= {(names[space, name], source) for space, name, source in mentioned() if (space, name) in names}
+    pairs = {
+        (target, source)
+        for space, name, source, by_id in rows
+        if (target := name if by_id else names.get((space, name))) is not None
+    }
     return Counter(target for target, source in pairs if target != source)
 
 

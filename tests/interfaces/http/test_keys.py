@@ -13,6 +13,7 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from commonbook.book.book import Book
+from commonbook.interfaces.http.direct_routes import DirectRoutes
 from commonbook.interfaces.http.examples import EXAMPLES
 from commonbook.interfaces.http.serving import server
 from commonbook.interfaces.http.serving.addresses import ServeOptions
@@ -72,7 +73,9 @@ READS: Final[dict[str, dict[str, Any]]] = {
 WITH_KEY: Final = (*(verb for verb in VERBS.values() if not verb.without_key), IMPORT, EXPORT)
 
 
-def all_routes(app: FastAPI) -> list[tuple[str, str]]:
+def all_routes(served: DirectRoutes) -> list[tuple[str, str]]:
+    app = served._app
+    assert isinstance(app, FastAPI)
     routes = [route for route in app.router.routes if isinstance(route, Route) and route.path not in OPEN | PAGES]
     return [(method, route.path) for route in routes for method in sorted((route.methods or set()) - {"HEAD"})]
 
@@ -101,11 +104,11 @@ def stranger_keys(book: Book) -> dict[str, str | None]:
 
 
 @pytest.fixture
-def served(book: Book, monkeypatch: pytest.MonkeyPatch) -> FastAPI:
+def served(book: Book, monkeypatch: pytest.MonkeyPatch) -> DirectRoutes:
     """The app as `commonbook serve` has it, with all its routes, without the guards around it."""
     monkeypatch.setattr(server, "guarded", lambda app, *_: app)
     app = server._Process(book, ServeOptions())._book_app()
-    assert isinstance(app, FastAPI)
+    assert isinstance(app, DirectRoutes)
     return app
 
 
