@@ -58,6 +58,18 @@ def test_an_agent_reaches_its_project_and_personal_alone(book, tmp_path, monkeyp
     assert actors == {AGENT}
 
 
+def test_what_an_agent_deletes_can_be_brought_back_and_the_log_names_the_agent(book):
+    let_in(book)
+    memory = book.remember("The dog is called Rex", space="personal").id
+    with PlainClient("--as", AGENT) as client:
+        assert client.call("delete", ids=[memory])["structuredContent"]["ids"] == [memory]
+    assert book.list().items == ()
+    (deletion,) = [entry for entry in book.log(space="personal", limit=10) if entry.action == "delete"]
+    assert deletion.actor == AGENT
+    book.undelete(memory)
+    assert book.get(memory).text == "The dog is called Rex"
+
+
 def test_reading_makes_no_space(book, tmp_path, monkeypatch):
     let_in(book)
     monkeypatch.chdir(repository(tmp_path / "garden"))
