@@ -177,6 +177,18 @@ def test_who_may_no_longer_write_to_the_old_space_leads_no_messages_away(book, f
         bob.move_session("support-43", "of-bob", space="team")
 
 
+def test_a_repeat_after_the_revocation_is_stored_in_the_space_that_it_names(book):
+    for space in ("team", "of-bob"):
+        book.grant(BOB, space, "writer")
+    bob = book.acting_as(BOB)
+    book.append("talk", [message("a", "the heron nests")], space="team")
+    bob.move_session("talk", "of-bob", space="team")
+    assert not book.append("talk", [message("a", "the heron nests")], space="team").messages[0].new
+    book.revoke(BOB, "team")
+    receipt = book.append("talk", [message("a", "the heron nests")], space="team")
+    assert (receipt.space, receipt.messages[0].new) == ("team", True)
+
+
 def test_a_session_that_two_have_moved_is_followed_as_long_as_both_may_write(book):
     for space in ("team", "middle"):
         book.grant(BOB, space, "writer")
@@ -207,6 +219,39 @@ def test_a_session_whose_episode_was_rewound_as_a_whole_moves_too(talk):
     with pytest.raises(Conflict):
         talk.undelete(episode.id)
     assert found_in(talk, "new") == []
+
+
+def test_an_episode_that_was_elsewhere_is_of_its_session_wherever_that_has_gone(talk):
+    (episode,) = talk.list(Filter(space="old", kinds=("episode",))).items
+    talk.move(episode.id, "third")
+    talk.move_session("talk", "new", space="old")
+    talk.move(episode.id, "old")
+    assert talk.get(episode.id).session_space == "new", "the session has left this space"
+    talk.move(episode.id, "new")
+    assert talk.get(episode.id).session_space is None
+    found = talk.recall("heron", spaces="new", session="talk").hits
+    assert episode.id in {hit.memory for hit in found}
+
+
+@pytest.mark.parametrize("last", ["the episode", "the session"])
+def test_a_lost_database_gets_an_episode_back_that_followed_its_session_later(home, last):
+    space = "new" if last == "the episode" else "third"
+    with commonbook.open(home, create=True) as book:
+        book.append("talk", [message("a", "the heron nests by the mill")], space="old")
+        (episode,) = book.close_session("talk", space="old").episodes
+        book.move(episode, "third")
+        book.move_session("talk", "new", space="old")
+        if last == "the episode":
+            book.move(episode, "fourth")
+            book.move(episode, "new")
+        else:
+            book.move_session("talk", "third", space="new")
+    for path in (home / ".commonbook").glob("state.db*"):
+        path.unlink()
+    with commonbook.open(home) as book:
+        assert [(one.space.name, one.last) for one in book.sessions()] == [(space, 1)]
+        (repeat,) = book.append("talk", [message("a", "the heron nests by the mill")], space=space).messages
+        assert not repeat.new
 
 
 def test_a_lost_database_gets_the_moved_session_back_from_its_files(home):

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from commonbook.errors import BadInput, Conflict
 from commonbook.files import hand_edits, scan
-from commonbook.markdown import message_macs, transcript
-from commonbook.model.memory import Memory
 from commonbook.model.session import Session
 from commonbook.model.spaces import Actor, Space
 from commonbook.ports.engines import Engines
@@ -21,7 +19,7 @@ from commonbook.tables.session_places import parents as session_parents
 from commonbook.tables.sessions import SessionKey
 from commonbook.tables.usage import prompt_uses
 from commonbook.text import space_names
-from commonbook.write import store_version
+from commonbook.write import episode_sessions, store_version
 from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import moved_path
 
@@ -29,7 +27,7 @@ from commonbook.write.new_memory import moved_path
 def move(engines: Engines, actor: Actor, key: SessionKey, to: str) -> Session:
     """Move a session into another space; Conflict if that has a session of this name. Return the moved session.
 
-    Episodes that somebody moved into a third space stay there.
+    Episodes that somebody moved into a third space stay there, and name the former space until they are moved.
     """
     space_names.require_space_name(to)
 
@@ -86,26 +84,11 @@ def _move_episode(ctx: WriteContext, session: Session, target: Space, episode: s
     if memory.space.id not in {session.space.id, target.id}:
         # A person has moved its file into a third space meanwhile.
         return
-    lines = _signed_again(ctx, memory, session, target)
-    # The session is in the new space already, so the episode is there beside it.
-    before = memory._replace(session_space=target.name)
     if memory.space.id == target.id:
-        joined = memory._replace(session_space=None, message_lines=lines)
+        joined = episode_sessions.after_move(ctx, memory, memory)
         store_version.store_version(ctx, memory, joined, ["session_space"], how="move")
         return
     path = memory.path if memory.deleted is not None else moved_path(ctx, memory, target)
     if memory.deleted is None:
         ctx.record_move(memory, path)
-    moved = before._replace(space=target, path=path, message_lines=lines)
-    store_version.store_version(ctx, before, moved, ["space"], how="move")
-
-
-def _signed_again(ctx: WriteContext, memory: Memory, session: Session, target: Space) -> tuple[str, ...]:
-    """Return the lines that prove the messages of an episode, with MACs for the new space."""
-    keys = ctx.engines.keys
-    proven = message_macs.proven(keys, memory._replace(space=session.space))
-    return tuple(
-        message_macs.line_of(keys, target.id, session.id, message, proven[message.id])
-        for message in transcript.parse(memory.text).messages
-        if message.id in proven
-    )
+    store_version.store_version(ctx, memory, memory._replace(space=target, path=path), ["space"], how="move")

@@ -15,7 +15,7 @@ from commonbook.model.invalidation import REASONING, RETRACT
 from commonbook.model.memory import DETACHED, SNAPSHOT, Memory, is_retracted
 from commonbook.model.spaces import SpaceScope
 from commonbook.tables import copies, file_journal, links, memories, revisions
-from commonbook.write import link_hashes, proposals, rewound_messages
+from commonbook.write import episode_sessions, link_hashes, proposals, rewound_messages
 from commonbook.write.context import WriteContext
 
 _REASONING_RELATIONS: Final = frozenset((*REASONING, "supersedes", "shared_from"))
@@ -39,7 +39,7 @@ def store_version(
     that a person saved, if it is at the path of the memory. `version` is the new version, if it is not the next one.
     """
     if new.space.id != old.space.id:
-        new = proposals.after_move(old, _with_session_space(old, new))
+        new = proposals.after_move(old, episode_sessions.after_move(ctx, old, new))
         text = rewound_messages.text_after_move(ctx.tx, new, by_hand=how == "file")
         if text != new.text:
             new, changed_fields = new._replace(text=text), sorted({*changed_fields, "text"})
@@ -120,14 +120,6 @@ def delete(ctx: WriteContext, memory: Memory, *, how: str) -> None:
     ctx.log_memory(tombstone, "delete", how=how)
     if how != "file":
         ctx.enqueue_files([tombstone])
-
-
-def _with_session_space(old: Memory, new: Memory) -> Memory:
-    """Return a moved memory with the space of its session, which stays where it was; none if it is there again."""
-    if new.session is None:
-        return new
-    session_space = old.session_space or old.space.name
-    return new._replace(session_space=None if session_space == new.space.name else session_space)
 
 
 def _without_stale_reasons(memory: Memory) -> Memory:

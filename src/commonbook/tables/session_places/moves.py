@@ -93,3 +93,9 @@ def episodes(tx: Reading, session: Session) -> list[str]:
         id=session.id,
     )
     return [episode for (episode,) in rows]
+
+
+def space_of_episode(tx: Reading, episode: str) -> str | None:
+    """Return the space of the session whose messages an episode holds; None if it holds none."""
+    rows = tx.rows("SELECT space FROM message WHERE episode = :episode LIMIT 1", episode=episode)
+    return next((space for (space,) in rows), None)
