@@ -65,6 +65,8 @@ if __name__ == "__main__":
     mode, first, second, *more = sys.argv[1:]
     if mode == "write":
         write(first, second)
+    # Tests that run in the background of a shell inherit that Ctrl-C is ignored.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     point, number = more[0], int(signal.Signals[more[1]])
     _signal_at((POINTS if mode == "backup" else RESTORE_POINTS)[point], number)
     command = ["--home", first, "backup", second] if mode == "backup" else ["restore", first, second]
