@@ -116,6 +116,26 @@ def test_a_question_that_is_a_title_an_alias_or_a_file_name_finds_that_memory_fi
     assert [hit.title for hit in book.recall("ledger", spaces="team").hits][:1] == ["Payment gateway"]
 
 
+def test_a_question_that_is_a_title_of_common_words_finds_that_memory(book: Book, settle):
+    about = book.remember("We are a small bakery in Graz.", title="About us")
+    book.remember("It is about us all: we are what we do.", title="Essay")
+    book.remember("This is not about us.", title="Other", space="vault")
+    settle()
+    assert ids(book.recall("about us")) == [about.id]
+    assert book.recall("who are we").hits == ()
+    assert book.recall("about us", kinds=["fact"]).hits == ()
+    assert book.recall("about us", spaces="vault").hits == ()
+
+
+def test_a_question_of_common_words_alone_says_how_to_search_for_them(book: Book, settle):
+    book.remember("It was said while the server was down.")
+    settle()
+    answer = book.recall("said while")
+    assert answer.hits == ()
+    assert [note for note in answer.notes if "in quotes" in note]
+    assert book.recall("server").notes == book.recall("").notes == book.recall("...").notes == ()
+
+
 # --- words of one letter, dates, long messages
 
 

@@ -19,12 +19,15 @@ _FEW_TERMS: Final = 3
 _LONG_PHRASE: Final = 4
 
 
-def _phrase_terms(query: ParsedQuery) -> tuple[str, ...]:
+def _phrase_terms(query: ParsedQuery, name: str) -> tuple[str, ...]:
     """Return the terms of the query as a phrase, if its stop words are needed to find it.
 
-    With more other words, the passages that have all of them are the first candidates anyway.
+    With more other words, the passages that have all of them are the first candidates anyway. A few stop words alone
+    are no phrase, but may be the name of a memory, such as "About us".
     """
     phrase = query.phrase
+    if query.has_only_stop_words and phrase is None:
+        return (name,)
     if phrase is None or phrase.size < _LONG_PHRASE or len(query.terms) > _FEW_TERMS:
         return ()
     return phrase.terms
@@ -44,16 +47,17 @@ class IndexQueryBuilder:
         """Return the query to the index, with expansion terms, and the pairs of query and expansion terms."""
         terms = query.terms
         expansion_terms, expansions = self._expansion.expand(query.words, terms)
-        phrase_terms = _phrase_terms(query)
+        # It is found only in memories with the query as their name.
+        name = text_terms.name_term(query.request.query[:MAX_QUERY_CHARS])
+        phrase_terms = _phrase_terms(query, name)
         include = query.request.include
         kinds = query.request.kinds
         index_query = IndexQuery(
             terms=terms,
-            # The last one is found only in memories with the query as their name.
             expansion_terms=(
                 *expansion_terms,
-                *(term for term in phrase_terms if term not in terms),
-                text_terms.name_term(query.request.query[:MAX_QUERY_CHARS]),
+                *(term for term in phrase_terms if term not in terms and term != name),
+                name,
             ),
             vector=vector,
             spaces=frozenset(allowed),

@@ -149,6 +149,11 @@ class ParsedQuery(NamedTuple):
         return (*self.request.tags, *labels.labels_of_request(self.request))
 
     @property
+    def has_only_stop_words(self) -> bool:
+        """Whether every word of the query is a stop word, so that only a name or a phrase can be found."""
+        return not self.words and any(map(str.isalnum, self.request.query))
+
+    @property
     def is_empty(self) -> bool:
         """Whether the query is blank: the recall then returns the newest passages."""
         return not self.request.query.strip()

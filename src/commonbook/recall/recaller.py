@@ -37,6 +37,7 @@ Turn: TypeAlias = AbstractContextManager[None]
 
 _CACHE_TEXTS: Final = 500
 _MAX_ATTEMPTS: Final = 3
+_ONLY_STOP_WORDS: Final = 'every word of the query is too common to search for; "in quotes" it is found as it stands'
 
 
 class _Stopwatch:
@@ -139,6 +140,8 @@ class Recaller:
             rows, scores = order_candidates(engines, query, index_query, result, expansions, shares)
             if query.quoted and not rows:
                 notes.append(phrases.nothing_has(query.quoted))
+            elif query.has_only_stop_words and not rows:
+                notes.append(_ONLY_STOP_WORDS)
             watch.lap("rank")
             readable = scope.LazyScope(partial(scope.select, tx, actor))
             nearness = partial(self._queries.nearness, query)

@@ -16,10 +16,14 @@ _BUDGET_TOKENS: Final = 4000
 """A result of this size stays in the conversation of every client."""
 
 
-def recall(book: Book, arguments: Arguments) -> list[dict[str, Any]]:
-    """Return the hits of a recall with these arguments; without a budget, as many as a conversation can take."""
+def recall(book: Book, arguments: Arguments) -> dict[str, Any]:
+    """Return the hits of a recall with these arguments, and its notes, if there are any.
+
+    Without a budget, there are as many hits as a conversation can take.
+    """
     result: RecallResult = book.recall(**{"budget_tokens": _BUDGET_TOKENS, **arguments})
-    return [hit_value(hit) for hit in result.hits]
+    hits = {"hits": [hit_value(hit) for hit in result.hits]}
+    return {**hits, "notes": list(result.notes)} if result.notes else hits
 
 
 def hit_value(hit: Hit) -> dict[str, Any]:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def _run(book: Book, arguments: Arguments) -> Result:
-    return {"hits": recalling.recall(book, arguments)}
+    return recalling.recall(book, arguments)
 
 
 TOOL: Final = Tool(
