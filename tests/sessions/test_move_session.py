@@ -211,6 +211,59 @@ def test_episodes_that_are_elsewhere_stay_or_join_again(talk):
     assert (talk.get(episode.id).space.name, talk.get(episode.id).session_space) == ("third", None)
 
 
+@pytest.mark.parametrize("mode", ["live", "lazy"])
+def test_an_episode_that_joins_its_session_again_loses_what_was_rewound_meanwhile(talk, mode):
+    talk.grant(BOB, "old", "writer")
+    (episode,) = talk.list(Filter(space="old", kinds=("episode",))).items
+    talk.move(episode.id, "third")
+    copy = talk.share(episode.id, "readers", refresh=mode)
+    talk.acting_as(BOB).rewind("talk", 1, space="old")
+    assert "it feeds at noon" in talk.get(episode.id).text, "bob may not write there"
+    talk.move_session("talk", "third", space="old")
+    for memory in (talk.get(episode.id), talk.get(copy.id)):
+        assert "heron nests" in memory.text
+        assert "noon" not in memory.text
+    assert talk.get(copy.id).freshness == "fresh"
+    assert talk.get(episode.id).session_space is None
+
+
+def test_an_episode_that_was_rewound_as_a_whole_is_deleted_when_its_session_comes_to_it(talk):
+    talk.grant(BOB, "old", "writer")
+    (episode,) = talk.list(Filter(space="old", kinds=("episode",))).items
+    talk.move(episode.id, "third")
+    copy = talk.share(episode.id, "readers")
+    talk.acting_as(BOB).rewind("talk", 0, space="old")
+    assert talk.get(episode.id).text == episode.text
+    talk.move_session("talk", "third", space="old")
+    for gone in (episode.id, copy.id):
+        with pytest.raises(NotFound):
+            talk.get(gone)
+    with pytest.raises(Conflict):
+        talk.undelete(episode.id)
+    assert len(talk.messages("talk", space="third").items) == 4
+
+
+def test_an_episode_whose_file_was_put_back_after_a_rewind_is_deleted_when_its_session_moves(home):
+    with commonbook.open(home, create=True) as book:
+        book.append("talk", ["the heron nests by the mill"], space="old")
+        (episode,) = book.close_session("talk", space="old").episodes
+        copy = book.share(episode, "readers")
+        book.move(episode, "third")
+        book.grant(BOB, "old", "writer")
+        book.acting_as(BOB).rewind("talk", 0, space="old")
+        (path,) = (home / "third").rglob("*.md")
+        path.rename(home / "old" / path.name)
+        book.sync()
+        assert book.get(episode).space.name == "old"
+        assert book.move_session("talk", "new", space="old").space.name == "new"
+        for gone in (episode, copy.id):
+            with pytest.raises(NotFound):
+                book.get(gone)
+        with pytest.raises(Conflict):
+            book.undelete(episode)
+        assert list(home.rglob("old/*.md")) == list(home.rglob("new/*.md")) == []
+
+
 def test_a_session_whose_episode_was_rewound_as_a_whole_moves_too(talk):
     (episode,) = talk.list(Filter(space="old", kinds=("episode",))).items
     talk.rewind("talk", 0, space="old")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from commonbook.errors import BadInput, Conflict
 from commonbook.files import hand_edits, scan
+from commonbook.model.memory import Memory
 from commonbook.model.session import Session
 from commonbook.model.spaces import Actor, Space
 from commonbook.ports.engines import Engines
@@ -19,7 +20,7 @@ from commonbook.tables.session_places import parents as session_parents
 from commonbook.tables.sessions import SessionKey
 from commonbook.tables.usage import prompt_uses
 from commonbook.text import space_names
-from commonbook.write import episode_sessions, store_version
+from commonbook.write import episode_sessions, rewound_messages, store_version
 from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import moved_path
 
@@ -75,7 +76,10 @@ def _require_free(ctx: WriteContext, session: Session, target: Space) -> None:
 
 
 def _move_episode(ctx: WriteContext, session: Session, target: Space, episode: str, *, scanned: bool) -> None:
-    """Move an episode along with its session; one that is in the new space already is joined to the session again."""
+    """Move an episode along with its session; one that is in the new space already is joined to the session again.
+
+    It loses what was rewound while it was elsewhere, and is deleted if nothing else is in it.
+    """
     memory = memories.find(ctx.tx, ctx.writable, episode)
     if memory is None or memory.space.id not in {session.space.id, target.id}:
         return
@@ -84,11 +88,25 @@ def _move_episode(ctx: WriteContext, session: Session, target: Space, episode: s
     if memory.space.id not in {session.space.id, target.id}:
         # A person has moved its file into a third space meanwhile.
         return
-    if memory.space.id == target.id:
-        joined = episode_sessions.after_move(ctx, memory, memory)
-        store_version.store_version(ctx, memory, joined, ["session_space"], how="move")
-        return
+    is_empty = memory.deleted is None and rewound_messages.remaining_text(ctx.tx, memory._replace(space=target)) is None
+    if is_empty:
+        memory = store_version.delete(ctx, memory, how="rewind")
+    moved = _join(ctx, memory) if memory.space.id == target.id else _take_along(ctx, memory, target)
+    if is_empty:
+        # The copies that follow it go too.
+        ctx.pending.note_changed_text(moved)
+
+
+def _join(ctx: WriteContext, memory: Memory) -> Memory:
+    """Join an episode to its session again, without what was rewound while the session was elsewhere."""
+    text = rewound_messages.text_after_move(ctx.tx, memory, by_hand=False)
+    joined = episode_sessions.after_move(ctx, memory, memory._replace(text=text))
+    changed = ["session_space"] if text == memory.text else ["session_space", "text"]
+    return store_version.store_version(ctx, memory, joined, changed, how="move")
+
+
+def _take_along(ctx: WriteContext, memory: Memory, target: Space) -> Memory:
     path = memory.path if memory.deleted is not None else moved_path(ctx, memory, target)
     if memory.deleted is None:
         ctx.record_move(memory, path)
-    store_version.store_version(ctx, memory, memory._replace(space=target, path=path), ["space"], how="move")
+    return store_version.store_version(ctx, memory, memory._replace(space=target, path=path), ["space"], how="move")

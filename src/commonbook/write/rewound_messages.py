@@ -52,14 +52,19 @@ def text_after_move(tx: Reading, memory: Memory, *, by_hand: bool) -> str:
     """
     if memory.deleted is not None:
         return memory.text
-    rewound = _rewound_of(tx, memory)
-    text = transcript.without(memory.text, rewound) if rewound else memory.text
+    text = remaining_text(tx, memory)
     if text is None and not by_hand:
         raise Conflict(
             f"every message of the episode {memory.id} was rewound in the space {memory.space.name!r}",
             fix="delete it, or leave it where it is",
         )
     return memory.text if text is None else text
+
+
+def remaining_text(tx: Reading, memory: Memory) -> str | None:
+    """Return the text of a memory without messages that were rewound in its space; None if it has no others."""
+    rewound = _rewound_of(tx, memory)
+    return transcript.without(memory.text, rewound) if rewound else memory.text
 
 
 def _rewound_of(tx: Reading, episode: Memory) -> frozenset[str]:

@@ -107,8 +107,8 @@ def version_from_file(ctx: WriteContext, *, above: int = 0) -> int:
     return max(int(ctx.tx.now.timestamp() * 1000), above + 1)
 
 
-def delete(ctx: WriteContext, memory: Memory, *, how: str) -> None:
-    """Delete a memory; a tombstone and its history stay. With `how` "file" the file is gone already."""
+def delete(ctx: WriteContext, memory: Memory, *, how: str) -> Memory:
+    """Delete a memory and return its tombstone; its history stays. With `how` "file" the file is gone already."""
     copies.unbind(ctx.tx, memory)
     tombstone = memory._replace(deleted=ctx.tx.now, version=memory.version + 1, updated=ctx.tx.now)
     memories.replace(ctx.tx, ctx.engines.keys, memory, tombstone)
@@ -120,6 +120,7 @@ def delete(ctx: WriteContext, memory: Memory, *, how: str) -> None:
     ctx.log_memory(tombstone, "delete", how=how)
     if how != "file":
         ctx.enqueue_files([tombstone])
+    return tombstone
 
 
 def _without_stale_reasons(memory: Memory) -> Memory:
