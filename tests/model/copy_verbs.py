@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition
 
 from commonbook.model.memory import Refresh
-from tests.model.machine import AT, MODE, WHERE, WHO, Machine, verb
+from tests.model.machine import AGENT, AT, MODE, OTHER_AGENT, WHERE, WHO, Machine, verb
 from tests.support.promise_facts import OWNER, Memory, Rule, words_of
 from tests.support.promise_world import COPY_VERBS
 
@@ -19,6 +19,8 @@ class CopyVerbs(Machine):
         self._begin("share", who, ties=True)
         source = self._memory(at, lambda one: at % 2 or one.bound or one.direct_sources())
         if source is not None:
+            held_back = [one for one in (AGENT, OTHER_AGENT) if self.model.holds_back(one, where)]
+            self._expect_refusals(lambda one: self.world.hands[one].share(source.id, where, refresh=mode), held_back)
             self._likely(who, where, reading=source)
             self._share(source, where, mode)
 

@@ -104,10 +104,11 @@ class Machine(RuleBasedStateMachine):
         return self._some(at, [one for one in live if likely(one)], live)
 
     def _likely(self, who: str, space: str, reading: Memory | None = None) -> str:
-        """Choose another than the owner who may write to a space, if the chosen one may not and there is one."""
+        """Choose mostly another than the owner who may write to a space, if the chosen one may not and there is one."""
         others = [one for one in PRINCIPALS[1:] if self.model.may(one, space, "writer")]
         others = [one for one in others if reading is None or self.model.may_read(one, reading)]
-        self.who = who if who in others or who == OWNER or not others else others[0]
+        is_kept = who in others or who == OWNER or not others or self.checks.turn % 3 == 0
+        self.who = who if is_kept else others[0]
         return self.who
 
     def _has_copies(self, memory: Memory) -> bool:
@@ -145,6 +146,13 @@ class Machine(RuleBasedStateMachine):
             self.checks.fail("refusals", f"{self.who} may not {self.verb}, and does: {result}")
         self.counts[f"{self.verb} done"] += 1
         return result
+
+    def _expect_refusals(self, act: Callable[[str], object], principals: Iterable[str]) -> None:
+        """Let principals try a verb that they may not run, before another one runs it."""
+        chosen = self.who
+        for self.who in principals:
+            self._try(functools.partial(act, self.who), may=False)
+        self.who = chosen
 
     def check_invariants(self, settings: Any, *args: Any, **named: Any) -> None:
         super().check_invariants(settings, *args, **named)

@@ -7,7 +7,7 @@ from datetime import timedelta
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition
 
-from tests.model.machine import AT, WHERE, WHO, Machine, verb
+from tests.model.machine import AT, PRINCIPALS, WHERE, WHO, Machine, verb
 from tests.support.promise_facts import OWNER, REASONING, SUPERSEDES, WOULD_SUPERSEDE, Memory, words_of
 from tests.support.promise_world import text
 
@@ -54,8 +54,11 @@ class MemoryVerbs(Machine):
         memory = self._memory(at, lambda one: one.session is None and (at % 2 or self._has_copies(one)))
         if memory is None or memory.session is not None:
             return
-        word, book = self._word(), self.world.hands[who]
-        may = self.model.may_write(who, memory)
+        self._edit(memory)
+
+    def _edit(self, memory: Memory) -> None:
+        word, book = self._word(), self.world.hands[self.who]
+        may = self.model.may_write(self.who, memory)
         if self._try(lambda: book.edit(memory.id, text=text(word)), may=may, must=True):
             memory.write((word,))
 
@@ -79,6 +82,13 @@ class MemoryVerbs(Machine):
         if memory is None or not words:
             # Where all its messages were rewound, an episode does not come back.
             return
+        readers = [
+            one for one in PRINCIPALS if self.model.may_read(one, memory) and self.model.may(one, where, "writer")
+        ]
+        self._expect_refusals(
+            lambda one: self.world.hands[one].move(memory.id, where),
+            [one for one in readers if one != who and not self.model.may_write(one, memory)],
+        )
         may, must = self.model.may_accept(who, memory, where), not memory.replaced()
         if self._try(lambda: self.world.hands[who].move(memory.id, where), may=may, must=must):
             self.model.accept(memory, where)

@@ -49,10 +49,16 @@ class RightVerbs(Machine):
 
     # --- reviews
 
-    @verb(who=WHO, where=WHERE, review=st.booleans())
-    def review(self, who: str, where: str, review: bool) -> None:
+    def _set_review(self, space: str, *, review: bool) -> None:
+        self.world.book.set_review(space, "agents" if review else None)
+        self.model.set_review(space, review=review)
+
+    @verb(who=WHO, where=WHERE, review=st.booleans(), at=AT)
+    def review(self, who: str, where: str, review: bool, at: int) -> None:
         """Have the memories of agents reviewed in a space, or no longer."""
         self._begin("review" if review else "end review", who, ties=True)
+        if not review:
+            where = self._some(at, sorted(self.model.reviews), [where]) or where
         may = self.model.may(who, where, "admin") and not is_agent(who)
         if self._try(lambda: self.world.hands[who].set_review(where, "agents" if review else None), may=may, must=True):
             self.model.set_review(where, review=review)
@@ -67,6 +73,7 @@ class RightVerbs(Machine):
             return
         memory = proposals[at % len(proposals)]
         book, space = self.world.hands[who], memory.space.removesuffix(PROPOSED)
+        self._expect_refusals(lambda one: self.world.hands[one].approve(memory.id), (AGENT, OTHER_AGENT))
         if agree:
             may, must = self.model.may_accept(who, memory, space) and not is_agent(who), not memory.replaced()
             if self._try(lambda: book.approve(memory.id), may=may, must=must) is not None:

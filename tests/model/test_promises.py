@@ -73,9 +73,11 @@ class Promises(MemoryVerbs, CopyVerbs, ReasoningVerbs, SessionVerbs, RightVerbs,
     """A book with its model, and everything that may happen to it."""
 
     @beginning(
-        roles=st.lists(st.tuples(OTHER, WHERE, ROLE), max_size=3), modes=st.tuples(MODE, MODE), review=st.booleans()
+        roles=st.lists(st.tuples(OTHER, WHERE, ROLE), max_size=3),
+        modes=st.tuples(MODE, MODE),
+        review=st.sampled_from(["none", "open", "ended"]),
     )
-    def begin(self, roles: list[tuple[str, str, Role | None]], modes: tuple[Refresh, Refresh], review: bool) -> None:
+    def begin(self, roles: list[tuple[str, str, Role | None]], modes: tuple[Refresh, Refresh], review: str) -> None:
         """Begin with some rights, memories and copies, so that few of the following verbs are in vain."""
         self._begin("begin")
         self._grant(BOB, "personal", "reader")
@@ -91,14 +93,22 @@ class Promises(MemoryVerbs, CopyVerbs, ReasoningVerbs, SessionVerbs, RightVerbs,
         self._share(first, "team/core", modes[1])
         self.who = OWNER
         self._append("s1", [self._word()], "personal")
-        if review:
-            self.world.book.set_review("team", "agents")
-            self.model.set_review("team", review=True)
-            self.who = AGENT
-            self._remember("team", [(SUPERSEDES, self.model.live()[1])])
-        self.who = OWNER
+        if review != "none":
+            self._begin_review(is_ended=review == "ended")
         for grant in roles:
             self._grant(*grant)
+
+    def _begin_review(self, *, is_ended: bool) -> None:
+        """Have agents reviewed in `team`: one of them has a copy there, which stops, and proposes a memory."""
+        noted = self.model.live()[1]
+        self.who = AGENT
+        self._share(noted, "team/core", "live")
+        self._set_review("team", review=True)
+        self._remember("team", [(SUPERSEDES, noted)])
+        self.who = OWNER
+        self._edit(noted)
+        if is_ended:
+            self._set_review("team", review=False)
 
 
 @pytest.fixture

@@ -22,11 +22,12 @@ class Checks(ReadChecks):
     def run(self, who: str, *, rebuilt: bool, may_change_ties: bool) -> None:
         """Check everything after a step of a principal; `rebuilt` says that the database was lost or put back."""
         self.turn += 1
-        before = {memory.id: (memory.words, self._follows(memory)) for memory in self.model.live()}
+        following = {memory.id for memory in self.model.live() if self._follows(memory)}
         self.shown = self.world.listed(OWNER)
         self._take_over_new_memories()
         self._compare_memories(may_change_ties=may_change_ties)
-        self._compare_copies(before, rebuilt=rebuilt)
+        self._take_over_words(may_change_ties=may_change_ties)
+        self._check_copies(following, rebuilt=rebuilt)
         self._check_log(who, rebuilt=rebuilt)
         for principal in self.world.principals:
             self._check_reads(principal)
@@ -164,34 +165,38 @@ class Checks(ReadChecks):
                 for _, source in self.model.chain(memory):
                     memory.written_in.setdefault(source.words, set()).add(memory.space)
 
-    def _compare_copies(self, before: dict[str, tuple[tuple[str, ...], bool]], *, rebuilt: bool) -> None:
+    def _take_over_words(self, *, may_change_ties: bool) -> None:
         """Let copies keep their words or take those of their sources, and nothing else."""
         self._note_passing_words()
         for memory in self.model.live():
             shown = self.shown.get(memory.id)
-            if shown is None or not memory.bound:
+            words = words_of(shown.text) if shown is not None else memory.words
+            if not memory.bound or words == memory.words:
                 continue
-            words = words_of(shown.text)
             # A source may have refreshed and changed in one step, so every present text along the chain counts.
             present = {words_of(self.shown[one.id].text) for _, one in self.model.chain(memory) if one.id in self.shown}
             present |= {self.model.given_words(one) for _, one in self.model.chain(memory)}
-            if words != memory.words and words not in present:
+            if words not in present:
                 self.fail("words", f"{memory} says {words}, which none of its sources says")
-            if words != memory.words:
-                memory.took = words
-                memory.write(words)
+            if not may_change_ties and not self.model.tie_holds(memory):
+                self.fail("revoked", f"{memory} follows its source to {words}, and its sharer may not share it")
+            memory.took = words
+            memory.write(words)
+
+    def _check_copies(self, following: set[str], *, rebuilt: bool) -> None:
+        """Check the states of copies, and that those that followed their sources still do."""
         for memory in self.model.live():
             shown = self.shown.get(memory.id)
             if any(source is memory for _, source in self.model.chain(memory)):
                 self.fail("ties", f"{memory} is its own source, in the end")
             if shown is not None and memory.source is not None:
                 self._check_freshness(memory, shown)
-            followed = before.get(memory.id, ((), False))[1]
-            if followed and not rebuilt and self.model.tie_holds(memory) and not self.model.diverged(memory):
-                source = self.model.source_of(memory)
-                expected = (source.words, self.model.given_words(source)) if source is not None else (memory.words,)
-                if source is not None and memory.mode == "live" and memory.words not in expected:
-                    self.fail("live", f"{memory} does not follow {source}")
+            if memory.id not in following or rebuilt:
+                continue
+            source = self.model.source_of(memory)
+            follows = memory.mode == "live" and self.model.tie_holds(memory) and not self.model.diverged(memory)
+            if source is not None and follows and memory.words not in (source.words, self.model.given_words(source)):
+                self.fail("live", f"{memory} does not follow {source}")
 
     def _check_freshness(self, memory: Memory, shown: Shown) -> None:
         source = self.model.source_of(memory)
@@ -199,6 +204,9 @@ class Checks(ReadChecks):
         if shown.freshness == "fresh" and not same:
             chain = [(copy.id, copy.words, source.words) for copy, source in self.model.chain(memory)]
             self.fail("fresh", f"{memory} is `fresh` and does not say what its sources say: {chain}")
+        is_revoked = not memory.claimed and not self.model.tie_holds(memory)
+        if source is not None and is_revoked != (shown.freshness == "revoked"):
+            self.fail("revoked", f"{memory} is `{shown.freshness}`; its sharer may {'not ' * is_revoked}share it")
         ties = all(self.model.tie_holds(copy) for copy, _ in self.model.chain(memory))
         if source is not None and same and ties and shown.freshness in {"stale", "diverged"}:
             self.fail("unlike", f"{memory} is `{shown.freshness}` and says what its sources say")
