@@ -40,6 +40,9 @@ def go_back(model: Model, older: Model) -> None:
             # The older database knows it, and finds its file gone.
             memory.forgotten, memory.space = then.forgotten, then.space
             memory.links, memory.decisions = dict(then.links), set(then.decisions)
+        if then is not None and then.proposed and not memory.proposed:
+            # The older database has it among the proposals, and finds its file in the space: somebody accepted it.
+            model.accept(memory, memory.space, by_hand=True)
         memory.written_in = {words: set(spaces) for words, spaces in then.written_in.items()} if then else {}
         memory.note_place()
     _doubt_successors(model)
