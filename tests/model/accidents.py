@@ -12,6 +12,7 @@ from hypothesis.stateful import precondition
 from tests.model.machine import AT, WHERE, WHO, Machine, verb
 from tests.support import promise_losses
 from tests.support.promise_facts import OWNER, Memory, words_of
+from tests.support.promise_model import Model
 from tests.support.promise_world import text
 
 HAND = st.tuples(st.sampled_from(["text", "text", "older", "older", "move", "remove", "notice"]), AT, WHERE)
@@ -44,13 +45,13 @@ class Accidents(Machine):
     @verb(hand=HAND)
     def edit_by_hand(self, hand: tuple[str, int, str]) -> None:
         self._begin(f"hand {hand[0]}", ties=True)
-        self._by_hand(*hand)
+        self._by_hand(*hand, database=self.model)
         self.world.sync()
 
-    def _by_hand(self, verb: str, at: int, where: str, *, lost: bool = False) -> None:
-        """Do to a file what a person, or a version control system, does."""
+    def _by_hand(self, verb: str, at: int, where: str, *, database: Model | None) -> None:
+        """Do to a file what a person, or a version control system, does; `database` is what the database knows."""
         if verb == "older":
-            self._put_back(at, lost=lost)
+            self._put_back(at, database)
             return
         if verb == "notice":
             self._remove_notice(at)
@@ -65,7 +66,7 @@ class Accidents(Machine):
             memory.write((*memory.words[:-1], word))
         elif verb == "remove":
             path.unlink()
-            memory.deleted, memory.forgotten = True, memory.forgotten or lost
+            memory.deleted, memory.forgotten = True, memory.forgotten or database is None
         elif verb == "move" and where != memory.space:
             to = self.world.home / where / path.name
             if not to.exists():
@@ -81,7 +82,7 @@ class Accidents(Machine):
                 promise_losses.lose_notice(self.model, path.read_text())
             path.unlink()
 
-    def _put_back(self, at: int, *, lost: bool) -> None:
+    def _put_back(self, at: int, database: Model | None) -> None:
         """Put an older state of a file back, or the file of a deleted memory."""
         deleted = [one for one in self.model.memories.values() if one.deleted and self._older(one)]
         changed = [one for one in self.model.live() if one.session is None and self._older(one)]
@@ -97,11 +98,14 @@ class Accidents(Machine):
         memory.deleted = False
         if memory.links != then.links:
             memory.unsure.add("source_changed")
-        if lost or memory.forgotten:
+        if database is None or memory.forgotten:
             # No database knows more than this file.
-            memory.decisions, memory.forgotten = set(then.decisions), False
+            promise_losses.put_back_decisions(memory, then, None)
+            memory.forgotten = False
             memory.source, memory.root, memory.mode, memory.sharer = then.source, then.root, then.mode, then.sharer
             memory.noted = then.noted
+        elif database is not self.model:
+            promise_losses.put_back_decisions(memory, then, database.memories.get(memory.id))
         memory.links, memory.ends, memory.took = dict(then.links), then.ends, then.took
         memory.write(then.words)
         promise_losses.restore_messages(self.model, memory)
@@ -124,7 +128,7 @@ class Accidents(Machine):
         def meanwhile() -> None:
             self.world.lose_database()
             if hand is not None:
-                self._by_hand(*hand, lost=True)
+                self._by_hand(*hand, database=None)
 
         self.world.reopen(meanwhile)
         promise_losses.lose_database(self.model)
@@ -140,7 +144,7 @@ class Accidents(Machine):
         def meanwhile() -> None:
             self.world.put_back_database()
             if hand is not None:
-                self._by_hand(*hand)
+                self._by_hand(*hand, database=self.kept)
 
         self.world.reopen(meanwhile)
         assert self.kept is not None

@@ -75,6 +75,16 @@ def lose_notice(model: Model, text: str) -> None:
         model.memories[dependent].evidence.discard(ground)
 
 
+def put_back_decisions(memory: Memory, file: Memory, row: Memory | None) -> None:
+    """Take the decisions of an older file, and those of the row in an older database: others are in neither.
+
+    A decision that is gone no longer tells that a ground was deleted.
+    """
+    decisions = file.decisions | (row.decisions if row is not None else set())
+    memory.evidence -= {ground for ground, invalidating in memory.decisions - decisions if invalidating == DELETED}
+    memory.decisions, memory.retracted = decisions, memory.retracted & decisions
+
+
 def restore_messages(model: Model, episode: Memory) -> None:
     """Take in the messages of an episode whose file came back; a number that is taken keeps one out.
 
