@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import sqlite3
+import zlib
 from collections import Counter
 from collections.abc import Callable
 from contextlib import closing
@@ -18,6 +19,8 @@ from commonbook.engines.disk.signing_keys import KeyFiles
 from commonbook.engines.process.fair_lock import FairLock
 from commonbook.engines.sqlite.database import SqliteDatabase
 from commonbook.errors import Busy
+from commonbook.runtime import compressed_text
+from commonbook.text import near_duplicates
 
 MAX_STATEMENTS = 28
 MAX_LOCKS = 12
@@ -77,21 +80,50 @@ def test_a_commit_of_another_process_costs_a_few_statements_more(home: Path, cou
     assert cost["statements"] <= MAX_STATEMENTS + 4
 
 
+def _is_free(home: Path, name: str) -> bool:
+    """Tell whether another process could take a lock of the home now."""
+    with closing(FairLock(str(home / ".commonbook" / name))) as lock:
+        try:
+            with lock.hold(0):
+                return True
+        except Busy:
+            return False
+
+
+def test_what_follows_from_a_text_alone_is_worked_out_while_others_may_write(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+):
+    free: dict[str, list[bool]] = {"checksums": [], "compressions": []}
+
+    def checksum(data: bytes) -> int:
+        free["checksums"].append(_is_free(home, "write.lock"))
+        return zlib.crc32(data)
+
+    def compress(data: bytes) -> bytes:
+        free["compressions"].append(_is_free(home, "write.lock"))
+        return zlib.compress(data)
+
+    text = "Alice owns the release on Friday, and nobody told the team about it. " * 9
+    with closing(commonbook.open(home, create=True)) as book:
+        book.remember("warm", space="a")
+        monkeypatch.setattr(near_duplicates, "crc32", checksum)
+        monkeypatch.setattr(compressed_text, "_compress_small", compress)
+        receipt = book.remember(text, space="a")
+        assert book.get(receipt.id).text == text
+        assert book.remember(f"{text} Now Bob does.", space="a").near_duplicates == (receipt.id,)
+    assert free["checksums"]
+    assert all(free["checksums"])
+    # Each text once: the transaction compresses nothing.
+    assert free["compressions"] == [True, True]
+
+
 def test_files_and_folders_are_synced_while_others_may_write(home: Path, monkeypatch: pytest.MonkeyPatch):
     """A new file is synced before `files.lock` is taken, and its folder when it is released."""
     free: list[bool] = []
     real = os.fsync
 
     def fsync(fd: int) -> None:
-        for name in ("write.lock", "files.lock"):
-            lock = FairLock(str(home / ".commonbook" / name))
-            try:
-                with lock.hold(0):
-                    free.append(True)
-            except Busy:
-                free.append(False)
-            finally:
-                lock.close()
+        free.extend(_is_free(home, name) for name in ("write.lock", "files.lock"))
         real(fd)
 
     with closing(commonbook.open(home, create=True)) as book:

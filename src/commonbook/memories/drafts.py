@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from commonbook.errors import BadText, BadTime
 from commonbook.model.ids import format_time
 from commonbook.model.memory import Draft
-from commonbook.text import masking, space_names, titles, user_times, validation
+from commonbook.runtime.compressed_text import compress
+from commonbook.text import masking, near_duplicates, space_names, titles, user_times, validation
 
 if TYPE_CHECKING:
     from commonbook.write.context import WriteContext
@@ -62,6 +63,15 @@ def mask(sent: Draft) -> MaskedDraft:
     tags, in_tags = masking.mask_tags(sent.tags)
     stored = sent._replace(text=text, title=title, metadata=fields, tags=tags)
     return MaskedDraft(sent, stored, in_text + in_title + in_fields + in_tags)
+
+
+def prepare(draft: Draft) -> None:
+    """Work out what follows from the text of a draft alone, before the lock of the writers is taken.
+
+    The results stay in the caches of these functions, where the transaction finds them.
+    """
+    near_duplicates.fingerprints(draft.text)
+    compress(draft.text)
 
 
 def fingerprint(ctx: WriteContext, draft: Draft) -> str:

@@ -11,12 +11,13 @@ from typing import Final, TypeVar
 
 from commonbook.access import permissions, scope
 from commonbook.errors import BadInput
-from commonbook.memories.drafts import MaskedDraft, fingerprint, mask, validate
+from commonbook.memories.drafts import MaskedDraft, fingerprint, mask, prepare, validate
 from commonbook.model.ids import new_id
 from commonbook.model.memory import Draft, Link, Memory, Metadata, Receipt, receipt_of
 from commonbook.model.spaces import Actor, Space
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import link_checks
+from commonbook.runtime.compressed_text import CACHED_TEXTS
 from commonbook.tables import duplicates, idempotency, links, memories
 from commonbook.text import space_names, validation
 from commonbook.write import proposals
@@ -65,6 +66,9 @@ def _remember(
     for index, draft in enumerate(drafts):
         with validation.error_item(index):
             checked.append(mask(validate(draft)))
+    if not engines.db.has_concurrent_writers:
+        for masked in checked[:CACHED_TEXTS]:
+            prepare(masked.stored)
     superseded = (old for draft in checked for old in _superseded(draft.sent))
     with logging_refusal(engines, actor, "supersede", superseded):
         return write(engines, actor, lambda ctx: operation(ctx, checked))

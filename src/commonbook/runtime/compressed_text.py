@@ -6,16 +6,21 @@ A text that would not become shorter is stored as it is.
 from __future__ import annotations
 
 import zlib
+from functools import lru_cache
 from typing import Final
 
 _MIN_BYTES: Final = 256
 """Shorter texts hardly shrink, and can be read in the database as they are."""
+
+CACHED_TEXTS: Final = 32
+"""What is derived from a text is kept for the last of them: a write uses it again under the lock."""
 
 _SMALL_BYTES: Final = 4096
 _SMALL_WINDOW_BITS: Final = 12
 _SMALL_MEMORY_LEVEL: Final = 5
 
 
+@lru_cache(maxsize=CACHED_TEXTS)
 def compress(text: str) -> str | bytes:
     """Return a text as it is to be stored."""
     data = text.encode()

@@ -99,7 +99,7 @@ def _real_path(path: str) -> str:
 def _shared_git_folder(git: str) -> str:
     """Return the git folder that all worktrees of a repository share."""
     common = _first_line(os.path.join(git, "commondir"))
-    return os.path.realpath(os.path.join(git, common)) if common else git
+    return _real_path(os.path.join(git, common)) if common else git
 
 
 def _folder_name(folder: str, *, git: str, shared: str) -> str:

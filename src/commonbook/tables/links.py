@@ -175,20 +175,22 @@ def reaching(tx: Reading, ids: Sequence[str], *, relations: Sequence[str]) -> li
 
 def add(tx: Transaction, space: str, links: Iterable[Link]) -> None:
     """Add links from memories of one space; an existing link keeps its hash."""
-    tx.run_many(
-        "INSERT INTO link (space, source, relation, target, target_hash)"
-        " VALUES (:space, :source, :relation, :target, :target_hash) ON CONFLICT DO NOTHING",
-        [
-            {
-                "space": space,
-                "source": link.source,
-                "relation": link.relation,
-                "target": link.target,
-                "target_hash": link.target_hash,
-            }
-            for link in links
-        ],
-    )
+    rows = [
+        {
+            "space": space,
+            "source": link.source,
+            "relation": link.relation,
+            "target": link.target,
+            "target_hash": link.target_hash,
+        }
+        for link in links
+    ]
+    if rows:
+        tx.run_many(
+            "INSERT INTO link (space, source, relation, target, target_hash)"
+            " VALUES (:space, :source, :relation, :target, :target_hash) ON CONFLICT DO NOTHING",
+            rows,
+        )
 
 
 def replace(tx: Transaction, space: str, memory: Memory) -> None:

@@ -10,6 +10,8 @@ from itertools import pairwise
 from typing import Final
 from zlib import crc32
 
+from commonbook.runtime.compressed_text import CACHED_TEXTS
+
 _WORD: Final = re.compile(r"\w{2,}")
 _MAX_CHARS: Final = 8_000
 _MAX_WORDS: Final = 500
@@ -24,7 +26,7 @@ def digest(text: str) -> str:
     return blake2b(text.strip().encode(), digest_size=16).hexdigest()
 
 
-@lru_cache(maxsize=32)
+@lru_cache(maxsize=CACHED_TEXTS)
 def fingerprints(text: str) -> tuple[int, ...]:
     """Return the MinHash of a text: the smallest hashes of its first word pairs. Near duplicates share some."""
     words = " ".join(words_of(text)[:_FINGERPRINTED_WORDS]).encode().split()
