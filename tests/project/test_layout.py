@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import grimp
@@ -14,6 +15,7 @@ MAX_MODULES_IN_A_FOLDER = 20
 MAX_LINES_OF_A_MODULE = 500
 MAX_IMPORTS_OF_A_MODULE = 20
 COMPOSITION_ROOT = "commonbook.compose.book"
+HTTP_CLIENTS = {"aiohttp", "http.client", "httpx", "httpx2", "openai", "requests", "urllib.request", "urllib3"}
 
 
 @pytest.fixture(scope="module")
@@ -68,3 +70,23 @@ def test_no_module_has_more_than_five_hundred_lines():
 def test_every_package_of_the_source_says_what_it_is_for():
     packages = list(ROOT.rglob("__init__.py"))
     assert [path for path in packages if not path.read_text(encoding="utf-8").startswith('"""')] == []
+
+
+def http_clients_of(source: str) -> set[str]:
+    """The libraries of HTTP clients that a module imports, also inside functions and for type checkers."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names |= {str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)}
+    return names & HTTP_CLIENTS
+
+
+def test_there_is_one_http_client_and_that_of_the_standard_library_in_the_plain_install():
+    found = {path.relative_to(ROOT).as_posix(): http_clients_of(path.read_text("utf-8")) for path in ROOT.rglob("*.py")}
+    assert {path: clients for path, clients in found.items() if clients} == {
+        "client/http.py": {"httpx2"},
+        "compose/client.py": {"httpx2"},
+        "engines/embedders/http.py": {"http.client", "urllib.request"},
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import zipfile
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from commonbook.interfaces.http.direct_routes import DirectRoutes
 from commonbook.interfaces.http.examples import EXAMPLES
 from commonbook.interfaces.http.serving import server
 from commonbook.interfaces.http.serving.addresses import ServeOptions
+from commonbook.model.memory import Filter
 from commonbook.wire.requests import request_of
 from commonbook.wire.verbs import BATCH_PATH, EXPORT, IMPORT, VERBS, Verb
 from tests.interfaces.http.test_idempotency import ARGUMENTS
@@ -222,6 +224,24 @@ def test_a_readers_key_reads_and_changes_nothing(book, client_of, world, subtest
             else:
                 assert answer.status_code in (403, 404), answer.text
             assert made == []
+
+
+def test_a_batch_does_for_a_key_what_its_lines_would_do_alone(book, client_of, world):
+    book.grant("agent:reader", "s", "reader")
+    lines = [
+        {"verb": "get", "arguments": {"memory_id": world}},
+        {"verb": "remember", "arguments": {"text": "x", "space": "s"}},
+        {"verb": "edit", "arguments": {"memory_id": world, "text": "x"}},
+        {"verb": "append", "arguments": {"session": "talk", "messages": [{"text": "x"}], "space": "s"}},
+        {"verb": "doctor", "arguments": {}},
+    ]
+    expected = {"agent:reader": [200, 403, 403, 403, 403], "agent:nobody": [404, 403, 404, 403, 403]}
+    for principal, statuses in expected.items():
+        content = "\n".join(map(json.dumps, lines)).encode()
+        answer = client_of(book.create_key(principal).secret).post(BATCH_PATH, content=content)
+        assert [json.loads(line)["status"] for line in answer.text.splitlines()] == statuses, principal
+    assert [memory.text for memory in book.list(Filter(space="s")).items] == ["a memory"]
+    assert len(book.messages("talk", space="s").items) == 1
 
 
 def test_the_owners_verbs_are_refused_to_an_admin_of_every_space(book, client_of, world, subtests):

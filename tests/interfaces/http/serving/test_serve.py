@@ -20,6 +20,7 @@ import pytest
 
 import commonbook
 from commonbook.interfaces.http.serving import addresses
+from commonbook.model.memory import Filter
 from tests.support.best_of import seconds, takes_less_than
 from tests.support.servers import Server, command, serving
 
@@ -83,14 +84,33 @@ def test_two_servers_serve_one_book(chosen, open_book):
         assert (first.end(), second.end()) == (0, 0)
 
 
-def test_a_key_revoked_through_one_server_is_refused_by_the_other_at_once(chosen, open_book):
+def test_a_key_revoked_through_one_server_is_refused_by_the_others_at_once(chosen, open_book):
     open_book()
-    with serving(None) as first, serving(None) as second, first.client() as client:
+    with serving(None) as first, serving(None) as second, serving(None) as third, first.client() as client:
         made = client.post("/v1/keys", json={"principal": "user:alice"}).json()
-        with second.client(made["secret"]) as other:
-            assert other.get("/v1/actor").json() == "user:alice"
+        with second.client(made["secret"]) as alice, third.client(made["secret"]) as alice_elsewhere:
+            for each in (alice, alice_elsewhere):
+                assert each.get("/v1/actor").json() == "user:alice"
             assert client.delete(f"/v1/keys/{made['key']['id']}").status_code == 200
-            assert other.get("/v1/actor").status_code == 401
+            for each in (alice, alice_elsewhere):
+                assert each.get("/v1/actor").status_code == 401
+                assert each.post("/v1/recall", json={"query": "anything"}).status_code == 401
+
+
+def test_a_rate_limit_holds_over_two_servers_and_the_answer_says_when_to_come_back(chosen, open_book):
+    book = open_book()
+    book.grant("user:ana", "team", "writer")
+    book.set_limit("write", 2, principal="user:ana")
+    secret = book.create_key("user:ana", space="team").secret
+    with serving(None) as first, serving(None) as second, first.client(secret) as one, second.client(secret) as two:
+        kept = [each.post("/v1/memories", json={"text": f"kept by {n}"}) for n, each in enumerate((one, two))]
+        assert [answer.status_code for answer in kept] == [200, 200]
+        for each in (one, two):
+            refused = each.post("/v1/memories", json={"text": "one too many"})
+            assert refused.status_code == 429
+            assert refused.json()["type"] == "too_many"
+            assert 1 <= int(refused.headers["retry-after"]) <= 61
+    assert {memory.id for memory in book.list(Filter(space="team")).items} == {each.json()["id"] for each in kept}
 
 
 def test_the_owner_has_a_key_in_a_file_that_nobody_else_reads(home):
