@@ -65,7 +65,7 @@ QUESTIONS: tuple[dict[str, Any], ...] = (
 class _NoIndex(MappedIndex):
     """An index that nobody may write: everything is searched directly."""
 
-    def writing(self, *, wait: float, hurried: bool = False) -> Any:
+    def writing(self, *, wait: float, hurried: bool = False, thorough: bool = False) -> Any:
         raise Busy("nobody writes this index", fix="leave it")
 
 
@@ -527,6 +527,27 @@ def test_more_changes_than_a_tail_holds_are_written_down_and_fewer_are_not(home,
     book.delete(*ids[70:])
     assert _answers(book) == true(book)
     assert written() > MAX_PENDING + 1
+
+
+def test_a_reindex_joins_the_pieces_of_the_index_and_does_not_write_all_for_a_few_changes(home, book, true):
+    dice = random.Random(SEED)
+
+    def pieces() -> set[str]:
+        return {path.name for path in _index(home).glob("*.segment")}
+
+    for _ in range(4):
+        book.remember_many(_drafts(dice, MAX_PENDING + 1))
+        before = _answers(book)
+    assert len(pieces()) > 1
+    book.reindex()
+    (large,) = pieces()
+    assert _answers(book) == before == true(book)
+    for _ in range(2):
+        book.remember_many(_drafts(dice, 20))
+        book.reindex()
+        assert large in pieces(), "everything was written again for a few changes"
+        assert len(pieces()) == 2
+        assert _answers(book) == true(book)
 
 
 def test_an_index_that_is_written_slice_by_slice_is_right_after_each(open_book, true, monkeypatch):

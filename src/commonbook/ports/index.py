@@ -244,10 +244,13 @@ class Index(Protocol):
         """Return a snapshot of an empty index."""
         ...
 
-    def writing(self, *, wait: float, hurried: bool = False) -> AbstractContextManager[IndexWriter]:
+    def writing(
+        self, *, wait: float, hurried: bool = False, thorough: bool = False
+    ) -> AbstractContextManager[IndexWriter]:
         """Take the lock of the index; raise Busy if it cannot be had in time.
 
-        A writer that is `hurried`, since somebody waits for it, leaves long merges to others.
+        A writer that is `hurried`, since somebody waits for it, leaves long merges to others. A `thorough` one merges
+        more than it has to, so that every search has less to do.
         """
         ...
 

@@ -72,6 +72,7 @@ class HitBuilder:
         self._penalties_by_memory: dict[str, dict[str, float]] = {}
         self._messages: dict[str, tuple[Message, str]] = {}
         self._ids: dict[int, tuple[str, str]] = {}
+        self._parts_by_row: dict[int, scoring.RowParts] = {}
         self._confidence: dict[int, float] = {}
         self._tags: dict[tuple[str, str], tuple[str, ...]] = {}
         self._headers: dict[str, Memory] = {}
@@ -84,6 +85,8 @@ class HitBuilder:
         # Lists: reading single numbers from an array is slow, and these are read many times.
         self._threads: list[int] = pool.threads.tolist()
         self._positions: list[int] = pool.positions.tolist()
+        self._flags: list[int] = pool.flags.tolist()
+        self._totals: list[float] = scores.total.tolist()
 
     def answer(self, rows: Sequence[int]) -> Answer:
         """Return the best hits: each message by itself, and each memory once with its best passage.
@@ -106,7 +109,7 @@ class HitBuilder:
         Only the best are looked at, which are the same for every k.
         """
         best = ranked[: confidence.BEST_HITS]
-        ids = dict.fromkeys(self._ids_of(row)[1] for row in best if not self._pool.flags[row] & IS_MESSAGE)
+        ids = dict.fromkeys(self._ids_of(row)[1] for row in best if not self._is_message(row))
         targets = [self._memories[id_] for id_ in ids if id_ in self._memories]
         if len(best) < 2 or not targets:
             return ranked
@@ -158,14 +161,14 @@ class HitBuilder:
         if not is_relevant:
             return [row for row in best if self._has_words(row)]
         if self._scores.rarity.words == 1:
-            return [row for row in best if self._scores.named_share(row) > 0]
+            return [row for row in best if scoring.named_share(self._score_parts(row)) > 0]
         # The first hit is the same for every k. A message may be the question itself, as in the session that asks it.
-        highest = 0.0 if self._pool.flags[best[0]] & IS_MESSAGE else self._confidence[best[0]]
+        highest = 0.0 if self._is_message(best[0]) else self._confidence[best[0]]
         return [
             row
             for row in best
             if self._score(row) >= scoring.MIN_SCORE
-            and not confidence.is_far_below(self._confidence[row], highest, self._scores.named_share(row))
+            and not confidence.is_far_below(self._confidence[row], highest, scoring.named_share(self._score_parts(row)))
         ]
 
     def _has_words(self, row: int) -> bool:
@@ -173,21 +176,21 @@ class HitBuilder:
 
         Such a query is a search for those words, however long the text around them is.
         """
-        rarity, parts = self._scores.rarity, self._scores.parts
+        rarity, parts = self._scores.rarity, self._score_parts(row)
         is_word_search = rarity.terms == 1 and rarity.known > 0
-        return bool(parts["phrase"][row] > 0 or (is_word_search and parts["lexical"][row] > 0))
+        return parts["phrase"] > 0 or (is_word_search and parts["lexical"] > 0)
 
     def _features(self, row: int) -> confidence.HitFeatures:
-        scores, penalty = self._scores, self._penalty(row)
+        parts = self._score_parts(row)
         return confidence.HitFeatures(
-            lexical=scores.word_share(row),
-            cosine=scores.cosine(row),
-            speaker=float(scores.parts["speaker"][row]),
-            evidence=scores.evidence(row) + penalty,
+            lexical=scoring.word_share(parts),
+            cosine=scoring.cosine(parts),
+            speaker=parts["speaker"],
+            evidence=scoring.evidence(parts) + self._penalty(row),
             score=self._score(row),
             length=int(self._pool.lengths[row]),
-            is_message=bool(self._pool.flags[row] & IS_MESSAGE),
-            name=float(scores.parts["name"][row]),
+            is_message=self._is_message(row),
+            name=parts["name"],
         )
 
     def _choose(self, rows: Sequence[int]) -> list[int]:
@@ -234,7 +237,7 @@ class HitBuilder:
         return sorted(selected, key=lambda row: (-self._score(row), self._places.get(row, 0)))
 
     def _has_copies(self, rows: Sequence[int]) -> bool:
-        return any(self._pool.flags[row] & IS_COPY for row in rows)
+        return any(self._flags[row] & IS_COPY for row in rows)
 
     def _collapse(self, rows: list[int]) -> list[int]:
         if not self._has_copies(rows):
@@ -262,8 +265,7 @@ class HitBuilder:
             if len(chosen) >= limit and round(float(self._bounds[row]), 6) <= above:
                 break
             passage, memory = self._ids_of(row)
-            is_message = bool(self._pool.flags[row] & IS_MESSAGE)
-            chosen.setdefault(passage if is_message else memory, row)
+            chosen.setdefault(passage if self._is_message(row) else memory, row)
         return list(chosen.values())
 
     def _penalty(self, row: int) -> float:
@@ -275,11 +277,20 @@ class HitBuilder:
         return self._penalties_by_memory.get(self._ids_of(row)[1], {}) if self._penalties_by_memory else {}
 
     def _score(self, row: int) -> float:
-        return round(float(self._scores.total[row]) + self._penalty(row), 6)
+        return round(self._totals[row] + self._penalty(row), 6)
+
+    def _score_parts(self, row: int) -> scoring.RowParts:
+        """Return the parts of a row's score, without penalties."""
+        parts = self._parts_by_row.get(row)
+        if parts is None:
+            parts = self._parts_by_row[row] = self._scores.parts_of(row)
+        return parts
 
     def _parts(self, row: int) -> dict[str, float]:
-        parts = {name: float(part[row]) for name, part in self._scores.parts.items()}
-        return {**parts, **self._penalties(row)}
+        return {**self._score_parts(row), **self._penalties(row)}
+
+    def _is_message(self, row: int) -> bool:
+        return self._flags[row] & IS_MESSAGE > 0
 
     @property
     def stale(self) -> list[Memory]:
@@ -380,7 +391,7 @@ class HitBuilder:
     def _hit(self, memory: Memory, passage: str, row: int, also_in: tuple[CopyPlace, ...]) -> Hit:
         """Return the hit of a passage, or of a message in an episode."""
         pool = self._pool
-        is_message = bool(pool.flags[row] & IS_MESSAGE)
+        is_message = self._is_message(row)
         # An episode that was moved away from its session, or that only names one, is a memory of its own.
         in_session = is_message and not indexed_passages.is_part_of(memory, passage)
         text = self._text(memory, row)
@@ -424,8 +435,7 @@ class HitBuilder:
 
     def _text(self, memory: Memory, row: int) -> str:
         start, end = int(self._pool.starts[row]), int(self._pool.ends[row])
-        is_message = bool(self._pool.flags[row] & IS_MESSAGE)
-        return indexed_passages.text_between(memory, start, end, is_message=is_message)
+        return indexed_passages.text_between(memory, start, end, is_message=self._is_message(row))
 
     def _full_text(self, memory: Memory, row: int) -> str:
         """Return all of a memory's text; of a long one, the passage and those around it, as they stand.

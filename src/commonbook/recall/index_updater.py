@@ -163,14 +163,16 @@ class IndexUpdater:
         also: Sequence[str] = (),
         wait: float = _LOCK_SECONDS,
         hurried: bool = False,
+        thorough: bool = False,
         progress: Progress = no_progress,
     ) -> int:
         """Apply all changes to the index, under its lock; return the number of memories written.
 
         `anew` rebuilds the index from nothing. `also` names memories to write besides the changed ones. `hurried` puts
-        long merges off, since a recall waits.
+        long merges off, since a recall waits; `thorough` merges more than is due, since nobody does.
         """
-        with self._index.writing(wait=wait, hurried=hurried) as writer, engines.db.reading() as tx:
+        writing = self._index.writing(wait=wait, hurried=hurried, thorough=thorough)
+        with writing as writer, engines.db.reading() as tx:
             positions = {} if anew else self._positions(tx, writer.state)
             if not positions:
                 writer.clear()

@@ -174,6 +174,7 @@ class Recaller:
     def reindex(self, engines: Engines, *, anew: bool, progress: Progress) -> int:
         """Make missing vectors and update the index, while others write and recall; return the memories written.
 
+        Afterwards the index is in one piece, or two, so that recalls are as fast as they can be.
         `anew` rebuilds the index from nothing. So does a new embedder, or the first vectors of an index without any.
         """
         embedded = (
@@ -182,7 +183,7 @@ class Recaller:
         view = self._index.view()
         lacks_vectors = bool(embedded) and view.state is not None and not view.state.dimensions
         anew = anew or lacks_vectors or not self._updater.has_own_vectors(view)
-        return self._updater.write(engines, anew=anew, also=embedded, progress=progress)
+        return self._updater.write(engines, anew=anew, also=embedded, thorough=True, progress=progress)
 
     def catch_up(self, engines: Engines, is_over: Callable[[], bool]) -> int:
         """Write pending changes into the index, so that the next recall need not; return how many slices were written.

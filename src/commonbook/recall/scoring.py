@@ -28,6 +28,9 @@ Numbers: TypeAlias = npt.NDArray[np.float64]
 ExpandedTerm: TypeAlias = tuple[int, int, float]
 """(place of a query term, place of a term near it among query and expansion terms, their cosine)."""
 
+RowParts: TypeAlias = Mapping[str, float]
+"""The parts of the score of one passage, by feature."""
+
 REACH: Final = 4
 """The number of neighbours on each side that count."""
 
@@ -97,21 +100,29 @@ class Scores(NamedTuple):
     rarity: QueryRarity = QueryRarity()
     coverage: Numbers = np.zeros((0, 0))
 
-    def cosine(self, row: int) -> float:
-        """Return the cosine between the query's vector and that of a passage with its neighbours."""
-        return float(self.parts["meaning"][row]) / _SEMANTIC_WEIGHT
+    def parts_of(self, row: int) -> RowParts:
+        """Return the parts of a passage's score."""
+        return {name: part.item(row) for name, part in self.parts.items()}
 
-    def word_share(self, row: int) -> float:
-        """Return the share of the query that a passage has by its words, or as a phrase."""
-        return max(float(self.parts["lexical"][row]), float(self.parts["phrase"][row]) / _PHRASE_WEIGHT)
 
-    def named_share(self, row: int) -> float:
-        """Return the share of the query that a passage has by its words, as a phrase or as a name."""
-        return self.word_share(row) + float(self.parts["name"][row])
+def cosine(parts: RowParts) -> float:
+    """Return the cosine between the query's vector and that of a passage with its neighbours."""
+    return parts["meaning"] / _SEMANTIC_WEIGHT
 
-    def evidence(self, row: int) -> float:
-        """Return the part of a score that a query's words, meaning and dates give."""
-        return float(self.parts["lexical"][row] + self.parts["meaning"][row] + self.parts["date"][row])
+
+def word_share(parts: RowParts) -> float:
+    """Return the share of the query that a passage has by its words, or as a phrase."""
+    return max(parts["lexical"], parts["phrase"] / _PHRASE_WEIGHT)
+
+
+def named_share(parts: RowParts) -> float:
+    """Return the share of the query that a passage has by its words, as a phrase or as a name."""
+    return word_share(parts) + parts["name"]
+
+
+def evidence(parts: RowParts) -> float:
+    """Return the part of a score that a query's words, meaning and dates give."""
+    return parts["lexical"] + parts["meaning"] + parts["date"]
 
 
 def idf(passages: int, having: int) -> float:
@@ -310,12 +321,11 @@ def _semantic(query: QueryFeatures, pool: CandidatePool, slots: Ints) -> Numbers
     size = len(pool.positions)
     if query.vector is None or pool.vectors is None or pool.scales is None or not query.vector.any():
         return np.zeros(size)
-    vectors = pool.vectors.astype(np.float32)
     scales = pool.scales.astype(np.float64)
     coarse, fine, step = _quantize(query.vector)
-    products = (vectors @ np.stack([coarse, fine], axis=1)).astype(np.float64)
+    products, squares = _products(pool.vectors, scales, slots, np.stack([coarse, fine], axis=1))
     dots = _pool_neighbours((products[:, 0] + products[:, 1] / _RESIDUAL_SCALE) * scales, slots) * step
-    norms = np.sqrt(np.maximum(_squared_norms(vectors, scales, slots), 0))
+    norms = np.sqrt(np.maximum(squares, 0))
     query_norm = np.linalg.norm(coarse.astype(np.float64) + fine / _RESIDUAL_SCALE) * step
     cosines: Numbers = dots / np.maximum(norms * query_norm, _EPSILON)
     return np.where(norms > _EPSILON, cosines, 0)
@@ -329,22 +339,32 @@ def _quantize(vector: Floats) -> tuple[Floats, Floats, float]:
     return coarse.astype(np.float32), np.rint((exact - coarse) * _RESIDUAL_SCALE).astype(np.float32), step
 
 
-def _squared_norms(vectors: Floats, scales: Numbers, slots: Ints) -> Numbers:
-    """Return the squared norm of each passage's vector after pooling with its neighbours."""
-    squares = np.empty(len(slots))
+def _products(vectors: npt.NDArray[np.int8], scales: Numbers, slots: Ints, query: Floats) -> tuple[Numbers, Numbers]:
+    """Return the products of each passage's vector with the query's, and its squared norm after pooling.
+
+    The vectors of passages without neighbours, and those of the others by their slots, are converted once.
+    """
+    products, squares = np.empty((len(slots), query.shape[1])), np.empty(len(slots))
     adjacent = np.zeros(len(slots) + 1, np.bool_)
     adjacent[1:-1] = slots[1:] - slots[:-1] <= REACH
     has_neighbour = adjacent[:-1] | adjacent[1:]
     alone, rows = np.flatnonzero(~has_neighbour), np.flatnonzero(has_neighbour)
     if len(alone):
-        squares[alone] = np.vecdot(vectors[alone], vectors[alone]) * scales[alone] * scales[alone]
+        wide = vectors[alone].astype(np.float32)
+        products[alone] = wide @ query
+        squares[alone] = np.vecdot(wide, wide) * scales[alone] * scales[alone]
     if len(rows):
-        squares[rows] = _squared_norms_of_sums(vectors, scales, rows, _compact(slots[rows]))
-    return squares
+        products[rows], squares[rows] = _products_of_windows(vectors, scales, rows, _compact(slots[rows]), query)
+    return products, squares
 
 
-def _squared_norms_of_sums(vectors: Floats, scales: Numbers, rows: Ints, slots: Ints) -> Numbers:
-    """Sum, for each of these passages, the products of every two vectors in its window, weighted by the kernel."""
+def _products_of_windows(
+    vectors: npt.NDArray[np.int8], scales: Numbers, rows: Ints, slots: Ints, query: Floats
+) -> tuple[Floats, Numbers]:
+    """Return the same for passages with neighbours.
+
+    The squared norm sums the products of every two vectors in the window of a passage, weighted by the kernel.
+    """
     blocks = -(-(int(slots[-1]) + 1 + REACH) // _BLOCK)
     # An empty slot may hold any row: its size is zero, so its products count nothing.
     row_in_slot = np.zeros(blocks * _BLOCK + _WINDOW_SPAN, np.intp)
@@ -352,13 +372,13 @@ def _squared_norms_of_sums(vectors: Floats, scales: Numbers, rows: Ints, slots: 
     sizes = np.zeros(len(row_in_slot))
     sizes[slots] = scales[rows]
     weights = sizes[:-_WINDOW_SPAN, None] * _windows(sizes, _WINDOW_SPAN + 1)
-    products = _products_with_following(vectors.take(row_in_slot, axis=0), blocks) * weights
+    wide = vectors.take(row_in_slot, axis=0).astype(np.float32)
+    products = _products_with_following(wide, blocks) * weights
     # For each slot: its products, weighted as the first slot of a window, as the second and so on. A window's sum then
     # lies along a diagonal.
     weighted = (products @ _PAIR_WEIGHTS.T).ravel()
     diagonals = _windows(weighted, _PAIR_WEIGHTS.size)[:: _WINDOW_SPAN + 1, :: _WINDOW_SPAN + 2]
-    squares: Numbers = diagonals[slots - REACH].sum(axis=1)
-    return squares
+    return (wide @ query)[slots], diagonals[slots - REACH].sum(axis=1)
 
 
 def _products_with_following(row: Floats, blocks: int) -> Floats:

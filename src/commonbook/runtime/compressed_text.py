@@ -15,6 +15,10 @@ _MIN_BYTES: Final = 256
 CACHED_TEXTS: Final = 32
 """What is derived from a text is kept for the last of them: a write uses it again under the lock."""
 
+_MAX_KEPT_TEXTS: Final = 128
+_MAX_KEPT_CHARS: Final = 32_768
+"""So many texts of at most this length are kept after they were read: mostly about a megabyte together."""
+
 _SMALL_BYTES: Final = 4096
 _SMALL_WINDOW_BITS: Final = 12
 _SMALL_MEMORY_LEVEL: Final = 5
@@ -38,4 +42,23 @@ def _compress_small(data: bytes) -> bytes:
 
 def decompress(stored: str | bytes) -> str:
     """Return the text that was stored."""
-    return stored if isinstance(stored, str) else zlib.decompress(stored).decode()
+    if isinstance(stored, str):
+        return stored
+    if len(stored) > _MAX_KEPT_CHARS:
+        return zlib.decompress(stored).decode()
+    text = _KEPT.get(stored)
+    if text is None:
+        text = zlib.decompress(stored).decode()
+        # A short one may have become very long.
+        if len(text) <= _MAX_KEPT_CHARS:
+            if len(_KEPT) >= _MAX_KEPT_TEXTS:
+                _KEPT.clear()
+            _KEPT[stored] = text
+    return text
+
+
+_KEPT: Final[dict[bytes, str]] = {}
+"""Texts that were read lately: in a small home, every recall reads the same few conversations.
+
+They are kept by the bytes that they are stored as, so that none can be out of date.
+"""

@@ -13,9 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from commonbook.engines.index import array_files, mapped_index, overlay, segments, vector_distance
+from commonbook.engines.index import array_files, mapped_index, max_score, overlay, postings, segments, vector_distance
 from commonbook.engines.index import best_rows as index_best_rows
-from commonbook.engines.index import search as index_search
 from commonbook.engines.index.search import Part, search
 from commonbook.engines.index.segments import (
     Segment,
@@ -220,13 +219,13 @@ def test_common_words_that_need_not_be_read_change_no_candidate(lay, seed, piece
 
 def test_common_words_are_not_read_where_rare_ones_suffice_and_are_where_they_do_not(monkeypatch):
     read: list[int] = []
-    sums = index_search._score_rows
+    sums = max_score._score_rows
 
     def noted(one: Any, postings: Any, weights: Any, few: Any) -> Any:
         read.append(len(few))
         return sums(one, postings, weights, few)
 
-    monkeypatch.setattr(index_search, "_score_rows", noted)
+    monkeypatch.setattr(max_score, "_score_rows", noted)
 
     def search_words(of_rare: int) -> None:
         read.clear()
@@ -775,7 +774,8 @@ def test_terms_rows_and_counts_are_found_whatever_types_their_numbers_need(terms
     merged = merge([(small, alive[0]), (large, alive[1])], killed=NOBODY)
     last = f"word{terms - 1}"
     for segment in (large, merged):
-        rows = segment.with_terms([last, "word2", "nothing"])
+        term_rows = segment.with_terms([last, "word2", "nothing"])
+        rows = [term_rows.rows(at) for at in range(3)]
         found = {segment.memory(row) for row in rows[0]}
         assert found == {memory_id(number) for number in (2, 3) if number < terms}
         assert [segment.memory(row) for row in rows[1]] == [memory_id(2)]
@@ -783,16 +783,44 @@ def test_terms_rows_and_counts_are_found_whatever_types_their_numbers_need(terms
         places, _, counts = segment.terms_of(rows[0], np.array([hash_text(last)], np.uint64))
         assert places.tolist() == list(range(len(found)))
         assert set(counts.tolist()) == {min(count, 65_535)}
-    (row,) = merged.with_terms(["pear"])
-    assert [merged.memory(at) for at in row] == [memory_id(1)]
+    assert [merged.memory(at) for at in merged.with_terms(["pear"]).rows(0)] == [memory_id(1)]
 
 
 def test_many_rows_of_one_term_are_found_in_a_large_segment():
     entries = [entry(number, terms={"common": 1, f"rare{number % 7}": 1}) for number in range(1, 66_000)]
     segment = build(entries, killed=NOBODY, dimensions=0)
-    common, rare = segment.with_terms(["common", "rare6"])
-    assert len(common) == segment.rows == 65_999
-    assert {segment.memory(row) for row in rare} == {memory_id(number) for number in range(6, 66_000, 7)}
+    term_rows = segment.with_terms(["common", "rare6"])
+    assert len(term_rows.rows(0)) == segment.rows == 65_999
+    assert {segment.memory(row) for row in term_rows.rows(1)} == {memory_id(number) for number in range(6, 66_000, 7)}
+
+
+def test_rows_with_common_words_are_found_and_scored_as_without_their_masks(monkeypatch):
+    dice = random.Random("masks")
+    words = [f"word{number}" for number in range(12)]
+    # The first words are in nearly all rows, the last ones in a few.
+    entries = [
+        entry(number, terms={word: 1 for at, word in enumerate(words) if dice.random() < 0.9**at / (at + 1)})
+        for number in range(1, 600)
+    ]
+    parts = [Part(build(entries, killed=NOBODY, dimensions=0), np.ones(len(entries), np.bool_))]
+    queries = [IndexQuery(tuple(dice.sample(words, 5)), spaces=ALL, max_candidates=20) for _ in range(40)]
+
+    def found() -> list[object]:
+        results = [search(parts, query) for query in queries]
+        pools = [[result.pool.ids_of(row) for row in range(len(result.pool.flags))] for result in results]
+        return [(result.document_frequencies, pool) for result, pool in zip(results, pools, strict=True)]
+
+    with_masks = found()
+    monkeypatch.setattr(postings, "_COMMON_TERM_PART", 0)
+    assert found() == with_masks
+
+
+def test_the_masks_of_a_segment_are_few():
+    words = [f"word{number}" for number in range(200)]
+    segment = build([entry(1, terms=dict.fromkeys(words, 1))], killed=NOBODY, dimensions=0)
+    term_rows = segment.with_terms(words)
+    assert all(term_rows.mask(at, segment.rows) is not None for at in range(200))
+    assert segment._masks.of_list.cache_info().currsize <= 64
 
 
 def test_there_are_never_many_segments_nor_is_everything_written_again_and_again(tmp_path, monkeypatch):

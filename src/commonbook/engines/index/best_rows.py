@@ -144,17 +144,27 @@ def first_of_wordings(keys: SortKeys, rows: Rows) -> Rows:
 
 
 def _limit_parts_of_threads(keys: SortKeys) -> Rows:
-    if not np.count_nonzero((keys.flags & IS_MESSAGE) == 0) > MAX_PARTS_PER_MEMORY:
+    if not _has_too_many_parts(keys):
         return np.arange(len(keys.threads))
-    sorted_threads = np.sort(keys.threads)
-    if not (sorted_threads[MAX_PARTS_PER_MEMORY:] == sorted_threads[:-MAX_PARTS_PER_MEMORY]).any():
-        return np.arange(len(sorted_threads))
     order = np.lexsort((keys.positions, ~keys.orders, -keys.scores, keys.threads))
     threads = keys.threads[order]
     begins = np.flatnonzero(np.concatenate([np.ones(min(len(order), 1), np.bool_), threads[1:] != threads[:-1]]))
     rank = np.arange(len(order)) - np.repeat(begins, np.diff(np.append(begins, len(order))))
     is_message = (keys.flags[order] & IS_MESSAGE) > 0
     return np.sort(order[is_message | (rank < MAX_PARTS_PER_MEMORY)])
+
+
+def _has_too_many_parts(keys: SortKeys) -> bool:
+    """Tell whether any part of a memory is in a thread with more rows than are kept; messages are kept anyway."""
+    part_threads = keys.threads[(keys.flags & IS_MESSAGE) == 0]
+    if len(part_threads) <= MAX_PARTS_PER_MEMORY:
+        return False
+    threads = np.sort(keys.threads)
+    crowded = threads[MAX_PARTS_PER_MEMORY:][threads[MAX_PARTS_PER_MEMORY:] == threads[:-MAX_PARTS_PER_MEMORY]]
+    if not len(crowded):
+        return False
+    places = np.minimum(crowded.searchsorted(part_threads), len(crowded) - 1)
+    return bool((crowded[places] == part_threads).any())
 
 
 def _top_rows(segment: Segment, rows: Rows, scores: Any, limit: int) -> ScoredRows:  # noqa: ANN401 - an array

@@ -75,11 +75,11 @@ class MappedIndex:
             return self._view
 
     @contextmanager
-    def writing(self, *, wait: float, hurried: bool = False) -> Iterator[_Writer]:
+    def writing(self, *, wait: float, hurried: bool = False, thorough: bool = False) -> Iterator[_Writer]:
         """Hold the lock of the index and yield a writer."""
         with _translate_errors(self._folder), self._lock.hold(wait):
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
-            yield _Writer(self._folder, self.view(), hurried=hurried)
+            yield _Writer(self._folder, self.view(), hurried=hurried, thorough=thorough)
 
     def damage(self) -> list[str]:
         """Verify every segment and return a description of each damage."""
@@ -152,10 +152,14 @@ class _View:
 class _Writer:
     """Adds segments to an index, under its lock."""
 
-    def __init__(self, folder: str, view: _View, *, hurried: bool = False) -> None:
-        """Start from this view; if somebody waits for it (`hurried`), long merges are put off."""
+    def __init__(self, folder: str, view: _View, *, hurried: bool = False, thorough: bool = False) -> None:
+        """Start from this view; if somebody waits for it (`hurried`), long merges are put off.
+
+        A `thorough` writer leaves one segment, or a large and a small one.
+        """
         self._folder = folder
         self._hurried = hurried
+        self._thorough = thorough
         self._state = view.state
         self._names: list[str | None] = list(view.names)
         self._parts = view.parts
@@ -181,6 +185,8 @@ class _Writer:
             # One commit adds one segment, since every query searches each segment separately.
             since = self._names.index(None)
             self._parts, self._names[since:] = merge_from(self._parts, since), [None]
+        if self._thorough:
+            self._merge_all()
         sizes = [part.segment.rows or len(part.segment.killed) for part in self._parts]
         self._names = [name for name, size in zip(self._names, sizes, strict=True) if size]
         self._parts = tuple(part for part, size in zip(self._parts, sizes, strict=True) if size)
@@ -203,6 +209,14 @@ class _Writer:
     def _merge(self) -> None:
         """Merge the newest segments while a tier is full, and rewrite segments with too many deleted rows."""
         while (since := self._merge_start()) is not None:
+            self._parts = merge_from(self._parts, since)
+            self._names[since:] = [None]
+
+    def _merge_all(self) -> None:
+        """Merge all segments into one; if the first has nearly all rows, only the others."""
+        sizes = [int(part.alive.sum()) for part in self._parts]
+        since = 1 if sum(sizes[1:]) * _MERGE_FACTOR < sum(sizes) else 0
+        if len(self._parts) > since + 1:
             self._parts = merge_from(self._parts, since)
             self._names[since:] = [None]
 

@@ -8,6 +8,7 @@ terms.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy.typing as npt
 from commonbook.engines.index.array_files import Array
 
 Rows: TypeAlias = npt.NDArray[np.intp]
+Mask: TypeAlias = npt.NDArray[np.bool_]
 
 _COUNTS_PER_BYTE: Final = 4
 _LARGE_COUNT: Final = 4
@@ -23,6 +25,13 @@ _LARGE_COUNT: Final = 4
 
 _LONG_LIST_FACTOR: Final = 8
 """A list of rows that is so many times as long as the rows of a search is searched, shorter lists are read."""
+
+_COMMON_TERM_PART: Final = 8
+"""A term that more than one row in so many has is common: its rows are kept as a mask."""
+
+_MAX_MASK_BYTES: Final = 4_000_000
+_MAX_MASKS: Final = 64
+"""How much memory the masks of a segment may take, and how many there are at most; one is always kept."""
 
 _MAX_INT32: Final = (1 << 31) - 1
 
@@ -93,17 +102,57 @@ def find_entries(arrays: Mapping[str, Array], rows: Rows, first: Array, last: Ar
     return TermEntries(at, lists, counts_at(arrays, places))
 
 
+class PostingMasks:
+    """Masks of the rows that have a common term, the most recently used ones; a segment never changes."""
+
+    def __init__(self, posted: Array, rows: int) -> None:
+        """Make masks of the lists among these postings; the segment has so many rows."""
+
+        def make(first: int, last: int) -> Mask:
+            mask = np.zeros(rows, np.bool_)
+            mask[posted[first:last]] = True
+            return mask
+
+        self.of_list: Final = lru_cache(max(1, min(_MAX_MASKS, _MAX_MASK_BYTES // max(rows, 1))))(make)
+
+
+class TermRows:
+    """The rows of a segment that have each term of a query, decoded when they are read."""
+
+    def __init__(self, posted: Array, first: Sequence[int], last: Sequence[int], masks: PostingMasks) -> None:
+        """Read lists of postings, each from its first up to its last place."""
+        self._posted = posted
+        self._places = list(zip(first, last, strict=True))
+        self._masks = masks
+        self.sizes: Final = [end - begin for begin, end in self._places]
+
+    def rows(self, at: int) -> Rows:
+        """Return the rows of a term, ascending."""
+        first, last = self._places[at]
+        rows: Rows = self._posted[first:last].astype(np.intp)
+        return rows
+
+    def mask(self, at: int, rows: int) -> Mask | None:
+        """Return the mask of the rows that have a term, if it is common in a segment of so many rows."""
+        return self._masks.of_list(*self._places[at]) if self.sizes[at] * _COMMON_TERM_PART > rows else None
+
+
 def _read_lists(
     arrays: Mapping[str, Array], rows: Rows, first: Array, last: Array, lists: Rows
 ) -> tuple[Array, Array, Rows]:
     """Read lists whole, and return (index in `rows`, list, place) for each posting of these rows."""
-    index_of = np.full(len(arrays["thread"]), -1, np.int32)
-    index_of[rows] = np.arange(len(rows))
-    places = ranges(first[lists], last[lists])
-    index = index_of.take(arrays["posting_row"].take(places))
-    kept = np.flatnonzero(index >= 0)
-    # Few are kept: their lists are looked up, instead of being computed for all.
-    return index[kept], lists[np.searchsorted(np.cumsum((last - first)[lists]), kept, "right")], places[kept]
+    is_sought = np.zeros(len(arrays["thread"]), np.bool_)
+    is_sought[rows] = True
+    begins, ends = first[lists], last[lists]
+    places = ranges(begins, ends)
+    posted = arrays["posting_row"].take(places)
+    kept = is_sought.take(posted).nonzero()[0]
+    # Few are kept: their indexes and lists are looked up, instead of being computed for all.
+    return (
+        rows.searchsorted(posted.take(kept)),
+        lists.take((ends - begins).cumsum().searchsorted(kept, "right")),
+        places.take(kept),
+    )
 
 
 def _search_list(

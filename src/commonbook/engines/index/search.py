@@ -6,8 +6,7 @@ Therefore ties of one score break by id, and the first pass over vectors keeps a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from itertools import accumulate
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -21,11 +20,13 @@ from commonbook.engines.index.best_rows import (
     merge_best,
     sort_keys_of,
 )
-from commonbook.engines.index.postings import Rows
+from commonbook.engines.index.max_score import best_by_terms
+from commonbook.engines.index.postings import Rows, TermRows
 from commonbook.engines.index.segments import Bools, Floats, Hashes, Segment, hash_texts, tag_term
 from commonbook.engines.index.vector_distance import (
     cosines,
     near_by_sketch,
+    nearest,
     rough_cosines,
     rough_error,
     rows_with_vectors,
@@ -42,8 +43,8 @@ from commonbook.ports.index import (
     IndexResult,
 )
 
-_ESSENTIAL_ROWS_FACTOR: Final = 2
-"""Essential terms have this many times the rows needed, before other terms are left out: a row may have several."""
+_NEAR_ROWS_FACTOR: Final = 2
+"""So many times the rows needed, of those that pass the first pass over sketches, are looked at in full."""
 
 _ROUGH_ROWS_FACTOR: Final = 4
 """This many times the rows needed are compared exactly, if there are more."""
@@ -112,24 +113,31 @@ def candidates(parts: Sequence[Part], query: IndexQuery, counts: TermCounts) -> 
     ]
 
 
-def _postings(views: Sequence[_SegmentView], query: IndexQuery) -> list[list[Rows]]:
+def _postings(views: Sequence[_SegmentView], query: IndexQuery) -> list[TermRows]:
     return [view.segment.with_terms(query.terms) for view in views]
 
 
-def _count_terms(views: Sequence[_SegmentView], postings: Sequence[Sequence[Rows]], query: IndexQuery) -> TermCounts:
+def _count_terms(views: Sequence[_SegmentView], postings: Sequence[TermRows], query: IndexQuery) -> TermCounts:
     total, having = 0, [0] * len(query.terms)
-    for view, rows_of in zip(views, postings, strict=True):
+    for view, term_rows in zip(views, postings, strict=True):
         visible_rows = int(np.count_nonzero(view.visible))
         total += visible_rows
-        for at, rows in enumerate(rows_of):
-            # Usually every row is visible: then the rows of the term need not be tested.
-            having[at] += len(rows) if visible_rows == view.segment.rows else int(np.count_nonzero(view.visible[rows]))
+        # Usually every row is visible: then the rows of the terms need not be tested.
+        all_visible = visible_rows == view.segment.rows
+        for at, size in enumerate(term_rows.sizes):
+            having[at] += size if all_visible else _count_visible(view, term_rows, at)
     return TermCounts(total, tuple(having))
+
+
+def _count_visible(view: _SegmentView, term_rows: TermRows, at: int) -> int:
+    mask = term_rows.mask(at, view.segment.rows)
+    seen = view.visible[term_rows.rows(at)] if mask is None else view.visible & mask
+    return int(np.count_nonzero(seen))
 
 
 def _choose(
     views: Sequence[_SegmentView],
-    postings: Sequence[Sequence[Rows]],
+    postings: Sequence[TermRows],
     counts: TermCounts,
     query: IndexQuery,
     *,
@@ -187,64 +195,17 @@ def _filter_masks(segment: Segment, query: IndexQuery) -> list[Bools]:
 
 
 def _candidates_by_terms(
-    views: Sequence[_SegmentView], postings: Sequence[Sequence[Rows]], weights: Sequence[float], query: IndexQuery
+    views: Sequence[_SegmentView], postings: Sequence[TermRows], weights: Sequence[float], query: IndexQuery
 ) -> list[Rows]:
     """Return the rows with the largest sum of the weights of their terms, by MaxScore."""
 
     def select(limit: int) -> list[ScoredRows]:
-        return [_best_by_terms(*both, weights, limit) for both in zip(views, postings, strict=True)]
+        return [
+            best_by_terms(view.segment, view.wanted, term_rows, weights, limit)
+            for view, term_rows in zip(views, postings, strict=True)
+        ]
 
     return merge_best([view.segment for view in views], select, query.max_candidates)
-
-
-def _best_by_terms(view: _SegmentView, postings: Sequence[Rows], weights: Sequence[float], limit: int) -> ScoredRows:
-    essential, bound = _essential_terms(postings, weights, limit)
-    scored = _score_rows(view, postings, weights, essential)
-    best = best_of_segment(view.segment, *scored, limit, bound=bound)
-    if best is None:
-        scored = _score_rows(view, postings, weights, range(len(weights)))
-        best = best_of_segment(view.segment, *scored, limit)
-    return best or NO_SCORED_ROWS
-
-
-def _essential_terms(postings: Sequence[Rows], weights: Sequence[float], limit: int) -> tuple[Collection[int], float]:
-    """Return the essential terms (MaxScore), and the highest score that a row without any of them can have.
-
-    Common words are in many rows and have little weight. Where the rows of rarer words suffice, rows that have only
-    common words are not read. Whether they suffice is checked afterwards, against the returned bound.
-    """
-    by_rarity = sorted(range(len(weights)), key=lambda at: -weights[at])
-    total_rows = accumulate(len(postings[at]) for at in by_rarity)
-    # Enough rows have at least this weight from one of the rarest terms.
-    needed = _ESSENTIAL_ROWS_FACTOR * limit
-    threshold = next((weights[at] for at, rows in zip(by_rarity, total_rows, strict=True) if rows >= needed), 0.0)
-    essential = set(by_rarity)
-    left_out = 0.0
-    for at in reversed(by_rarity):
-        left_out += weights[at]
-        if left_out >= threshold:
-            break
-        essential.remove(at)
-    bound = 0.0
-    for at, weight in enumerate(weights):
-        # Added in the same order as the scores of rows, so that the bound is exact to the last digit: Python's own
-        # `sum` is more precise, and may be less.
-        bound += 0.0 if at in essential else weight
-    return essential, bound
-
-
-def _score_rows(
-    view: _SegmentView, postings: Sequence[Rows], weights: Sequence[float], essential: Collection[int]
-) -> tuple[Rows, Any]:
-    """Return the wanted rows that have an essential term, and the sum of the weights of all their terms."""
-    marked = np.zeros(view.segment.rows, np.bool_)
-    for at in essential:
-        marked[postings[at]] = True
-    sums = np.zeros(view.segment.rows)
-    for at, (rows, weight) in enumerate(zip(postings, weights, strict=True)):
-        sums[rows if at in essential else rows[marked[rows]]] += weight
-    scored = np.flatnonzero(marked & view.wanted)
-    return scored, sums[scored]
 
 
 def _candidates_by_phrase(views: Sequence[_SegmentView], query: IndexQuery) -> list[Rows]:
@@ -280,7 +241,8 @@ def _newest(views: Sequence[_SegmentView], found: Sequence[Rows]) -> list[Rows]:
 
 def _rows_with_all(segment: Segment, terms: Sequence[str]) -> Rows:
     """Return the rows that have all of these terms: those of the rarest are looked up among those of the others."""
-    rows, *others = sorted(segment.with_terms(terms), key=len)
+    term_rows = segment.with_terms(terms)
+    rows, *others = sorted((term_rows.rows(at) for at in range(len(terms))), key=len)
     for other in others:
         if not len(rows):
             break
@@ -297,19 +259,28 @@ def _candidates_by_vector(views: Sequence[_SegmentView], query: IndexQuery, *, e
         return _nearest_exactly(views, vector, query.max_candidates)
     segments = [view.segment for view in views]
     near = near_by_sketch([(view.segment, view.wanted) for view in views], vector)
-    scored = [
-        (segment, rows, cosines(segment.vectors[rows], vector)) for segment, rows in zip(segments, near, strict=True)
-    ]
 
     def select(limit: int) -> list[ScoredRows]:
-        return [best_of_segment(*one, limit) or NO_SCORED_ROWS for one in scored]
+        return [_nearest_of_few(segment, rows, vector, limit) for segment, rows in zip(segments, near, strict=True)]
 
-    nearest = merge_best(segments, select, query.max_candidates)
-    has_copies = any((segment.flags[rows] & IS_COPY).any() for segment, rows, _ in scored)
-    if has_copies and sum(map(len, nearest)) < query.max_candidates:
+    chosen = merge_best(segments, select, query.max_candidates)
+    has_copies = any((segment.flags[rows] & IS_COPY).any() for segment, rows in zip(segments, near, strict=True))
+    if has_copies and sum(map(len, chosen)) < query.max_candidates:
         # Copies took the places of others in the first pass, too.
         return _nearest_exactly(views, vector, query.max_candidates)
-    return nearest
+    return chosen
+
+
+def _nearest_of_few(segment: Segment, rows: Rows, vector: Floats, limit: int) -> ScoredRows:
+    """Return at least the nearest of the rows that passed the first pass."""
+    vectors, best = segment.vectors[rows], NO_SCORED_ROWS
+    # Mostly twice as many as are needed suffice. If parts of a memory, or copies, took the places of others: all.
+    for count in (_NEAR_ROWS_FACTOR * limit, len(rows)):
+        places, scores = nearest(vectors, vector, count)
+        best = best_of_segment(segment, rows[places], scores, limit) or NO_SCORED_ROWS
+        if len(best[0]) >= limit or len(places) == len(rows):
+            break
+    return best
 
 
 def _nearest_exactly(views: Sequence[_SegmentView], vector: Floats, max_candidates: int) -> list[Rows]:
@@ -330,11 +301,10 @@ def _nearest(segment: Segment, rows: Rows, vector: Floats, limit: int) -> Scored
         if len(rows) > rough_limit:
             least = -np.partition(-rough, rough_limit - 1)[rough_limit - 1]
             compared = rows[rough >= least - rough_error(vector)]
-        nearest = (
-            best_of_segment(segment, compared, cosines(segment.vectors[compared], vector), limit) or NO_SCORED_ROWS
-        )
-        if len(nearest[0]) >= limit or len(compared) == len(rows):
-            return nearest
+        scores = cosines(segment.vectors[compared], vector)
+        best = best_of_segment(segment, compared, scores, limit) or NO_SCORED_ROWS
+        if len(best[0]) >= limit or len(compared) == len(rows):
+            return best
         # Parts of a long memory, or copies, took the places of others: look further down.
         rough_limit *= _ROUGH_ROWS_FACTOR
 

@@ -18,8 +18,10 @@ import numpy.typing as npt
 
 from commonbook.engines.index.array_files import Array, ArrayFile
 from commonbook.engines.index.postings import (
+    PostingMasks,
     Rows,
     TermEntries,
+    TermRows,
     add_postings,
     entries_of,
     find_entries,
@@ -193,12 +195,16 @@ class Segment:
         first, last = np.searchsorted(doubted, owners), np.searchsorted(doubted, owners, "right")
         return live_before[last] > live_before[first]
 
-    def with_terms(self, terms: Sequence[str]) -> list[Rows]:
+    @cached_property
+    def _masks(self) -> PostingMasks:
+        return PostingMasks(self.bundle.arrays["posting_row"], self.rows)
+
+    def with_terms(self, terms: Sequence[str]) -> TermRows:
         """Return the rows that have each of these terms."""
         places, known = self._find_terms(hash_texts(terms))
-        start, rows = self.bundle.arrays["posting_start"], self.bundle.arrays["posting_row"]
+        start = self.bundle.arrays["posting_start"]
         first, last = start[places].tolist(), start[places + known].tolist()
-        return [rows[begin:end].astype(np.intp) for begin, end in zip(first, last, strict=True)]
+        return TermRows(self.bundle.arrays["posting_row"], first, last, self._masks)
 
     def terms_of(self, rows: Rows, terms: Hashes) -> TermEntries:
         """Return index in `rows`, index in `terms` and count for each of these terms in each of these rows."""

@@ -43,6 +43,27 @@ def cosines(vectors: Any, query: Floats) -> Any:  # noqa: ANN401 - arrays
     return np.round(products / max(float(np.linalg.norm(exact_query)), 1e-9), 9)
 
 
+def nearest(vectors: Any, query: Floats, count: int) -> tuple[Rows, Any]:  # noqa: ANN401 - arrays
+    """Return the places of the `count` nearest vectors, with all that are as near as the last, and their cosines.
+
+    Few are compared exactly: those that are near enough by products of half the precision.
+    """
+    if len(vectors) <= count:
+        return np.arange(len(vectors)), cosines(vectors, query)
+    wide = vectors.astype(np.float32)
+    unit_query = query / np.float32(max(float(np.linalg.norm(query)), 1e-9))
+    rough = wide @ unit_query / np.maximum(np.sqrt(np.vecdot(wide, wide)), np.float32(1e-9))
+    places = np.flatnonzero(rough >= _highest(rough, count) - rough_error(query))
+    exact = cosines(wide[places], query)
+    is_near = exact >= _highest(exact, count)
+    return places[is_near], exact[is_near]
+
+
+def _highest(scores: Any, count: int) -> float:  # noqa: ANN401 - an array
+    """Return the lowest of the `count` highest scores."""
+    return float(-np.partition(-scores, count - 1)[count - 1])
+
+
 def rough_cosines(segment: Segment, query: Floats) -> Any:  # noqa: ANN401 - an array
     """Return the cosine of each row with the query, with an error below `rough_error`; many times faster."""
     unit_query = query / np.float32(max(float(np.linalg.norm(query)), 1e-9))

@@ -181,7 +181,7 @@ class PostgresIndex:
             return self._view
 
     @contextmanager
-    def writing(self, *, wait: float, hurried: bool = False) -> Iterator[_Writer]:  # noqa: ARG002 - nothing is merged
+    def writing(self, *, wait: float, hurried: bool = False, thorough: bool = False) -> Iterator[_Writer]:  # noqa: ARG002 - nothing is merged
         """Lock the index for writing."""
         # Only one thread of a process waits in the database, so that connections remain for the others.
         if not self._thread_lock.acquire(timeout=wait):
