@@ -13,7 +13,7 @@ _MIN_BYTES: Final = 256
 """Shorter texts hardly shrink, and can be read in the database as they are."""
 
 CACHED_TEXTS: Final = 32
-"""What is derived from a text is kept for the last of them: a write uses it again under the lock."""
+"""Results that follow from a text alone are cached for so many texts: a write uses them again under the lock."""
 
 _MAX_KEPT_TEXTS: Final = 128
 _MAX_KEPT_CHARS: Final = 32_768
