@@ -752,6 +752,19 @@ def test_a_speaker_who_is_named_is_preferred(book: Book, settle):
     assert book.recall("What does Bob like best?").hits[0].id == bob.id
 
 
+def test_a_question_for_a_name_prefers_what_has_one(book: Book, settle):
+    named = turn(1, "My herring comes from Bergen on most days.", author="user:alice")
+    plain = turn(21, "My herring comes from bergen on most days.", author="user:bob")
+    # Of equal scores the newest comes first.
+    book.remember(render([named]), kind="episode", title="older")
+    book.remember(render([plain]), kind="episode", title="newer")
+    settle()
+    where, other = book.recall("Where is the herring from?").hits, book.recall("Is there herring?").hits
+    assert [hit.id for hit in where] == [named.id, plain.id]
+    assert [hit.parts["told_name"] > 0 for hit in where] == [True, False]
+    assert {hit.parts["told_name"] for hit in other} == {0}
+
+
 @pytest.mark.parametrize(
     "heading",
     [

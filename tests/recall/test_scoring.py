@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commonbook.ports.index import BY_USER, IS_MESSAGE, IS_QUESTION, TELLS_TIME, CandidatePool
+from commonbook.ports.index import BY_USER, IS_MESSAGE, IS_QUESTION, TELLS_NAME, TELLS_TIME, CandidatePool
 from commonbook.recall.scoring import (
     PARTS,
     ExpandedTerm,
@@ -127,9 +127,11 @@ def test_more_and_rarer_terms_win():
 
 
 def test_the_score_is_the_sum_of_its_parts_and_each_is_what_it_should_be():
-    flags = IS_MESSAGE | IS_QUESTION | TELLS_TIME | BY_USER
+    flags = IS_MESSAGE | IS_QUESTION | TELLS_TIME | TELLS_NAME | BY_USER
     chat = passage("a", "bill", "x", flags=flags, date=1.5, vector=(1, 1, 1, 1))
-    question = BILLING._replace(words=frozenset({"my"}), asks_when=True, vector=np.ones(4, np.float32))
+    question = BILLING._replace(
+        words=frozenset({"my"}), asks_when=True, asks_for_name=True, vector=np.ones(4, np.float32)
+    )
     found = ranked(question, chat)
     parts = found.parts["a"]
     assert tuple(parts) == PARTS
@@ -137,7 +139,7 @@ def test_the_score_is_the_sum_of_its_parts_and_each_is_what_it_should_be():
     # One `bill` of two words: share 1 / (.25 + .75 * 2 / 28), saturated at .8, two thirds of all rarity.
     once = 1 / (0.25 + 0.75 * 2 / 28)
     assert parts["lexical"] == pytest.approx(once / (once + 0.8) * 2 / 3, abs=1e-6)
-    expected = (0.25, 0.13, -0.04, 0.0268, 0.10, 0.375, 0.0, 0.0)
+    expected = (0.25, 0.13, -0.04, 0.0268, 0.10, 0.05, 0.375, 0.0, 0.0)
     assert tuple(parts.values())[1:] == pytest.approx(expected, abs=1e-3)
 
 
@@ -146,6 +148,7 @@ def test_the_score_is_the_sum_of_its_parts_and_each_is_what_it_should_be():
     [
         (IS_QUESTION, "question", BILLING),
         (TELLS_TIME, "time", BILLING._replace(asks_when=True)),
+        (TELLS_NAME, "told_name", BILLING._replace(asks_for_name=True)),
         (BY_USER, "speaker", BILLING._replace(words=frozenset({"we"}))),
     ],
 )
@@ -242,9 +245,17 @@ def test_length_counts_in_chats_alone():
     assert 0 < found["s"]["length"] < 0.05
 
 
+def test_a_name_in_a_long_passage_counts_less():
+    question = BILLING._replace(asks_for_name=True)
+    lengths = {"short": 1, "full": 50, "long": 100}
+    named = [passage(name, *["bill"] * length, flags=TELLS_NAME) for name, length in lengths.items()]
+    found = ranked(question, *named).parts
+    assert [found[name]["told_name"] for name in lengths] == [0.05, 0.05, 0.025]
+
+
 def test_what_is_only_likely_of_a_passage_counts_as_far_as_there_is_a_ground_for_it():
-    flags = IS_MESSAGE | IS_QUESTION | TELLS_TIME | BY_USER
-    question = BILLING._replace(words=frozenset({"my", "ann"}), asks_when=True)
+    flags = IS_MESSAGE | IS_QUESTION | TELLS_TIME | TELLS_NAME | BY_USER
+    question = BILLING._replace(words=frozenset({"my", "ann"}), asks_when=True, asks_for_name=True)
     nothing = passage("nothing", *["x"] * 30, flags=flags, speaker="Ann")
     little = passage("little", *["x"] * 3, thread="s", position=0, flags=flags, speaker="Ann")
     much = passage("much", "bill", thread="s", position=4, flags=flags, speaker="Ann")

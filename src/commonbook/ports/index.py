@@ -76,6 +76,8 @@ IS_COPY: Final = 16
 """Flag: the passage is of a copy that follows its source."""
 HAS_DECISIONS: Final = 32
 """Flag: the passage is of a memory with decisions about what made it suspect."""
+TELLS_NAME: Final = 64
+"""Flag: the passage names somebody or something."""
 
 
 MAX_FURTHER_CANDIDATES: Final = 200

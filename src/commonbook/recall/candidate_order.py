@@ -17,7 +17,7 @@ from commonbook.recall import indexed_passages, scoring
 from commonbook.recall.confidence import QueryRarity
 from commonbook.recall.newest import newest_first
 from commonbook.recall.query import MAX_QUERY_CHARS, ParsedQuery
-from commonbook.text import dates_in_text, terms
+from commonbook.text import dates_in_text, names_in_text, terms
 
 _DAY_MICROS: Final = 86_400_000_000
 _FEW_PASSAGES: Final = 60
@@ -46,6 +46,7 @@ def order_candidates(
         ],
         words=frozenset(re.findall(r"\w+", query.request.query[:MAX_QUERY_CHARS].lower())),
         asks_when=dates_in_text.asks_when(query.request.query[:MAX_QUERY_CHARS]),
+        asks_for_name=names_in_text.asks_for_name(query.request.query[:MAX_QUERY_CHARS]),
         vector=index_query.vector,
         name_place=len(index_query.terms) + len(index_query.expansion_terms) - 1,
     )

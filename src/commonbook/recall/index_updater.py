@@ -38,7 +38,7 @@ from commonbook.recall.indexed_passages import Vector, cut, indexed_message, ind
 from commonbook.runtime.batches import in_batches
 from commonbook.tables import changes, home, memories, sessions, spaces, vectors
 
-INDEX_RULES: Final = "9"
+INDEX_RULES: Final = "10"
 """The version of the passage and term rules: an index with another version is rebuilt."""
 
 NO_LIMIT: Final = sys.maxsize

@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from commonbook.ports.index import BY_USER, IS_MESSAGE, IS_QUESTION, TELLS_TIME, CandidatePool
+from commonbook.ports.index import BY_USER, IS_MESSAGE, IS_QUESTION, TELLS_NAME, TELLS_TIME, CandidatePool
 from commonbook.recall.confidence import QueryRarity
 
 Floats: TypeAlias = npt.NDArray[np.float32]
@@ -41,8 +41,11 @@ _LENGTH_SLOPE: Final = 0.75
 _MAX_LENGTH: Final = 2000
 """The length in words at which length normalisation stops: a word in a very long text is still found."""
 
-_LONG_NEIGHBOUR: Final = 50
-"""The length in words from which on a neighbour counts less: a long answer has every word of its subject."""
+_LONG_PASSAGE: Final = 50
+"""The length in words from which on a passage lends less to its neighbours, and names in it count less.
+
+A long answer has every word of its subject, and mostly some name.
+"""
 
 _SATURATION: Final = 0.8
 MIN_NEAR_COSINE: Final = 0.4
@@ -60,6 +63,7 @@ _QUESTION_WEIGHT: Final = -0.04
 _LENGTH_WEIGHT: Final = 0.10
 _FULL_LENGTH: Final = 60
 _TIME_WEIGHT: Final = 0.10
+_TOLD_NAME_WEIGHT: Final = 0.05
 _DATE_WEIGHT: Final = 0.25
 _NAME_WEIGHT: Final = 0.30
 _PHRASE_WEIGHT: Final = 0.50
@@ -73,7 +77,7 @@ _FULL_EVIDENCE: Final = 0.15
 _FIRST_PERSON: Final = frozenset({"i", "my", "me", "mine", "we", "our", "us"})
 _ROLES: Final = frozenset({"user", "agent", "assistant", "system", "tool", "human", "ai", "local", "filesystem"})
 
-PARTS: Final = ("lexical", "meaning", "speaker", "question", "length", "time", "date", "name", "phrase")
+PARTS: Final = ("lexical", "meaning", "speaker", "question", "length", "time", "told_name", "date", "name", "phrase")
 """The features whose sum is the score."""
 
 
@@ -83,6 +87,7 @@ class QueryFeatures(NamedTuple):
     idf: Sequence[float]
     words: frozenset[str] = frozenset()
     asks_when: bool = False
+    asks_for_name: bool = False
     vector: Floats | None = None
     name_place: int | None = None
     """The place, among query and expansion terms, of the term that memories with the query as a name have."""
@@ -184,11 +189,12 @@ def rank(
     parts[3] = _QUESTION_WEIGHT * _has_flag(pool, IS_QUESTION)
     parts[4] = _LENGTH_WEIGHT * _length_feature(pool) * _has_flag(pool, IS_MESSAGE)
     parts[5] = _TIME_WEIGHT * query.asks_when * _has_flag(pool, TELLS_TIME)
-    parts[6] = _DATE_WEIGHT * (date_matches if date_matches is not None else 0.0)
-    parts[7] = _NAME_WEIGHT * _is_named(query, pool)
-    parts[8] = _PHRASE_WEIGHT * (phrase_matches if phrase_matches is not None else 0.0)
+    parts[6] = _TOLD_NAME_WEIGHT * query.asks_for_name * _has_flag(pool, TELLS_NAME) * _brevity(pool)
+    parts[7] = _DATE_WEIGHT * (date_matches if date_matches is not None else 0.0)
+    parts[8] = _NAME_WEIGHT * _is_named(query, pool)
+    parts[9] = _PHRASE_WEIGHT * (phrase_matches if phrase_matches is not None else 0.0)
     # Supporting features count only in proportion to the evidence: the right speaker alone answers nothing.
-    parts[2:6] *= np.clip((parts[0] + parts[1] + parts[6]) / _FULL_EVIDENCE, 0, 1)
+    parts[2:7] *= np.clip((parts[0] + parts[1] + parts[7]) / _FULL_EVIDENCE, 0, 1)
     # Six digits: the last ones of a float depend on the order of the additions.
     parts = np.round(parts, 6) + 0.0
     total = np.round(parts.sum(axis=0), 6)
@@ -259,7 +265,7 @@ def _coverage(query: QueryFeatures, pool: CandidatePool, slots: Ints, expansions
     present = np.bincount(terms, minlength=int(terms.max(initial=0)) + 1) > 0
     weights = _term_weights(len(query.idf), len(present), expansions, present)
     frequencies = _frequencies(rows, terms, shares, weights, size)
-    lent = frequencies * np.minimum(1, _LONG_NEIGHBOUR / np.maximum(pool.lengths, 1))[:, None]
+    lent = frequencies * _brevity(pool)[:, None]
     pooled = frequencies + _pool_neighbours(lent, slots) - lent
     covered: Numbers = pooled / (pooled + _SATURATION)
     return covered
@@ -430,6 +436,11 @@ def _is_named(query: QueryFeatures, pool: CandidatePool) -> Numbers:
     if query.name_place is not None:
         named[rows[terms == query.name_place]] = 1.0
     return named
+
+
+def _brevity(pool: CandidatePool) -> Numbers:
+    """Return 1 for passages that are not long, and less in proportion for others."""
+    return np.minimum(1, _LONG_PASSAGE / np.maximum(pool.lengths, 1))
 
 
 def _length_feature(pool: CandidatePool) -> Numbers:
