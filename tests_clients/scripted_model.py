@@ -8,10 +8,11 @@ It speaks the streaming dialects that agents use, with the standard library alon
     POST …:generateContent, …:streamGenerateContent   Gemini     (Gemini CLI)
 
 The script is a JSON list. Each request that offers tools takes the next step; requests without tools (titles,
-summaries, warm-ups) get `side`, a text or a function of the request, and take none. A step is one of
+summaries, warm-ups) get `side`, a text, a step or a function of the request, and take none. A step is one of
 
     {"text": "the answer"}                                 with "finish": "length" if it is cut off there
-    {"call": "recall", "arguments": {"query": "tea"}}      the offered tool called so, or `…__recall`, or `…_recall`
+    {"call": "recall", "arguments": {"query": "tea"}}      the offered tool called so, or `…__recall`, or `…_recall`;
+                                                           with "text" also words, in Chat Completions
     {"status": 529, "text": "why"}                         an error answer
     {"hang": true}                                         no answer: the agent waits until it is killed
     … "prompt_tokens": 90000                               how long the prompt is said to be, in Chat Completions
@@ -42,7 +43,7 @@ class Script:
         """Take the steps, where to record, and what to say to a request without tools."""
         self._steps = list(steps)
         self._record = record
-        self.side: str | Callable[[Json], str] = side
+        self.side: str | Json | Callable[[Json], str] = side
         self._asked = 0
         self._lock = threading.Lock()
         self.hanging, self.released = threading.Event(), threading.Event()
@@ -58,7 +59,8 @@ class Script:
         with self._lock:
             self._asked += 1
             if not tools:
-                step: Json = {"text": self.side(body) if callable(self.side) else self.side}
+                side = self.side(body) if callable(self.side) else self.side
+                step: Json = dict(side) if isinstance(side, dict) else {"text": side}
             elif self._steps:
                 step = dict(self._steps.pop(0))
             else:

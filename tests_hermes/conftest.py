@@ -40,14 +40,17 @@ def hermes(tmp_path):
 
 @pytest.fixture
 def assert_stored(request, tmp_path):
-    """Check what is stored, and record the calls if that is wanted."""
+    """Check what is stored, and record the calls if that is wanted; the replay checks it after the same calls."""
+    checks: list[dict[str, Any]] = []
 
     def check(hermes: RealHermes, *expected: tuple[str, str]) -> None:
         assert hermes.stored() == list(expected)
+        calls = [call for call in outermost(hermes.calls()) if call["call"] in KEPT]
+        checks.append({"after": len(calls), "stored": expected})
         if folder := os.environ.get("COMMONBOOK_RECORDINGS"):
-            calls = [call for call in outermost(hermes.calls()) if call["call"] in KEPT]
             name = request.node.name.removeprefix("test_")
-            recording = {"calls": calls, "stored": expected, "spaces": hermes.spaces()}
+            *earlier, last = checks
+            recording = {"calls": calls, "earlier": earlier, "stored": last["stored"], "spaces": hermes.spaces()}
             text = json.dumps(recording, ensure_ascii=False, indent=1)
             Path(folder, f"{name}.json").write_text(text.replace(str(tmp_path), "/home/user") + "\n", encoding="utf-8")
 

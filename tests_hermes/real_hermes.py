@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import shutil
 import signal
 import subprocess
 import termios
@@ -124,6 +125,11 @@ class RealHermes:
     def stored(self) -> list[tuple[str, str]]:
         """Return role and text of every message that was not rewound, session after session."""
         return [message for session in self.sessions() for message in session.messages]
+
+    def forget_book(self) -> None:
+        """Remove the book, and the record of the calls that filled it."""
+        shutil.rmtree(self.place)
+        self._record.unlink()
 
     def close(self) -> None:
         self.script.released.set()

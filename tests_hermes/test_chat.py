@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 
+from tests_hermes.test_commands import has
+
+GIVES_TRANSCRIPTS = has("_provider_sync_accepts_messages", "agent/memory_manager.py")
 NEST, FEED, EAT = "where does the heron nest", "when does it feed", "what does it eat"
 COUNT = "please count every reed in the pond"
 
@@ -53,10 +56,13 @@ def test_a_retried_answer_is_replaced(hermes, assert_stored):
     chat.turn("/retry")
     chat.turn(EAT)
     chat.exit()
+    # Without the transcript, a retry is the same question once more.
+    discarded = [] if GIVES_TRANSCRIPTS else [("user", FEED), ("assistant", "At noon.")]
     assert_stored(
         agent,
         ("user", NEST),
         ("assistant", "By the mill."),
+        *discarded,
         ("user", FEED),
         ("assistant", "At dawn."),
         ("user", EAT),

@@ -112,9 +112,8 @@ def test_a_backup_taken_during_writes_brings_the_book_back(user):
     shutil.rmtree(user.home / "commonbook")
     user.hermes("import", "--force", str(user.home / "kept.zip"))
     if not HAS_BACKUP_PATHS:
-        # Hermes 0.13 archives its own folder alone.
         assert not backups.exists()
-        return
+        pytest.skip("this Hermes archives its own folder alone: it asks no provider for paths")
     assert "put-back" in user.hermes("commonbook")
     user.hermes("commonbook", "put-back")
     assert user.commonbook("doctor").strip() == "nothing is wrong"

@@ -94,31 +94,6 @@ def test_a_branch_has_only_what_was_said_in_it(hermes, assert_stored):
     assert_stored(agent, *turns(NEST, FEED, SLEEP, EAT))
 
 
-def test_a_compressed_conversation_has_each_message_once(hermes, assert_stored):
-    agent, chat = started(hermes)
-    for question in (NEST, FEED, EAT, SLEEP):
-        chat.turn(question)
-    command(agent, chat, "/compress")
-    chat.turn(FLY)
-    chat.exit()
-    assert SUMMARY in str(agent.requests()[-1]["body"]["messages"])
-    assert_stored(agent, *turns(*ANSWERS))
-
-
-def test_a_compression_within_a_turn_has_each_message_once(hermes, assert_stored):
-    answers = [{"text": answer} for answer in ANSWERS.values()]
-    look = {"call": "commonbook_recall", "arguments": {"query": "herons"}, "prompt_tokens": 98_000}
-    agent = hermes(*answers[:3], look, *answers[3:])
-    agent.script.side = SUMMARY
-    chat = agent.chat()
-    for question in ANSWERS:
-        chat.turn(question)
-    chat.exit()
-    assert agent.returned("on_pre_compress")
-    assert SUMMARY in str(agent.requests()[-1]["body"]["messages"])
-    assert_stored(agent, *turns(*ANSWERS))
-
-
 def test_a_session_of_an_earlier_version_moves_to_its_user(hermes):
     agent = hermes(*({"text": answer} for answer in ANSWERS.values()))
     options = agent.hermes_home / "commonbook" / "config.json"

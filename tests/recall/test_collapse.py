@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
-
 import pytest
 
 from commonbook.model.memory import Draft
 from commonbook.model.session import NewMessage
 from tests.interfaces.cli.test_cli import cli
+from tests.support.running_threads import wait_for_threads
 
 __all__ = ["cli"]
 
@@ -235,9 +234,7 @@ def test_a_prefetched_hit_is_not_handed_out_when_a_named_place_is_no_longer_read
     assert fetched is not None
     assert [len(hit.also_in) for hit in fetched.hits] == [1]
     assert alice.prefetch("s", "telescope", spaces=["team", "open"])
-    for thread in threading.enumerate():
-        if thread.name == "commonbook-prefetch":
-            thread.join(60)
+    wait_for_threads()
     book.revoke(ALICE, "open")
     assert alice.prefetched("s", "telescope", wait=30) is None
 

@@ -12,6 +12,7 @@ import pytest
 
 from commonbook.errors import BadInput
 from commonbook.recall import prefetch
+from tests.support.running_threads import wait_for_threads
 
 
 class Slow:
@@ -37,9 +38,7 @@ class Slow:
     def finish(self):
         self.go_on.set()
         assert self.ended.acquire(timeout=60)
-        for thread in threading.enumerate():
-            if thread.name == "commonbook-prefetch":
-                thread.join(60)
+        wait_for_threads()
 
 
 @pytest.fixture
@@ -48,9 +47,7 @@ def slow(book, monkeypatch):
     slow = Slow(book, monkeypatch)
     yield slow
     slow.go_on.set()
-    for thread in threading.enumerate():
-        if thread.name == "commonbook-prefetch":
-            thread.join(60)
+    wait_for_threads()
 
 
 def at_once(call):
@@ -211,9 +208,7 @@ def test_no_more_is_kept_than_there_is_room_for(book, sent, monkeypatch):
     for name in "abcde":
         book.append(name, ["the heron nests"])
         book.prefetch(name, "heron")
-        for thread in threading.enumerate():
-            if thread.name == "commonbook-prefetch":
-                thread.join(60)
+        wait_for_threads()
     assert [book.prefetched(name, "heron") is not None for name in "abcde"] == [False, False, True, True, True]
 
 
@@ -261,8 +256,6 @@ def test_what_was_fetched_is_not_handed_out_when_the_right_to_it_was_taken_away(
     (hit,) = alice.prefetched("s", "kestrel", wait=30).hits
     assert hit.passage == "the kestrel hovers"
     assert alice.prefetch("s", "kestrel", spaces="team")
-    for thread in threading.enumerate():
-        if thread.name == "commonbook-prefetch":
-            thread.join(60)
+    wait_for_threads()
     open_book().revoke("user:alice", "team")
     assert alice.prefetched("s", "kestrel", wait=30) is None

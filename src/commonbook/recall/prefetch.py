@@ -18,6 +18,7 @@ from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
 from commonbook.ports.retry_read import retry_read
 from commonbook.runtime.fork_reset import reset_in_child
+from commonbook.runtime.reused_threads import reused_threads
 from commonbook.tables import memories, sessions
 
 _MAX_RUNNING: Final = 8
@@ -64,7 +65,7 @@ class Prefetcher:
                 self._fetches.pop(next(iter(self._fetches)))
             self._fetches[session] = fetch
         try:
-            threading.Thread(target=self._run, args=(fetch, recall), name="commonbook-prefetch", daemon=True).start()
+            reused_threads.start(lambda: self._run(fetch, recall), "commonbook-prefetch")
         except RuntimeError:
             self._room.release()
             return False

@@ -14,8 +14,10 @@ import pytest
 from commonbook.adapters.hermes import shared_book
 from commonbook.adapters.hermes.provider import CommonbookMemoryProvider
 from commonbook.adapters.hermes.shared_book import SharedBook, shared_books
+from commonbook.book.book import Book
 from commonbook.errors import Busy
 from tests.support.hermes import everything, reading, turns_of
+from tests.support.running_threads import wait_for_threads
 
 REQUESTS = int(os.environ.get("COMMONBOOK_REQUESTS", "60"))
 
@@ -59,8 +61,7 @@ def until(condition):
 def resources() -> tuple[int, int]:
     """Return the numbers of open files and of threads, once nothing of a request runs any more."""
     until(lambda: not any(book.users for book in books()))
-    passing = ("commonbook-prefetch", "commonbook-hermes-prefetch", "commonbook-hermes-recall")
-    until(lambda: not any(thread.name in passing for thread in threading.enumerate()))
+    wait_for_threads(("commonbook-prefetch", "commonbook-hermes-prefetch", "commonbook-hermes-recall"))
     return len(os.listdir("/proc/self/fd")), threading.active_count()
 
 
@@ -80,6 +81,22 @@ def test_requests_that_are_never_shut_down_leave_nothing_open(request_of, place)
     assert {name: turns_of(messages) for name, (_, messages) in stored.items()} == {
         f"s{number}": [("where does the heron nest", "By the mill.")] for number in range(REQUESTS)
     }
+
+
+def test_recalls_of_many_requests_run_in_a_few_threads(request_of, monkeypatch):
+    # Each arena of the C library keeps what the largest recall in one of its threads needed.
+    threads: set[threading.Thread] = set()
+    recall = Book.recall
+
+    def noted(book, *arguments, **options):
+        threads.add(threading.current_thread())
+        return recall(book, *arguments, **options)
+
+    monkeypatch.setattr(Book, "recall", noted)
+    for number in range(20):
+        request_of(f"s{number % 5}")
+        resources()
+    assert 1 <= len(threads) <= 4
 
 
 def test_a_provider_that_is_shut_down_leaves_the_book_to_the_others(provider, place, tmp_path):
@@ -159,5 +176,5 @@ def test_recalls_that_hang_take_a_bounded_number_of_threads(provider):
         assert provider.prefetch("where") == ""
     finally:
         go_on.set()
-    until(lambda: not any(thread.name == "commonbook-hermes-recall" for thread in threading.enumerate()))
+    wait_for_threads(("commonbook-hermes-recall",))
     assert keeper.read(lambda _: "again", wait=60) == "again"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -147,6 +149,19 @@ def test_of_words_with_one_stem_only_the_commonest_is_near_another(table):
         found = [other for other, _ in table.near(word)]
         assert found
         assert allowed.issuperset(found), word
+
+
+def test_the_first_search_of_near_words_needs_little_memory():
+    """A host process that recalls for the first time must not grow by several megabytes, which malloc then keeps."""
+    table = StaticTable()
+    table.near("vehicle")
+    tracemalloc.start()
+    try:
+        assert table.near("heronsnest")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 4 << 20
 
 
 def test_a_word_of_no_pieces_has_no_near_words(table):

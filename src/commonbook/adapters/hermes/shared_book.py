@@ -24,6 +24,7 @@ from commonbook.errors import BadInput, Busy, CommonbookError, Conflict, KeyConf
 from commonbook.model.session import NewMessage
 from commonbook.ports.outbox import OutboxEntry, SessionContext, Transport
 from commonbook.runtime.fork_reset import reset_in_child
+from commonbook.runtime.reused_threads import reused_threads
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -366,7 +367,7 @@ class WorkerThread:
 
 
 def run_aside(work: Callable[[], Result], name: str) -> Future[Result]:
-    """Run a job at once in a thread of its own; its error is Busy, without a thread, if too many are running."""
+    """Run a job at once in another thread; its error is Busy, without a thread, if too many are running."""
     future: Future[Result] = Future()
     if not _room.acquire(blocking=False):
         future.set_exception(Busy("too many recalls are running", fix="try again in a moment"))
@@ -379,7 +380,7 @@ def run_aside(work: Callable[[], Result], name: str) -> Future[Result]:
             _room.release()
 
     try:
-        threading.Thread(target=run, name=name, daemon=True).start()
+        reused_threads.start(run, name)
     except RuntimeError as error:
         _room.release()
         future.set_exception(Busy(f"no thread could be started: {error}", fix="try again in a moment"))

@@ -51,6 +51,9 @@ _MAX_CACHED_WORDS: Final = 20_000
 _MAX_SIGN_DISTANCE: Final = 0.44
 """The largest fraction of differing signs with which a word is compared exactly: hardly any other is near."""
 
+_BLOCK_ROWS: Final = 1024
+"""So many rows are converted at a time, where all of them are."""
+
 
 class StaticTable:
     """Vectors of words and of weighted bags of words. Processes share the pages of the mapped file."""
@@ -163,7 +166,12 @@ class StaticTable:
     @cached_property
     def _planes(self) -> npt.NDArray[np.uint64]:
         """The signs of all rows as bits, in planes of 64 dimensions, which are compared one at a time."""
-        return np.ascontiguousarray(_signs(self._rows).T)
+        planes = np.empty((self.dimensions // 64, len(self._rows)), np.uint64)
+        # The comparison needs a byte for each number: of all rows at once, seven megabytes that malloc then keeps.
+        for start in range(0, len(self._rows), _BLOCK_ROWS):
+            rows = self._rows[start : start + _BLOCK_ROWS]
+            planes[:, start : start + len(rows)] = _signs(rows).T
+        return planes
 
     def _cut_into_pieces(self, word: str) -> tuple[int, ...]:
         if word in self._pieces:

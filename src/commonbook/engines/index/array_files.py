@@ -1,4 +1,4 @@
-"""Files of named NumPy arrays, written once and then memory-mapped, so that processes share their pages.
+"""Files of named NumPy arrays, written once. Large ones are memory-mapped, so that processes share their pages.
 
 A file has a checksummed JSON header, followed by the aligned arrays with a checksum (CRC-32) each. A column with only
 one value is stored as this value, and arrays that are equal to each other are stored once.
@@ -26,6 +26,9 @@ _FULL_ENTRY: Final = 4
 
 _MAX_CHECKED_BYTES: Final = 1 << 16
 """Arrays of at most so many bytes are verified whenever a file is opened; larger ones only by `damage`."""
+
+_MAX_READ_BYTES: Final = 1 << 17
+"""Files of at most so many bytes, about 250 short messages, are read into memory instead of being mapped."""
 
 
 class Damaged(Exception):
@@ -76,8 +79,8 @@ def _is_same(array: Array, other: Array) -> bool:
 
 
 def read(path: str) -> ArrayFile:
-    """Map a file; raises Damaged when it is missing or not whole, OSError when it cannot be read at the moment."""
-    header, begin, data = _map_file(path)
+    """Open a file; raises Damaged when it is missing or not whole, OSError when it cannot be read at the moment."""
+    header, begin, data = _open_data(path)
     arrays: dict[str, Array] = {}
     for name, entry in header["arrays"].items():
         array = _stored(entry, begin, data)
@@ -99,7 +102,7 @@ def _stored(entry: Sequence[Any], begin: int, data: mmap.mmap | bytes) -> Array:
 def damage(path: str) -> str | None:
     """Verify every checksum of a file; return a description of the damage, or None."""
     try:
-        header, begin, data = _map_file(path)
+        header, begin, data = _open_data(path)
         for name, entry in header["arrays"].items():
             _verify(path, name, _stored(entry, begin, data), entry[3])
     except Damaged as error:
@@ -109,11 +112,13 @@ def damage(path: str) -> str | None:
     return None
 
 
-def _map_file(path: str) -> tuple[Any, int, mmap.mmap | bytes]:
+def _open_data(path: str) -> tuple[Any, int, mmap.mmap | bytes]:
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
-            data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+            # A map keeps a descriptor of its file, and an index has many small files.
+            is_small = size <= _MAX_READ_BYTES
+            data = file.read() if is_small else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except FileNotFoundError as error:
         raise Damaged(f"{os.path.basename(path)} is missing") from error
     length = int.from_bytes(data[8:16], "little")
