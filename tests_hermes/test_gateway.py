@@ -39,11 +39,11 @@ class Resources(NamedTuple):
     megabytes: float
 
 
-MARGIN = Resources(files=4, threads=2, megabytes=6)
+MARGIN = Resources(files=4, threads=2, megabytes=10)
 """A book may need so much more than after its first twenty turns, however many there are.
 
 The lock of the index is opened when that is first written, SQLite caches up to two megabytes of pages in each
-connection, and free memory between memory in use is not given back.
+connection, and malloc does not give free memory back that lies between memory in use.
 """
 
 
