@@ -529,6 +529,22 @@ def test_more_changes_than_a_tail_holds_are_written_down_and_fewer_are_not(home,
     assert written() > MAX_PENDING + 1
 
 
+@pytest.mark.parametrize("settled", [False, True])
+def test_one_long_text_is_written_down_too_since_every_process_would_analyse_it_again(open_book, true, settled):
+    book = open_book()
+    words = random.Random(SEED).choices(["garden", "tulip", "heron", "harbour", "ledger"], k=40_000)
+    book.append("talk", ["What grows here?", " ".join(words), "And the saffron?"], space="personal")
+    if settled:
+        book.settle("talk")
+    assert book.metrics().index_lag > 0
+    assert [hit.seq for hit in book.recall("saffron").hits][:1] == [3]
+    assert book.metrics().index_lag == 0
+    assert _answers(book) == true(book)
+    book.remember("The ferry leaves at nine.")
+    assert _answers(book) == true(book)
+    assert book.metrics().index_lag == 1, "a short text should have been searched directly"
+
+
 def test_a_reindex_joins_the_pieces_of_the_index_and_does_not_write_all_for_a_few_changes(home, book, true):
     dice = random.Random(SEED)
 

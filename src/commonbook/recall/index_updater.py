@@ -19,6 +19,7 @@ from commonbook.errors import CommonbookError
 from commonbook.log import chain
 from commonbook.memories import validity
 from commonbook.model.reports import Progress, no_progress
+from commonbook.model.session import Message
 from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading
 from commonbook.ports.embedding import Embedder
@@ -46,6 +47,12 @@ NO_LIMIT: Final = sys.maxsize
 
 MAX_PENDING: Final = 128
 """Up to this many changed memories and messages are searched directly; more are written into the index first."""
+
+_MAX_PENDING_CHARS: Final = 200_000
+"""Up to so much changed text is analysed for a recall alone; more is written into the index first.
+
+Every process would analyse it again: a message of a megabyte takes half a second.
+"""
 
 _BATCH: Final = 500
 _LOCK_SECONDS: Final = 60.0
@@ -83,6 +90,7 @@ class IndexUpdater:
         self._guard = threading.Lock()
         self._trusted: IndexState | None = None
         self._no_write_before = 0.0
+        self._has_long_texts = False
         # The pending deltas, the total of changes when they were read, and the index state and positions behind them.
         self._pending: PendingDeltas = ()
         self._total = -1
@@ -95,9 +103,13 @@ class IndexUpdater:
         return view if view.state is not None and view.state == self._trusted else None
 
     def view(self, engines: Engines, progress: Progress = no_progress) -> IndexView:
-        """Return the current index, after writing the pending changes if they are too many to search directly."""
+        """Return the current index, after writing the pending changes if they are too many to search directly.
+
+        So are those that `pending` has refused as too long.
+        """
         view, changed = self._inspect(engines)
-        if changed > MAX_PENDING and self._may_write():
+        if (changed > MAX_PENDING or self._has_long_texts) and self._may_write():
+            self._has_long_texts = False
             try:
                 self.write(engines, wait=_RECALL_LOCK_SECONDS, hurried=True, progress=progress)
             except CommonbookError:
@@ -122,7 +134,8 @@ class IndexUpdater:
         """Return the changes that this transaction sees and this view of the index does not have.
 
         `total` is the number of all changes in the book: while it stays the same, the last answer is still right.
-        Raises ViewOutdated if more than `limit` changes are pending, and the index may be written.
+        With a `limit`, raises ViewOutdated if more changes are pending or their texts are too long, and the index may
+        be written.
         """
         with self._guard:
             is_same_index = self._pending_from is not None and self._pending_from[0] == view.state
@@ -136,7 +149,8 @@ class IndexUpdater:
             changed = changes.since(tx, positions, last_numbers)
             self._within_limit(pending, changed, limit)
             if changed:
-                passages = self._passages_of(tx, changed)
+                is_limited = limit != NO_LIMIT and self._may_write()
+                passages = self._passages_of(tx, changed, max_chars=_MAX_PENDING_CHARS if is_limited else NO_LIMIT)
                 self._cache = {**self._cache, **passages} if pending else passages
                 pending = (*pending, _delta(passages, changed))
             self._pending_from, self._pending, self._total = (view.state, last_numbers), pending, total
@@ -230,8 +244,11 @@ class IndexUpdater:
             self._trusted = state
         return {space: position.number for space, position in state.applied.items()}
 
-    def _passages_of(self, tx: Reading, ids: Sequence[str]) -> dict[str, _OwnerPassages]:
-        """Return the passages of these memories and messages, without the deleted; unchanged ones from the cache."""
+    def _passages_of(self, tx: Reading, ids: Sequence[str], *, max_chars: int = NO_LIMIT) -> dict[str, _OwnerPassages]:
+        """Return the passages of these memories and messages, without the deleted; unchanged ones from the cache.
+
+        Raises ViewOutdated before it analyses more than `max_chars` of text.
+        """
         by_owner: dict[str, _OwnerPassages] = {}
         all_spaces = spaces.get_all(tx)
         for batch in in_batches(ids, _BATCH):
@@ -241,7 +258,12 @@ class IndexUpdater:
             messages = sessions.messages_of_episodes(
                 tx, {memory.id: memory.space.id for memory in live if memory.session}
             )
-            by_owner |= self._message_passages(tx, all_spaces, [id_ for id_ in batch if id_ not in stored])
+            unsettled = _unsettled(tx, all_spaces, [id_ for id_ in batch if id_ not in stored])
+            max_chars -= sum(len(memory.text) for memory in live) + sum(len(message.text) for message, _ in unsettled)
+            if max_chars < 0:
+                self._has_long_texts = True
+                raise ViewOutdated
+            by_owner |= self._message_passages(tx, unsettled)
             parts = []
             for memory in live:
                 seq_by_message = messages.get(memory.id, {}) if memory.session else None
@@ -258,10 +280,8 @@ class IndexUpdater:
                 by_owner[part.memory.id].passages.extend(indexed_passages(part, validity=validity_, vectors=of_part))
         return by_owner
 
-    def _message_passages(self, tx: Reading, scope: SpaceScope, ids: Sequence[str]) -> dict[str, _OwnerPassages]:
-        """Return the passages of those of these messages that are in no episode and were not rewound."""
-        stored = sessions.get_many(tx, scope, ids)
-        unsettled = [pair for pair in stored.values() if pair[0].episode is None and pair[0].rewound_at is None]
+    def _message_passages(self, tx: Reading, unsettled: Sequence[tuple[Message, str]]) -> dict[str, _OwnerPassages]:
+        """Return the passages of these messages, each with the id of its space."""
         tags = sessions.tags_of(tx, {(space, message.session) for message, space in unsettled})
         made = self._vectors(tx, [message.text for message, _ in unsettled])
         return {
@@ -279,6 +299,12 @@ class IndexUpdater:
         hashes = {vectors.hash_of(text) for text in texts}
         known = vectors.get_many(tx, self._embedder.fingerprint, sorted(hashes))
         return vectors_of(texts, self._embedder, known)
+
+
+def _unsettled(tx: Reading, scope: SpaceScope, ids: Sequence[str]) -> list[tuple[Message, str]]:
+    """Return those of these messages that are in no episode and were not rewound, with the ids of their spaces."""
+    stored = sessions.get_many(tx, scope, ids)
+    return [pair for pair in stored.values() if pair[0].episode is None and pair[0].rewound_at is None]
 
 
 def _delta(by_owner: Mapping[str, _OwnerPassages], changed: Iterable[str]) -> Delta:

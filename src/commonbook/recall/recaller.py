@@ -99,11 +99,13 @@ class Recaller:
         if last_view is not None:
             with suppress(ViewOutdated):
                 return self._answer(engines, call, last_view, limit=index_updater.MAX_PENDING)
-        for _ in range(_MAX_ATTEMPTS):
+        for attempt in range(_MAX_ATTEMPTS):
             view = self._updater.view(engines, progress)
             call.watch.lap("index view")
             with suppress(ViewOutdated):
-                return self._answer(engines, call, view)
+                # The first attempt may find long texts, which the next one has in the index.
+                limit = index_updater.NO_LIMIT if attempt else index_updater.MAX_PENDING
+                return self._answer(engines, call, view, limit=limit)
         # Other processes rewrite the index all the time: without it the answer is the same, and takes longer.
         return self._answer(engines, call, self._index.empty_view())
 
@@ -112,7 +114,7 @@ class Recaller:
     ) -> RecallResult:
         """Answer from one view of the index.
 
-        Raises ViewOutdated if the view is no longer available, or more than `limit` changes are pending.
+        Raises ViewOutdated if the view is no longer available, or with a `limit` too much is pending.
         """
         actor, query, watch = call.actor, call.query, call.watch
         request, notes = query.request, list[str]()
