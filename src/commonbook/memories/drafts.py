@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from commonbook.errors import BadText, BadTime
 from commonbook.model.ids import format_time
 from commonbook.model.memory import Draft
-from commonbook.runtime.compressed_text import compress
+from commonbook.runtime.compressed_text import CACHED_TEXTS, compress
 from commonbook.text import masking, near_duplicates, space_names, titles, user_times, validation
 
 if TYPE_CHECKING:
@@ -65,13 +66,14 @@ def mask(sent: Draft) -> MaskedDraft:
     return MaskedDraft(sent, stored, in_text + in_title + in_fields + in_tags)
 
 
-def prepare(draft: Draft) -> None:
-    """Work out what follows from the text of a draft alone, before the lock of the writers is taken.
+def prepare(drafts: Sequence[MaskedDraft]) -> None:
+    """Work out what follows from the texts of drafts alone, before the lock of the writers is taken.
 
-    The results stay in the caches of these functions, where the transaction finds them.
+    The results stay in the caches of these functions, where the transaction finds them, as many as have room there.
     """
-    near_duplicates.fingerprints(draft.text)
-    compress(draft.text)
+    for draft in drafts[:CACHED_TEXTS]:
+        near_duplicates.fingerprints(draft.stored.text)
+        compress(draft.stored.text)
 
 
 def fingerprint(ctx: WriteContext, draft: Draft) -> str:

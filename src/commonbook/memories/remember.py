@@ -17,7 +17,6 @@ from commonbook.model.memory import Draft, Link, Memory, Metadata, Receipt, rece
 from commonbook.model.spaces import Actor, Space
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import link_checks
-from commonbook.runtime.compressed_text import CACHED_TEXTS
 from commonbook.tables import duplicates, idempotency, links, memories
 from commonbook.text import space_names, validation
 from commonbook.write import proposals
@@ -67,8 +66,7 @@ def _remember(
         with validation.error_item(index):
             checked.append(mask(validate(draft)))
     if not engines.db.has_concurrent_writers:
-        for masked in checked[:CACHED_TEXTS]:
-            prepare(masked.stored)
+        prepare(checked)
     superseded = (old for draft in checked for old in _superseded(draft.sent))
     with logging_refusal(engines, actor, "supersede", superseded):
         return write(engines, actor, lambda ctx: operation(ctx, checked))

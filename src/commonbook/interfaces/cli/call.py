@@ -81,8 +81,8 @@ class Call:
         """Say on standard error which of these spaces, where nothing was found, are not there for this reader."""
         if self.args.json:
             return
+        from commonbook.interfaces.similar_names import did_you_mean
         from commonbook.text import space_names
-        from commonbook.text.similar_names import did_you_mean
 
         known: list[str] = []
         # The command is done and its answer is printed, so a failure here is no failure of the command.

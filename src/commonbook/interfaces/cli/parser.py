@@ -52,7 +52,7 @@ class Parser(argparse.ArgumentParser):
         if not isinstance(action, argparse._SubParsersAction) or value in action.choices:  # noqa: SLF001 - see below
             super()._check_value(action, value)
             return
-        from commonbook.text.similar_names import did_you_mean
+        from commonbook.interfaces.similar_names import did_you_mean
 
         what = str(action.dest)
         raise BadInput(
@@ -61,7 +61,7 @@ class Parser(argparse.ArgumentParser):
         )
 
     def _refuse_option(self, name: str) -> NoReturn:
-        from commonbook.text.similar_names import did_you_mean
+        from commonbook.interfaces.similar_names import did_you_mean
 
         self.error(f"`{self.prog}` has no option {name[:100]!r}{did_you_mean(name[:100], self._option_string_actions)}")
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from commonbook.errors import BadInput
 from commonbook.interfaces.mcp.tool import Arguments, Schema, Tool
-from commonbook.text.similar_names import did_you_mean
+from commonbook.interfaces.similar_names import did_you_mean
 
 _TYPES: Final[Mapping[str, tuple[type, ...]]] = {
     "string": (str,),

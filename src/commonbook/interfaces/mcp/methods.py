@@ -13,7 +13,7 @@ from commonbook.interfaces.mcp import prompts, resources
 from commonbook.interfaces.mcp.calls import call
 from commonbook.interfaces.mcp.failures import ProtocolError, failed
 from commonbook.interfaces.mcp.table import TOOLS
-from commonbook.text.similar_names import did_you_mean
+from commonbook.interfaces.similar_names import did_you_mean
 from commonbook.version import __version__
 
 if TYPE_CHECKING:
