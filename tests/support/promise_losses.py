@@ -50,13 +50,21 @@ def go_back(model: Model, older: Model) -> None:
 
 def _forget_moves(model: Model, older: Model) -> None:
     """Leave open where the messages of sessions are that were moved since: rows are in one space, files in another."""
-    for name in {name for _, name in (dict(set(model.moved.items()) ^ set(older.moved.items())))}:
+    moved = {name for _, name in dict(set(model.moved.items()) ^ set(older.moved.items()))}
+    for name in moved | _names_in_other_spaces(model, older):
         messages = [one for key, messages in model.sessions.items() if key[1] == name for one in messages]
         for key in {key for key in (*model.sessions, *older.sessions) if key[1] == name}:
             model.sessions[key] = [replace(message, unsure=True) for message in messages]
         for memory in model.memories.values():
             memory.session_unsure |= memory.session is not None and memory.session[1] == name
     model.moved, model.movers = dict(older.moved), dict(older.movers)
+
+
+def _names_in_other_spaces(model: Model, older: Model) -> set[str]:
+    """Return the sessions with a message that was in another space: a database lost since had known of their moves."""
+    before = {message.word: key for key, messages in older.sessions.items() for message in messages}
+    now = ((message.word, key) for key, messages in model.sessions.items() for message in messages)
+    return {key[1] for word, key in now if before.get(word, key) != key}
 
 
 def keep_what_notices_tell(model: Model) -> None:
