@@ -587,6 +587,23 @@ def test_an_index_that_is_written_slice_by_slice_is_right_after_each(open_book, 
         assert slices >= 5
 
 
+def test_no_change_is_lost_where_a_slice_has_a_moved_memory_twice(open_book, true, monkeypatch):
+    """Each space has six changes, the first four of the same memories: a slice of seven ends at one that it has."""
+    monkeypatch.setattr(index_updater, "MAX_PENDING", 2)
+    monkeypatch.setattr(index_updater, "_SLICE", 7)
+    monkeypatch.setattr(index_updater.IndexUpdater, "_may_write", lambda _self: False)
+    with open_book() as book:
+        other = {"alpha": "beta", "beta": "alpha"}
+        moved = [(book.remember(f"the violin {at}, {space}", space=space).id, space) for space in other for at in "xy"]
+        for id_, space in moved:
+            book.move(id_, other[space])
+        late = {book.remember(f"the glacier {at} of {space}", space=space).id for space in other for at in "xy"}
+        while book.work(seconds=0, index=True):
+            assert {hit.id for hit in book.recall("glacier", spaces=tuple(other)).hits} == late
+            assert _answers(book) == true(book)
+        assert book.metrics().index_lag <= 2
+
+
 def test_a_worker_writes_the_changes_of_a_burst_before_anybody_recalls(book, true, monkeypatch):
     monkeypatch.setattr(index_updater, "_SLICE", 60)
     with book.working(every=0.01):

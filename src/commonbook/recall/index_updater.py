@@ -39,8 +39,11 @@ from commonbook.recall.indexed_passages import Vector, cut, indexed_message, ind
 from commonbook.runtime.batches import in_batches
 from commonbook.tables import changes, home, memories, sessions, spaces, vectors
 
-INDEX_RULES: Final = "10"
-"""The version of the passage and term rules: an index with another version is rebuilt."""
+INDEX_RULES: Final = "11"
+"""The version of the rules by which an index is written: an index with another version is rebuilt.
+
+It grows with the rules of passages and terms, and when indexes may lack changes, as those of version 10 may.
+"""
 
 NO_LIMIT: Final = sys.maxsize
 """Any number of changes."""

@@ -54,15 +54,18 @@ def first_since(
     """
     changed: dict[str, None] = {}
     reached = {space: number for space, number in seen.items() if space in now}
+    # Rows are counted, not subjects: a memory that was moved has a row in both spaces.
+    room = limit
     for space, last in sorted(now.items() - seen.items()):
         rows = tx.rows(
             "SELECT subject, number FROM change WHERE space = :space AND number > :number ORDER BY number LIMIT :limit",
             space=space,
             number=seen.get(space, 0),
-            limit=limit - len(changed),
+            limit=room,
         )
         changed.update(dict.fromkeys(subject for subject, _ in rows))
-        if len(changed) >= limit:
+        room -= len(rows)
+        if room <= 0:
             reached[space] = max(number for _, number in rows)
             break
         reached[space] = last
