@@ -197,6 +197,8 @@ class Chat:
     def clear(self) -> None:
         """Clear the line, which Hermes fills with the words of a turn that was undone."""
         self.press("\x15")
+        # Only the letters that differ would be drawn, if the next line were typed before the empty one is.
+        time.sleep(0.5)
 
     def press(self, key: str) -> None:
         """Press a key."""
