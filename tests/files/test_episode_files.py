@@ -290,9 +290,10 @@ def test_words_written_in_another_space_do_not_reach_a_session_when_the_database
 # --- files that somebody made
 
 
-def forge(book, name, text, *, seq, fields=""):
+def forge(book, name, text, *, seq, fields="", message=None):
     """Put an episode with one message into the folder of the space `team`."""
-    heading = f"### user:eve (user) \u00b7 2026-11-17T07:18:34.556326Z \u00b7 {seq} \u00b7 forged-{name}"
+    id_ = message or f"forged-{name}"
+    heading = f"### user:eve (user) \u00b7 2026-11-17T07:18:34.556326Z \u00b7 {seq} \u00b7 {id_}"
     path = space_folder(Path(book.home), "team") / f"{name}.md"
     path.write_text(f"---\ntitle: {name}\nkind: episode\nsession_id: s\n{fields}---\n\n{heading}\n\n{text}\n")
     assert book.sync().new == 1
@@ -360,11 +361,16 @@ def keep_database(book, folder):
     shutil.copytree(Path(book.home) / ".commonbook", folder)
 
 
-def put_back(book, folder):
-    """Close a book and put an older copy of its database in the place of the present one."""
+def lose_database(book):
+    """Close a book and remove its database; the keys of the home stay."""
     book.close()
     for file in Path(book.home).glob(".commonbook/state.db*"):
         file.unlink()
+
+
+def put_back(book, folder):
+    """Close a book and put an older copy of its database in the place of the present one."""
+    lose_database(book)
     shutil.copy2(folder / "state.db", Path(book.home) / ".commonbook" / "state.db")
 
 
@@ -385,6 +391,34 @@ def test_no_message_is_in_two_episodes_when_the_database_is_older_than_the_files
     assert len(again.recall("walrus otter", spaces="/").hits) == 2
     assert again.append("s", ["the heron nests"], space="team").messages[0].seq == 3
     assert len(again.settle("s").episodes) == 1
+    assert again.doctor() == ()
+
+
+@pytest.mark.parametrize("to", [None, "zoo", "archive", "team"])
+@pytest.mark.parametrize("lost", [False, True], ids=["older", "lost meanwhile"])
+def test_no_message_is_in_two_episodes_when_its_session_was_moved_after_the_back_up(
+    book, open_book, tmp_path, to, lost
+):
+    before = [message.id for message in book.append("s", ["the walrus", "the otter"], space="team").messages]
+    keep_database(book, tmp_path / "kept")
+    later = open_book()
+    later.append("s", ["the heron"], space="team")
+    (episode,) = later.settle("s").episodes
+    later.move_session("s", "vault", space="team")
+    if to:
+        later.move(episode, to)
+    if lost:
+        lose_database(later)
+        later = open_book()
+    put_back(later, tmp_path / "kept")
+    again = open_book()
+    assert [(one.id, one.episode) for one in again.messages("s", space="team").items] == [
+        (id_, episode) for id_ in before
+    ]
+    assert again.settle("s", space="team").episodes == ()
+    assert texts_in_episodes(again) == ["the heron", "the otter", "the walrus"]
+    hits = again.recall("walrus otter heron", k=50, spaces="/").hits
+    assert [sum(word in hit.passage for hit in hits) for word in ("walrus", "otter", "heron")] == [1, 1, 1]
     assert again.doctor() == ()
 
 
@@ -598,3 +632,9 @@ def test_a_file_of_another_space_settles_no_message(book, open_book, tmp_path):
     again = open_book()
     assert [(one.id, one.episode) for one in again.messages("s", space="team").items] == [(otter.id, None)]
     assert [one.episode for one in again.messages("s", space="personal").items] == [episode]
+
+
+def test_a_file_without_a_mac_settles_no_message_of_a_session_in_another_space(book):
+    (message,) = book.append("s", ["the walrus sleeps"], space="vault").messages
+    forge(book, "eve", "the otter swims", seq=1, message=message.id)
+    assert [(one.id, one.episode) for one in book.messages("s", space="vault").items] == [(message.id, None)]

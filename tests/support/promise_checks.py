@@ -136,7 +136,7 @@ class Checks(ReadChecks):
                 self.fail("words", f"{memory} is in {shown.space.name}")
                 memory.space = shown.space.name
             if memory.session_unsure and shown.session:
-                memory.session, memory.session_unsure = (shown.session_space or memory.space, shown.session), False
+                memory.session = (shown.session_space or memory.space, shown.session)
             words = words_of(shown.text)
             if words != memory.words and not (memory.bound and not self.model.diverged(memory)):
                 self.fail("words", f"{memory} says {words}")

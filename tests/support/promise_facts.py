@@ -56,7 +56,7 @@ class Memory:
     session: SessionKey | None = None
     """Of an episode: its session."""
     session_unsure: bool = False
-    """Whether an older database leaves open in which space its session is."""
+    """Whether an older database left open in which space its session is: its file tells, and it may move there."""
     source: str | None = None
     root: str = ""
     mode: str = ""

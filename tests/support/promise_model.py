@@ -356,9 +356,10 @@ class Model(Rights):
 
     def words_in(self, memory: Memory, space: str) -> Words:
         """Return the words of a memory in a space that it moves to: there, its session may have been rewound since."""
-        if memory.session is None or memory.session[0] != space:
+        if memory.session is None:
             return memory.words
-        messages = self.sessions.get(memory.session, ())
+        # An older database may have some of its messages in a space that its session has left.
+        messages = self.sessions.get((space, memory.session[1]), ())
         rewound = {one.word for one in messages if one.rewound and one.episode == memory.id}
         return tuple(word for word in memory.words if word not in rewound)
 

@@ -2,13 +2,14 @@
 
 A session that the database does not know is made from the files of its episodes, with their messages. A session that
 it knows gets only messages that a MAC in the file proves to be of this home: nobody else appends to a log by a file.
-Those that its log has as unsettled are recorded as settled in the episode, so that no message ends up in two episodes.
+Those that its log has as unsettled are recorded as settled in the episode, so that no message ends up in two episodes:
+also, with a MAC, where an older database has the session in a space that it has left since.
 An episode in another space than its session restores nothing: its words may have been written there, for other readers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
@@ -41,8 +42,19 @@ def restore_messages(ctx: WriteContext, memory: Memory) -> None:
     known = sessions.get_many(ctx.tx, ctx.spaces, [message.id for message in parsed])
     if session is not None:
         _settle(ctx, session, memory, [message for message, space_id in known.values() if space_id == space.id])
+    _settle_elsewhere(ctx, memory, space, known.values())
     if space.id == memory.space.id:
         _restore_unknown(ctx, session, memory, memory.session)
+
+
+def _settle_elsewhere(ctx: WriteContext, memory: Memory, space: Space, known: Iterable[tuple[Message, str]]) -> None:
+    """Settle the messages that an older database has in another space than the file: their session was moved since."""
+    proven = message_macs.proven(ctx.engines.keys, memory._replace(space=space))
+    elsewhere = [(message, space_id) for message, space_id in known if message.id in proven and space_id != space.id]
+    for space_id in sorted({space_id for _, space_id in elsewhere}):
+        session = find_locked(ctx, ctx.spaces[space_id], memory.session or "")
+        if session is not None:
+            _settle(ctx, session, memory, [message for message, found_in in elsewhere if found_in == space_id])
 
 
 def _restore_unknown(ctx: WriteContext, session: Session | None, memory: Memory, session_id: str) -> None:
