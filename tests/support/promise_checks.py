@@ -234,6 +234,8 @@ class Checks(ReadChecks):
                 self.fail("rewound", f"{word} of {key} is {'' if rewound else 'not '}rewound")
             elif message is not None and message.unsure:
                 message.rewound = rewound
+                # Files may have made a session again in a space that it had left: it is not looked for elsewhere.
+                self.model.moved.pop(key, None)
         self.model.sessions[key] = [message for message in messages if message.word in words]
 
     def _words_in_episodes(self) -> Counter[str]:

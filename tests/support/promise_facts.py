@@ -56,7 +56,7 @@ class Memory:
     session: SessionKey | None = None
     """Of an episode: its session."""
     session_unsure: bool = False
-    """Whether an older database left open in which space its session is: its file tells, and it may move there."""
+    """Whether a move of its session, or an older database, leaves it to its file to tell the space of its session."""
     source: str | None = None
     root: str = ""
     mode: str = ""

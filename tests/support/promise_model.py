@@ -328,6 +328,9 @@ class Model(Rights):
                 episode.space = space
                 episode.write(self.words_in(episode, space))
                 episode.deleted = episode.deleted or not episode.words
+            else:
+                # The file of an episode in a third space names the former space of the session until it is moved.
+                episode.session_unsure = True
 
     def accept(self, memory: Memory, space: str, *, by_hand: bool = False) -> None:
         """Move a memory into a space: what was proposed takes effect, for what is not deleted."""
