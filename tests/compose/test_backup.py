@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 import signal
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import tarfile
 import threading
+import zlib
 from pathlib import Path
 
 import pytest
@@ -289,6 +291,17 @@ def test_a_backup_that_was_cut_off_or_changed_is_refused_and_changes_nothing(fil
         assert leftovers(tmp_path) == []
 
 
+def test_the_checksum_at_the_end_of_a_compressed_backup_is_compared(filled, tmp_path):
+    whole = tmp_path / "book.tgz"
+    commonbook.backup(whole, filled)
+    data = bytearray(whole.read_bytes())
+    data[-8] ^= 1
+    whole.write_bytes(data)
+    with pytest.raises(BadFile):
+        commonbook.restore(whole, tmp_path / "elsewhere")
+    assert not (tmp_path / "elsewhere").exists()
+
+
 def _damaged_copies(whole: Path, folder: Path) -> list[Path]:
     """Return copies with one byte changed, cut off, with a file more and with one less."""
     folder.mkdir()
@@ -308,8 +321,24 @@ def _damaged_copies(whole: Path, folder: Path) -> list[Path]:
         at = int(len(data) * part)
         damaged += [folder / f"cut {part} {whole.name}", folder / f"changed {part} {whole.name}"]
         damaged[-2].write_bytes(data[:at])
-        damaged[-1].write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+        damaged[-1].write_bytes(_changed(bytes(data), at))
     return damaged
+
+
+def _changed(data: bytes, at: int) -> bytes:
+    """Return an archive with a byte changed there or later: not one between files, nor one that unpacks to the same."""
+    while True:
+        changed = data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+        if data[at] and not _unpacks_to_the_same(changed, data):
+            return changed
+        at += 1
+
+
+def _unpacks_to_the_same(changed: bytes, data: bytes) -> bool:
+    try:
+        return gzip.decompress(changed) == gzip.decompress(data)
+    except (EOFError, zlib.error, gzip.BadGzipFile):
+        return False
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,8 @@ _TAR_ENDINGS: Final = (".tar", ".tar.gz", ".tgz")
 _GZIP_ENDINGS: Final = (".tar.gz", ".tgz")
 _OTHER_ARCHIVES: Final = (".zip", ".gz", ".bz2", ".xz", ".zst", ".7z", ".rar")
 _UNREADABLE: Final = (tarfile.TarError, zlib.error, EOFError, gzip.BadGzipFile)
+_IMPOSSIBLE_ENTRY: Final = (FileNotFoundError, FileExistsError, NotADirectoryError, ValueError, OverflowError)
+"""A name in a folder that no entry has made, a name that occurs twice, a name or a time that no system has."""
 
 
 class Entry(NamedTuple):
@@ -210,7 +212,10 @@ def _read(path: str, writer: Writer | None, on_file: Callable[[int], None]) -> B
             continue
         hashing = _HashingReader(content)
         if writer is not None:
-            writer.add(entry, cast("IO[bytes]", hashing))
+            try:
+                writer.add(entry, cast("IO[bytes]", hashing))
+            except _IMPOSSIBLE_ENTRY as error:
+                raise _damaged(path, f"{entry.name!r} cannot be made ({error})") from error
         if not entry.is_folder:
             hashing.read_to_end()
             hashes[entry.name] = (hashing.size, hashing.digest())
@@ -248,6 +253,9 @@ def _tar_entries(path: str) -> Iterator[tuple[Entry, IO[bytes]]]:
                 yield entry, content
             else:
                 raise _damaged(path, f"{member.name} is neither a file nor a folder")
+        # The checksum of a compressed archive stands at its end, behind all entries.
+        while archive.fileobj.read(_CHUNK_BYTES):
+            pass
 
 
 def _folder_entries(path: str) -> Iterator[tuple[Entry, IO[bytes]]]:
