@@ -17,10 +17,10 @@ _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
 _ARENA_MAX: Final = -8
 _MAX_ARENAS: Final = 2
-_MAPPED_BYTES: Final = 4 << 20
+_MAPPED_BYTES: Final = 1 << 20
 """Larger blocks are mapped by themselves, and unmapped when they are freed."""
 
-_KEPT_BYTES: Final = 16 << 20
+_KEPT_BYTES: Final = 4 << 20
 """How much free memory an arena keeps at its end. Once another limit is set, glibc would keep 128 KB only."""
 
 
