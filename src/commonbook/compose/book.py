@@ -48,8 +48,11 @@ else:
 KEYS_CHECK_TEXT: Final = "the keys of this book"
 """Its keyed hash is recorded when a book is made, to recognize the keys of the book. It must never change."""
 
-_RECALLS_AT_ONCE: Final = 3
-"""How many threads rank at once in an embedded book. PostgreSQL does its part elsewhere, and is not waited for."""
+_RECALLS_AT_ONCE: Final = 1
+"""How many threads rank at once in an embedded book: more of them take the GIL from each other.
+
+PostgreSQL does its part elsewhere, and is not waited for.
+"""
 
 
 def _run_steps_before_finalize(context: object, /) -> None:
