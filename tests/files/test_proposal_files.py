@@ -60,6 +60,28 @@ def test_a_person_approves_by_moving_the_file(home, team):
     assert "would_supersede" not in after.read_text()
 
 
+def test_a_person_approves_by_moving_the_file_while_the_database_is_lost(home, team):
+    old = team.remember("The deploy runs on Fridays", space="team").id
+    memory = propose(team, replaces=old)
+    after = by_hand(home, team, memory)
+    team.close()
+    lose_database(home)
+    with commonbook.open(home) as book:
+        assert (book.get(memory).marks, book.get(old).superseded_by, book.pending()) == ((), memory, ())
+    assert "would_supersede" not in after.read_text()
+
+
+def test_an_older_file_of_what_was_approved_supersedes_the_same(home, team):
+    old = team.remember("The deploy runs on Fridays", space="team").id
+    memory = propose(team, replaces=old)
+    proposed = (home / team.get(memory).path).read_text()
+    team.approve(memory)
+    (home / team.get(memory).path).write_text(proposed)
+    team.sync()
+    assert team.get(old).superseded_by == memory
+    assert "would_supersede" not in (home / team.get(memory).path).read_text()
+
+
 @pytest.mark.parametrize("decide", ["approve", "reject"])
 def test_a_decision_after_a_move_by_hand_is_told_so(home, team, decide):
     memory = propose(team)

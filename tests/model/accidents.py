@@ -108,6 +108,8 @@ class Accidents(Machine):
             promise_losses.put_back_decisions(memory, then, database.memories.get(memory.id))
         memory.links, memory.ends, memory.took = dict(then.links), then.ends, then.took
         memory.write(then.words)
+        # What a file would supersede, it supersedes outside of the proposals.
+        self.model.accept(memory, memory.space, by_hand=True)
         promise_losses.restore_messages(self.model, memory)
 
     def _older(self, memory: Memory) -> list[tuple[Path, bytes, Memory]]:

@@ -274,6 +274,25 @@ def test_a_session_whose_episode_was_rewound_as_a_whole_moves_too(talk):
     assert found_in(talk, "new") == []
 
 
+def test_readers_of_the_new_space_read_rewound_messages_in_the_log_and_nowhere_else(talk):
+    (episode,) = talk.list(Filter(space="old", kinds=("episode",))).items
+    talk.rewind("talk", 1, space="old")
+    talk.rewind("talk", 0, space="old")
+    talk.move_session("talk", "new", space="old")
+    talk.grant(BOB, "new", "reader")
+    bob = talk.acting_as(BOB)
+    rewound = [one.text for one in bob.messages("talk", space="new").items]
+    assert rewound == ["the heron nests by the mill", "it feeds at noon", "this was a mistake", "it eats fish"]
+    first, last = bob.history(episode.id)
+    # The revision with both messages was written in a space that bob may not read.
+    assert (first.readable, first.text) == (False, "")
+    assert "heron" in last.text
+    assert "noon" not in last.text
+    assert found_in(bob, "new") == []
+    with pytest.raises(NotFound):
+        bob.get(episode.id)
+
+
 def test_an_episode_that_was_elsewhere_is_of_its_session_wherever_that_has_gone(talk):
     (episode,) = talk.list(Filter(space="old", kinds=("episode",))).items
     talk.move(episode.id, "third")

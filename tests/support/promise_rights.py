@@ -101,10 +101,15 @@ class Rights:
         return words
 
     def readable_history(self, who: str, memory: Memory) -> set[str]:
-        """Return the words of a memory's history: of revisions that were written where the principal may read."""
+        """Return the words of a memory's history: of revisions that were written where the principal may read.
+
+        An episode that was rewound moves with its session, whose readers read the rewound messages in its log too.
+        """
         if not self.may(who, memory.space, "reader"):
             return set()
-        return {
+        log = self.sessions.get(memory.session, ()) if memory.session and memory.deleted else ()
+        is_read = memory.session is not None and self.may(who, memory.session[0], "reader")
+        return {message.word for message in log if is_read} | {
             word
             for words, spaces in memory.written_in.items()
             if words == memory.words or any(self.may(who, space, "reader") for space in spaces)

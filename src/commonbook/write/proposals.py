@@ -55,5 +55,12 @@ def approved_links(memory: Memory) -> tuple[Link, ...]:
 
 def after_move(old: Memory, new: Memory) -> Memory:
     """Return a moved memory, whose links take effect if it was proposed before and is no longer."""
-    is_approved = old.space.holds_proposals and not new.space.holds_proposals
-    return new._replace(links=approved_links(new)) if is_approved else new
+    return in_effect(new) if old.space.holds_proposals else new
+
+
+def in_effect(memory: Memory) -> Memory:
+    """Return a memory with its links as they are where it is: they take effect outside of the proposals.
+
+    A file may have been moved out of the proposals while no database knew it.
+    """
+    return memory if memory.space.holds_proposals else memory._replace(links=approved_links(memory))
