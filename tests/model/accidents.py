@@ -54,7 +54,7 @@ class Accidents(Machine):
             self._put_back(at, database)
             return
         if verb == "notice":
-            self._remove_notice(at)
+            self._spoil_notice(at)
             return
         memory = self._memory(at, lambda one: self._is_needed(one) or one.bound)
         if memory is None or memory.id not in self.files:
@@ -75,12 +75,16 @@ class Accidents(Machine):
                 self.model.accept(memory, where, by_hand=True)
                 memory.write(self.model.words_in(memory, where) or memory.words)
 
-    def _remove_notice(self, at: int) -> None:
-        """Remove the file of a notice, as by a checkout of an older commit: that decides nothing."""
+    def _spoil_notice(self, at: int) -> None:
+        """Remove the file of a notice, as by a checkout of an older commit, or edit it: that decides nothing."""
         for path in sorted(self.world.home.rglob("_invalidations/**/*.md"))[at % 3 :][:1]:
+            content = path.read_text()
             if self.rebuilt:
-                promise_losses.lose_notice(self.model, path.read_text())
-            path.unlink()
+                promise_losses.lose_notice(self.model, content)
+            if at % 2:
+                path.unlink()
+            else:
+                path.write_text(content.replace("dependent_id: 0", "dependent_id: f"))
 
     def _put_back(self, at: int, database: Model | None) -> None:
         """Put an older state of a file back, or the file of a deleted memory."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -146,3 +147,35 @@ def test_a_notice_whose_file_is_removed_is_written_again_also_if_nothing_else_te
         book.sync()
         assert notice.exists()
         assert doubts(book) == doubted
+
+
+OTHER = "01a1eda3-7ff6-7d09-9852-ca86beeaa7ff"
+EDITS: dict[str, tuple[str, str]] = {
+    "another dependent": ("(?<=dependent_id: ).*", OTHER),
+    "no dependent": ("dependent_id: .*\n", ""),
+    "another cause": ("(?<=invalidated_id: ).*", OTHER),
+    "another successor": ("(?<=invalidating_id: ).*", OTHER),
+    "another kind": ("type: notice", "type: note"),
+    "another id": ("^---\nid: .*", f"---\nid: {OTHER}"),
+    "another link": ("(?<=related_to )[^@]+", OTHER),
+    "another relation": ("related_to", "derived_from"),
+    "no link": ("links:\n.*\n", ""),
+    "no front matter": ("(?s)^.*$", "forget it"),
+}
+
+
+@pytest.mark.parametrize(("pattern", "text"), EDITS.values(), ids=EDITS)
+def test_an_edited_notice_hides_no_doubt_when_the_database_is_lost(book, home, chain, reopen, pattern, text):
+    book.supersede(chain.ground, by=chain.newer)
+    expected = {(chain.between, chain.ground), (chain.thought, chain.ground)}
+    assert doubts(book) == expected
+
+    def edit() -> None:
+        files = list(home.rglob("_invalidations/**/*.md"))
+        assert len(files) == 2
+        for path in files:
+            written, count = re.subn(pattern, text, path.read_text(), count=1)
+            assert count
+            path.write_text(written)
+
+    assert doubts(reopen(edit)) == expected

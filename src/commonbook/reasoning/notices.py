@@ -153,10 +153,15 @@ def _sync_notices(
 
 
 def _create_missing(ctx: WriteContext, wanted: Mapping[str, tuple[Memory, Invalidation]]) -> list[Memory]:
-    """Create the notices that do not exist, and reopen those that were withdrawn."""
+    """Create the notices that do not exist, reopen those that were withdrawn, and put back those that were edited.
+
+    After a lost database, a file that somebody has edited may have the id of a notice and tell of something else.
+    """
     existing = memories.get_headers_any_space(ctx.tx, ctx.spaces, sorted(wanted))
     missing = {
-        id_: pair for id_, pair in sorted(wanted.items()) if id_ not in existing or existing[id_].deleted is not None
+        id_: pair
+        for id_, pair in sorted(wanted.items())
+        if id_ not in existing or not open_notices.is_open(existing[id_])
     }
     reasons = _reasons(ctx, [invalidation for _, invalidation in missing.values()])
     created: list[Memory] = []

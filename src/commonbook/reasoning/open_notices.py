@@ -56,8 +56,14 @@ def keys_among(tx: Reading, incoming: Iterable[Link]) -> dict[str, set[tuple[str
 
 
 def is_open(memory: Memory) -> bool:
-    """Tell whether a memory is a notice that is not settled; its id must be the hash that we would give it."""
-    return memory.notice is not None and memory.deleted is None and _has_own_id(memory.id, memory.notice)
+    """Tell whether a memory is a notice that is not settled; id and link must be those that we would give it.
+
+    Somebody may have edited its file while the database was lost.
+    """
+    notice = memory.notice
+    if notice is None or memory.deleted is not None or not _has_own_id(memory.id, notice):
+        return False
+    return any((link.relation, link.target) == (NOTICE_RELATION, notice.dependent) for link in memory.links)
 
 
 def doubted_by(memory: Memory) -> str | None:
@@ -66,10 +72,7 @@ def doubted_by(memory: Memory) -> str | None:
     It is suspect unless it has a decision of its own. About a successor that has ended, nothing is suspect.
     """
     notice = memory.notice
-    if notice is None or notice.invalidating == ENDED or not is_open(memory):
-        return None
-    is_linked = any((link.relation, link.target) == (NOTICE_RELATION, notice.dependent) for link in memory.links)
-    return notice.dependent if is_linked else None
+    return notice.dependent if notice is not None and notice.invalidating != ENDED and is_open(memory) else None
 
 
 def _has_own_id(id_: str, notice: Notice) -> bool:
