@@ -72,6 +72,8 @@ class Accidents(Machine):
             if not to.exists():
                 to.parent.mkdir(parents=True, exist_ok=True)
                 path.rename(to)
+                if database is None or memory.id not in database.memories:
+                    promise_losses.move_unknown_episode(self.model, memory, where)
                 self.model.accept(memory, where, by_hand=True)
                 memory.write(self.model.words_in(memory, where) or memory.words)
 

@@ -93,6 +93,19 @@ def put_back_decisions(memory: Memory, file: Memory, row: Memory | None) -> None
     memory.decisions, memory.retracted = decisions, memory.retracted & decisions
 
 
+def move_unknown_episode(model: Model, episode: Memory, space: str) -> None:
+    """Take the messages of an episode along that is moved by hand while no database knows it.
+
+    Beside its session, its file names no space: the session is then where the file is.
+    """
+    if episode.session is None or episode.session[0] != episode.space:
+        return
+    messages, episode.session = model.sessions.get(episode.session, []), (space, episode.session[1])
+    own = [message for message in messages if message.episode == episode.id]
+    messages[:] = [message for message in messages if message.episode != episode.id]
+    model.sessions.setdefault(episode.session, []).extend(replace(message, unsure=True) for message in own)
+
+
 def restore_messages(model: Model, episode: Memory) -> None:
     """Take in the messages of an episode whose file came back; a number that is taken keeps one out.
 
