@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 
 import commonbook
 from commonbook.engines.process.clock import SystemClock
-from commonbook.engines.sqlite.database import SqliteDatabase
+from commonbook.engines.sqlite.database import MAX_IDLE_READERS, SqliteDatabase
 
 
 def test_three_quarters_of_the_pages_of_notes_of_a_kilobyte_are_filled(home: Path):
@@ -50,3 +50,35 @@ def test_lists_of_any_length_find_the_same_and_share_few_statements(home: Path, 
             assert found == [(value,) for value in sorted(sought) if value < 300]
             assert others == [(300 - len(found),)]
     assert len([sql for sql in statements if "sought_0" in sql]) < 50
+
+
+def test_a_burst_of_readers_leaves_few_connections_with_little_memory_each(home: Path, monkeypatch: pytest.MonkeyPatch):
+    """SQLite lets each connection cache two megabytes of pages: those of a burst would stay for good."""
+    is_open = dict[int, bool]()
+
+    class Connection(sqlite3.Connection):
+        def __init__(self, *given: Any, **named: Any) -> None:
+            super().__init__(*given, **named)
+            is_open[id(self)] = True
+
+        def close(self) -> None:
+            super().close()
+            is_open[id(self)] = False
+
+    home.mkdir()
+    path, table = str(home / "state.db"), "CREATE TABLE number (value INTEGER PRIMARY KEY)"
+    with closing(SqliteDatabase(path, migrations=[table], clock=SystemClock(), busy_seconds=1)) as database:
+        connect = sqlite3.connect
+        monkeypatch.setattr(sqlite3, "connect", lambda *given, **named: connect(*given, **named, factory=Connection))
+        for _ in range(2):
+            with ExitStack() as burst:
+                readers = [burst.enter_context(database.reading()) for _ in range(30)]
+                assert {reader.rows("SELECT count(*) FROM number") == [(0,)] for reader in readers} == {True}
+                assert all(reader.rows("PRAGMA cache_size") == [(-1000,)] for reader in readers)
+            assert sum(is_open.values()) <= MAX_IDLE_READERS
+        # The next reader waits for nothing, and opens nothing.
+        before = len(is_open)
+        with database.reading() as tx:
+            assert tx.rows("SELECT count(*) FROM number") == [(0,)]
+        assert len(is_open) == before
+    assert not any(is_open.values())

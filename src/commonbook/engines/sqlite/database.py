@@ -39,6 +39,13 @@ _CLOSE_LOCK_SECONDS: Final = 2.0
 _PAGE_BYTES: Final = 8192
 """The pages of a new database: a note of one kilobyte wastes a quarter of a page of 4 kB, and little of this one."""
 
+_CACHE_KILOBYTES: Final = 1000
+"""The pages that a connection caches: with half as much writes and recalls of 20,000 notes take 10 % longer, with
+twice as much (SQLite's default) as long."""
+
+MAX_IDLE_READERS: Final = 8
+"""Connections for reading that are kept open; each has up to two megabytes of pages and compiled statements."""
+
 _MAX_PADDED_LENGTH: Final = 16_384
 """SQLite takes 32,766 parameters: a longer list is not padded."""
 
@@ -124,13 +131,20 @@ class SqliteDatabase:
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
-                self._readers.append(connection)
+                self._put_back(connection)
 
     def _checkout(self) -> sqlite3.Connection:
         try:
             return self._readers.pop()
         except IndexError:
             return self._connect()
+
+    def _put_back(self, connection: sqlite3.Connection) -> None:
+        """Keep a connection for the next reader, unless enough are idle: a burst of readers must not fill the memory."""
+        if len(self._readers) < MAX_IDLE_READERS:
+            self._readers.append(connection)
+        else:
+            connection.close()
 
     # --- writing
 
@@ -227,6 +241,7 @@ class SqliteDatabase:
         connection.execute("PRAGMA synchronous=FULL")
         connection.execute("PRAGMA fullfsync=ON")
         connection.execute("PRAGMA checkpoint_fullfsync=ON")
+        connection.execute(f"PRAGMA cache_size=-{_CACHE_KILOBYTES}")
         return connection
 
     def _open(self) -> None:
