@@ -22,7 +22,6 @@ _SAMPLE_MARGIN: Final = 3
 """The cut-off of the first pass is estimated from one distance in 64, with room for 3 times the rows needed."""
 
 _BLOCK_ROWS: Final = 256
-_WIDE_BLOCK_ROWS: Final = 64
 _PLANES_PER_BYTE: Final = 3
 _NO_ROWS: Final = np.zeros(0, np.int64)
 
@@ -37,16 +36,10 @@ def cosines(vectors: Any, query: Floats) -> Any:  # noqa: ANN401 - arrays
     # An empty selection may come from vectors of another length than the query's, which cannot be multiplied.
     if not len(vectors):
         return np.zeros(0)
-    exact_query = query.astype(np.float64)
-    squares, products = np.empty(len(vectors)), np.empty(len(vectors))
-    # Few rows at a time: malloc keeps what a large conversion of every recall leaves behind.
-    for start in range(0, len(vectors), _WIDE_BLOCK_ROWS):
-        block = slice(start, start + _WIDE_BLOCK_ROWS)
-        wide = vectors[block].astype(np.float64)
-        # Row by row, so that a row's cosine does not depend on which others are compared with it.
-        np.vecdot(wide, wide, out=squares[block])
-        np.vecdot(wide, exact_query, out=products[block])
-    products /= np.maximum(np.sqrt(squares), 1e-9)
+    wide, exact_query = vectors.astype(np.float64), query.astype(np.float64)
+    # Row by row, so that a row's cosine does not depend on which others are compared with it.
+    lengths = np.sqrt(np.vecdot(wide, wide))
+    products = np.vecdot(wide, exact_query) / np.maximum(lengths, 1e-9)
     return np.round(products / max(float(np.linalg.norm(exact_query)), 1e-9), 9)
 
 
