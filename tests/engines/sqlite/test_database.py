@@ -53,12 +53,13 @@ def test_lists_of_any_length_find_the_same_and_share_few_statements(home: Path, 
 
 
 def test_a_burst_of_readers_leaves_few_connections_with_little_memory_each(home: Path, monkeypatch: pytest.MonkeyPatch):
-    """SQLite lets each connection cache two megabytes of pages: those of a burst would stay for good."""
+    """SQLite lets each connection cache two megabytes of pages, and statements of a megabyte had been compiled."""
     is_open = dict[int, bool]()
 
     class Connection(sqlite3.Connection):
         def __init__(self, *given: Any, **named: Any) -> None:
             super().__init__(*given, **named)
+            assert named["cached_statements"] <= 64
             is_open[id(self)] = True
 
         def close(self) -> None:
