@@ -143,7 +143,7 @@ class SqliteDatabase:
             return self._connect()
 
     def _put_back(self, connection: sqlite3.Connection) -> None:
-        """Keep a connection for the next reader, unless enough are idle: a burst of readers must not fill the memory."""
+        """Keep a connection for the next reader, unless enough are idle: a burst of readers must not stay in memory."""
         if len(self._readers) < MAX_IDLE_READERS:
             self._readers.append(connection)
         else:
