@@ -44,6 +44,16 @@ def test_an_export_of_one_book_is_imported_into_another(book, client, tmp_path):
     assert left_over(tmp_path) == []
 
 
+@pytest.mark.parametrize("part", ["bytes=0-9", "bytes=0-9,20-29", "bytes=99999999-", "nonsense"])
+def test_a_part_of_an_export_is_not_served_and_nothing_of_it_stays_behind(book, client, part, tmp_path):
+    book.remember("Alice owns billing")
+    answer = client.get("/v1/export", headers={"Range": part})
+    assert answer.status_code == 200
+    with zipfile.ZipFile(io.BytesIO(answer.content)) as archive:
+        assert archive.testzip() is None
+    assert left_over(tmp_path) == []
+
+
 def test_a_folder_that_comes_again_under_its_name_updates_its_notes(book, client):
     first = client.post("/v1/import?folder=notes&space=vault", content=zipped(**{"a.md": "# A\none", "b.md": "# B"}))
     assert first.json()["done"] == 2, first.text

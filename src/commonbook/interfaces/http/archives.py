@@ -1,6 +1,7 @@
 """Import and export as zip archives: `POST /v1/import` takes one as its body, `GET /v1/export` answers with one.
 
-An archive passes through a folder of the server's own, which nobody else can read, and is removed afterwards.
+An archive passes through a folder of the server's own, which nobody else can read, and is removed afterwards. That of
+an export has no name any more when it is sent: however the answer ends, nothing of the book stays behind.
 """
 
 from __future__ import annotations
@@ -15,11 +16,10 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from hashlib import sha256
 from tempfile import gettempdir
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
-from starlette.background import BackgroundTask
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response, StreamingResponse
 
 from commonbook.errors import CommonbookError, HomeError, TooLarge
 from commonbook.interfaces.http.authentication import Credentials, credentials_of, view_of
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
 ZIP: Final = "application/zip"
 _DEFAULT_SOURCE: Final = "archive"
+_PART_BYTES: Final = 1 << 18
 
 
 class ImportHandler:
@@ -118,17 +119,22 @@ class ExportHandler:
             with zipfile.ZipFile(target, "a", zipfile.ZIP_DEFLATED) as archive:
                 # The time of all reports is one, so that equal states of a book give equal archives.
                 archive.writestr(zipfile.ZipInfo(REPORT_MEMBER), dumps(report), zipfile.ZIP_DEFLATED)
-        except BaseException:
-            _remove(target)
-            raise
-        return FileResponse(
-            target, media_type=ZIP, filename="commonbook-export.zip", background=BackgroundTask(_remove, target)
-        )
+            file = open(target, "rb")  # noqa: SIM115 - the answer closes it
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(target)
+        headers = {
+            "Content-Length": str(os.fstat(file.fileno()).st_size),
+            "Content-Disposition": 'attachment; filename="commonbook-export.zip"',
+        }
+        # Parts of it (the header Range) are not served: each request would make another archive.
+        return StreamingResponse(_parts(file), media_type=ZIP, headers=headers)
 
 
-def _remove(path: str) -> None:
-    with suppress(FileNotFoundError):
-        os.unlink(path)
+def _parts(file: BinaryIO) -> Iterator[bytes]:
+    with file:
+        while part := file.read(_PART_BYTES):
+            yield part
 
 
 def _spool_folder() -> str:
