@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from commonbook.interfaces.http.threads import Threads
 
 _JSON: Final = "application/json"
+_SMALL_BODY_BYTES: Final = 64 << 10
+"""The size of a body that is read before its key is looked up, together with all else that the request needs."""
+
 _LINKED: Final = frozenset({"list", "inbox", "messages"})
 """The verbs whose answers are pages: a header has the link to the next one."""
 
@@ -74,6 +77,9 @@ class Handler:
         body = b""
         if self._call.verb.takes_body:
             _require_json(request)
+            if given is not None and _may_be_large(request):
+                # A stranger, who has no valid key, fills no memory.
+                await self._threads.run(partial(view_of, self._book, request, given))
             body = await request.body()
         with announce_append(self._book) if self._call.verb.name in _ANNOUNCED else nullcontext():
             return await self._threads.run(partial(self._answer, request, given, body))
@@ -142,6 +148,11 @@ def json_answer(result: object, headers: Mapping[str, str] | None = None) -> Res
     """Return the result of a verb as an answer."""
     # Twice as fast as `dumps`; it may write a number in another form, such as 1e-7 in place of 1e-07.
     return Response(to_json(encode(result)), media_type=_JSON, headers=headers)
+
+
+def _may_be_large(request: Request) -> bool:
+    length = request.headers.get("content-length", "")
+    return "transfer-encoding" in request.headers or (length.isdecimal() and int(length) > _SMALL_BODY_BYTES)
 
 
 def _require_json(request: Request) -> None:

@@ -211,10 +211,16 @@ def test_a_body_above_the_limit_is_refused_whether_it_is_announced_or_not():
 
 
 def test_an_archive_has_a_limit_of_its_own():
-    config = GuardConfig(max_body_bytes=10, max_archive_bytes=1000)
+    config = GuardConfig(max_body_bytes=10, max_archive_bytes=1000, archive_paths=frozenset({"/echo"}))
     zipped = {"Content-Type": "application/zip"}
     assert client(config).post("/echo", content=iter([b"x" * 900]), headers=zipped).status_code == 200
     assert client(config).post("/echo", content=iter([b"x" * 900, b"x" * 101]), headers=zipped).status_code == 413
+
+
+def test_only_an_archive_to_import_has_the_limit_of_archives():
+    config = GuardConfig(max_body_bytes=10, max_archive_bytes=1000)
+    zipped = {"Content-Type": "application/zip"}
+    assert client(config).post("/echo", content=b"x" * 900, headers=zipped).status_code == 413
 
 
 @pytest.mark.parametrize("length", ["-1", "1e3", "x", "9" * 30])

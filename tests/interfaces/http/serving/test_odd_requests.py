@@ -135,6 +135,30 @@ def test_a_range_and_an_upgrade_are_ignored(server):
         assert b'"items":' in found
 
 
+@pytest.mark.parametrize("length", ["Content-Length: 1000000\r\n", "Transfer-Encoding: chunked\r\n"])
+@pytest.mark.parametrize(
+    ("path", "form"),
+    [
+        ("/v1/memories", "application/json"),
+        ("/v1/append", "application/json"),
+        ("/v1/batch", "application/x-ndjson"),
+        ("/v1/import", "application/zip"),
+        ("/mcp", "application/json"),
+        ("/mcp", "application/zip"),
+    ],
+)
+def test_nothing_of_a_large_body_is_read_for_a_key_that_opens_nothing(server, path, form, length):
+    strange = head(server, path=path, Content_Type=form, Authorization="Bearer cbk_nobody", Connection="close")
+    assert answers(server, strange, length, "\r\n").startswith(b"HTTP/1.1 401")
+
+
+@pytest.mark.parametrize(("path", "form"), [("/v1/login", "json"), ("/sign-in", "x-www-form-urlencoded")])
+def test_what_anybody_may_send_is_small(server, path, form):
+    origin = f"http://localhost:{port_of(server)}"
+    request = head(server, path=path, Content_Type=f"application/{form}", Origin=origin, Content_Length="100000")
+    assert answers(server, request, "\r\n").startswith(b"HTTP/1.1 413")
+
+
 def test_requests_in_one_packet_are_answered_in_order_and_none_after_a_refusal(server):
     texts = [json.dumps({"text": f"pipelined {number}"}) for number in range(30)]
     requests = [f"{head(server, **JSON)}Content-Length: {len(text)}\r\n\r\n{text}" for text in texts]

@@ -13,6 +13,7 @@ from starlette.datastructures import Headers
 
 from commonbook.errors import BadInput, TooLarge
 from commonbook.interfaces.http.error_answers import BadShape
+from commonbook.interfaces.http.guards.config import OPEN_PATHS
 from commonbook.interfaces.http.guards.refusals import refuse
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from commonbook.interfaces.http.guards.config import GuardConfig
 
 _STREAMED: Final = frozenset({"application/zip", "application/octet-stream"})
-"""The types of bodies that the app reads part by part."""
+"""The types of bodies that the app reads part by part, at the paths of archives."""
 
 _LINES: Final = frozenset({"application/x-ndjson", "application/ndjson"})
 """The types of bodies with one JSON value on each line: the app parses, and refuses, each line on its own."""
@@ -51,8 +52,8 @@ class BodyGuard:
             await refuse(scope, send, _TWO_LENGTHS, 400)
             return
         media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
-        streamed = media_type in _STREAMED
-        limit = self._config.max_archive_bytes if streamed else self._config.max_body_bytes
+        streamed = media_type in _STREAMED and scope["path"] in self._config.archive_paths
+        limit = self._config.max_archive_bytes if streamed else self._limit(scope["path"])
         announced = headers.get("content-length", "0")
         if not announced.isdecimal() or len(announced) > 18 or int(announced) > limit:
             await refuse(scope, send, _too_large(limit).error, 413)
@@ -60,6 +61,11 @@ class BodyGuard:
         config = self._config if media_type not in _LINES else self._config._replace(max_depth=None)
         guarded = _parts(receive, limit, config) if streamed else _whole_body(receive, limit, config)
         await self._app(scope, guarded, send)
+
+    def _limit(self, path: str) -> int:
+        """Return how large a body that is kept in memory may be."""
+        most = self._config.max_body_bytes
+        return min(most, self._config.max_open_body_bytes) if path in OPEN_PATHS else most
 
 
 def _parts(receive: Receive, limit: int, config: GuardConfig) -> Receive:

@@ -12,12 +12,12 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from starlette.requests import Request
-from starlette.routing import Route
 
 from commonbook.errors import BadInput
 from commonbook.interfaces.http.authentication import credentials_of, default_space_of, view_of
 from commonbook.interfaces.http.config import ServerConfig
 from commonbook.interfaces.http.error_answers import BadShape, error_answer, status_answer
+from commonbook.interfaces.http.routes import LoggedRoute
 from commonbook.interfaces.http.threads import Threads
 from commonbook.interfaces.mcp.failures import NoSuchResource, ProtocolError, explained
 from commonbook.interfaces.mcp.instructions import INSTRUCTIONS
@@ -58,9 +58,9 @@ class McpEndpoint:
         self._starting: asyncio.Task[ASGIApp] | None = None
         self._running: asyncio.Task[None] | None = None
 
-    def route(self) -> Route:
+    def route(self) -> LoggedRoute:
         """Return the route, which has a method of its own for every revision of the protocol: POST."""
-        return Route(_PATH, endpoint=self)
+        return LoggedRoute(_PATH, endpoint=self)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -71,12 +71,12 @@ class McpEndpoint:
                 refusal = status_answer(405, request, {"Allow": "POST"})
                 await refusal(scope, receive, send)
                 return
-            # Without a key nothing of the body is read.
+            # Without a valid key nothing of the body is read.
             credentials = credentials_of(request)
-            body = await request.body()
             view = await self._threads.run(
                 partial(view_of, self._book, request, credentials, default_space_of(request))
             )
+            body = await request.body()
             app = await self._app()
         except Exception as error:  # noqa: BLE001 - a fault of the program must be answered, and logged without its text
             await error_answer(error, request)(scope, receive, send)
