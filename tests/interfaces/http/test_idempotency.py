@@ -161,6 +161,12 @@ def entries(book: Book) -> int:
     return book.status().log_entries
 
 
+def test_two_keys_of_one_request_are_refused(book, client):
+    twice = [("Idempotency-Key", "a"), ("Idempotency-Key", "b")]
+    assert client.post("/v1/memories", json={"text": "one"}, headers=twice).status_code == 400
+    assert book.list().items == ()
+
+
 def test_the_table_has_every_changing_verb():
     assert ARGUMENTS.keys() == {verb.name for verb in CHANGING}
 

@@ -97,6 +97,22 @@ def test_an_if_match_that_is_no_version_is_refused(client, header):
     assert client.patch(path, json={"text": "two"}, headers={"If-Match": header}).status_code == 400
 
 
+def test_several_if_match_headers_are_one_list(client):
+    path = f"/v1/memories/{client.post('/v1/memories', json={'text': 'one'}).json()['id']}"
+    twice = [("If-Match", '"1"'), ("If-Match", '"7"')]
+    assert client.patch(path, json={"text": "two"}, headers=twice).status_code == 400
+
+
+@pytest.mark.parametrize("verb", ["undelete", "share", "link", "triage"])
+def test_a_change_that_compares_no_versions_refuses_if_match(book, client, verb):
+    memory, other = book.remember("one", space="a").id, book.remember("two", space="a").id
+    bodies = {"share": {"to": "b"}, "link": {"relation": "relates_to", "target": other}, "triage": {"verdict": "keep"}}
+    before = book.log_size()
+    answer = client.post(f"/v1/memories/{memory}/{verb}", json=bodies.get(verb, {}), headers={"If-Match": '"9"'})
+    assert (answer.status_code, problem_of(answer)["type"]) == (400, "bad_input")
+    assert book.log_size() == before
+
+
 def test_pages_link_to_the_next_one(book, client):
     ids = [book.remember(f"note {number}", space="team/a").id for number in range(5)]
     path, seen = "/v1/memories?space=team%2Fa&limit=2", []

@@ -20,6 +20,7 @@ from starlette.routing import Match, Route
 from commonbook.book.announced_appends import announce_append
 from commonbook.book.answer_once import answer_once
 from commonbook.book.book import Book
+from commonbook.errors import BadInput
 from commonbook.interfaces.http.authentication import Credentials, credentials_of, default_space_of, view_of
 from commonbook.interfaces.http.error_answers import BadShape, error_answer
 from commonbook.interfaces.http.preconditions import entity_tag, expected_version, is_unchanged
@@ -105,9 +106,12 @@ class Handler:
 
 def idempotency_key(request: Request) -> str | None:
     """Return the header `Idempotency-Key`, which is a quoted text or a bare one."""
-    header = request.headers.get("idempotency-key")
-    if header is None:
+    headers = request.headers.getlist("idempotency-key")
+    if not headers:
         return None
+    if len(headers) > 1:
+        raise BadInput("the request has more than one Idempotency-Key", fix="send one")
+    header = headers[0]
     return header[1:-1] if len(header) > 1 and header[0] == header[-1] == '"' else header
 
 
@@ -164,8 +168,17 @@ def _require_json(request: Request) -> None:
 
 
 def _if_match(call: Call, request: Request) -> str | None:
-    takes_version = any(argument.name == "expected_version" for argument in call.signature.arguments)
-    return request.headers.get("if-match") if takes_version else None
+    """Return the header `If-Match`; a change that would ignore it is refused, since the caller relies on it."""
+    headers = request.headers.getlist("if-match")
+    if not headers:
+        return None
+    # Several headers are one list.
+    header = ", ".join(headers)
+    if any(argument.name == "expected_version" for argument in call.signature.arguments):
+        return header
+    if call.verb.changes and header.strip() != "*":
+        raise BadInput(f"{call.verb.name} does not compare versions", fix="leave out the header If-Match")
+    return None
 
 
 def _answer_with(call: Call, request: Request, result: Any) -> Response:  # noqa: ANN401 - the result of a verb
