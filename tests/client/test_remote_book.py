@@ -9,7 +9,16 @@ from functools import partial
 import pytest
 
 import commonbook
-from commonbook.errors import BadInput, CommonbookError, NotAllowed, NotFound, SpaceExists, Unreachable, VersionConflict
+from commonbook.errors import (
+    BadInput,
+    BadTime,
+    CommonbookError,
+    NotAllowed,
+    NotFound,
+    SpaceExists,
+    Unreachable,
+    VersionConflict,
+)
 from commonbook.model.memory import Draft, Filter
 from commonbook.model.session import NewMessage
 
@@ -128,6 +137,9 @@ def test_errors_are_those_of_the_local_book(book, remote):
     missing = "01a1e813-0000-7000-8000-000000000000"
     calls = [
         (NotFound, lambda here: here.get(missing)),
+        (BadInput, lambda here: here.get("")),
+        (BadInput, lambda here: here.get(f"{memory.id}/history")),
+        (BadInput, lambda here: here.share("a/b", "team")),
         (BadInput, lambda here: here.remember("x", kind="thought")),
         (BadInput, lambda here: here.append("talk", [])),
         (VersionConflict, lambda here: here.edit(memory.id, text="two", expected_version=9)),
@@ -142,6 +154,15 @@ def test_errors_are_those_of_the_local_book(book, remote):
     with pytest.raises(VersionConflict) as conflict:
         remote.edit(memory.id, text="two", expected_version=9)
     assert (conflict.value.memory, conflict.value.expected, conflict.value.found) == (memory.id, 9, memory.version)
+
+
+def test_a_time_without_zone_and_half_a_character_are_refused_as_by_the_local_book(book, remote):
+    noon = datetime(2026, 3, 1, 12)  # noqa: DTZ001 - as a caller may give it
+    for here in (book, remote):
+        assert "has no zone" in raised(BadTime, partial(here.remember, "x", occurred=noon)).message
+        raised(BadInput, partial(here.messages, "\ud800"))
+        raised(BadInput, partial(here.find_id, "\ud800"))
+    assert book.list().items == ()
 
 
 def test_a_key_gives_its_own_rights_and_no_others(book, server, connect):

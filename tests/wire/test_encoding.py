@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from commonbook.book.book import Book
-from commonbook.errors import BadInput
+from commonbook.errors import BadInput, BadTime
 from commonbook.model.memory import Changes, Draft, Filter, Metadata, Receipt, Unset
 from commonbook.model.session import NewMessage
 from commonbook.wire.encoding import Malformed, decode, dumps, encode
@@ -87,8 +87,9 @@ def test_a_time_of_any_zone_is_sent_in_utc():
     assert encode(time) == "2026-11-17T12:00:00.000000Z"
 
 
-def test_a_time_without_zone_is_sent_without_one():
-    assert encode(datetime(2026, 11, 17, 13, 0)) == "2026-11-17T13:00:00"  # noqa: DTZ001 - as a caller may give it
+def test_a_time_without_zone_is_refused_as_by_the_book():
+    with pytest.raises(BadTime, match="has no zone"):
+        encode(datetime(2026, 11, 17, 13, 0))  # noqa: DTZ001 - as a caller may give it
 
 
 def test_fields_that_this_program_does_not_know_are_ignored():

@@ -37,13 +37,13 @@ def test_the_fields_of_a_filter_are_query_parameters():
 
 @pytest.mark.parametrize(
     ("text", "segment"),
-    [("a/b", "a%2Fb"), ("..", "%2E%2E"), (".", "%2E"), ("a?b#c", "a%3Fb%23c"), ("ä", "%C3%A4"), ("%2F", "%252F")],
+    [("..", "%2E%2E"), (".", "%2E"), ("a?b#c", "a%3Fb%23c"), ("ä", "%C3%A4"), ("%2F", "%252F")],
 )
 def test_an_id_cannot_leave_its_place_in_the_path(text, segment):
     assert path_segment(text) == segment
 
 
-@pytest.mark.parametrize("value", ["\ud800", None, 3, b"x"])
+@pytest.mark.parametrize("value", ["", "a/b", "/", "\ud800", None, 3, b"x"])
 def test_a_value_that_can_be_no_id_is_refused(value):
     with pytest.raises(BadInput):
         path_segment(value)

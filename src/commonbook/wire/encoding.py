@@ -5,7 +5,7 @@
 | a named tuple | an object with its fields; a field that is UNSET is left out |
 | a tuple or list | an array |
 | a mapping | an object |
-| a datetime | RFC 3339 in UTC, `2026-11-15T20:18:24.123456Z`; without a time zone, the same without `Z` |
+| a datetime | RFC 3339 in UTC, `2026-11-15T20:18:24.123456Z`; one without a zone is refused, as by the book |
 | a text, number, truth value, None | itself |
 """
 
@@ -20,7 +20,7 @@ from enum import Enum
 from functools import cache
 from typing import Any, Final, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
 
-from commonbook.errors import BadInput
+from commonbook.errors import BadInput, BadTime
 from commonbook.model.ids import format_time
 from commonbook.model.memory import UNSET, Metadata, Scalar, Unset
 
@@ -66,7 +66,13 @@ def _encode_items(value: Iterable[Any]) -> list[Any]:
 
 
 def _encode_time(value: datetime) -> str:
-    return value.isoformat() if value.tzinfo is None else format_time(value)
+    if value.utcoffset() is None:
+        # As a text it would be read in the zone of the home; the book itself refuses it.
+        raise BadTime(
+            f"the datetime {value} has no zone",
+            fix="give it one (datetime.now(UTC)), or write it as text, which is read in the home's zone",
+        )
+    return format_time(value)
 
 
 def _encode_number(value: float) -> float:

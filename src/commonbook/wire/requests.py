@@ -42,6 +42,9 @@ def path_segment(value: object) -> str:
     """Return a text as one segment of a path: no `/` and no dots that mean another folder."""
     if not isinstance(value, str):
         raise BadInput(f"an id of the type {type(value).__name__}", fix="give the id as a text")
+    if not value or "/" in value:
+        # Servers and proxies take an encoded slash for a plain one: the path would be that of another verb, or of none.
+        raise BadInput(f"{value!r} is not the id of a memory", fix="`commonbook list` shows the ids")
     try:
         segment = quote(value, safe="")
     except UnicodeEncodeError:
@@ -57,13 +60,19 @@ def _query(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             if encoded:
                 yield name, _json(encoded).decode()
         elif isinstance(encoded, list):
-            yield from ((name, _word(item)) for item in encoded)
+            yield from ((name, _word(name, item)) for item in encoded)
         elif encoded is not None:
-            yield name, _word(encoded)
+            yield name, _word(name, encoded)
 
 
-def _word(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value)
+def _word(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        return json.dumps(value)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise BadInput(f"{name!r} has half a character", fix="give a text in Unicode") from None
+    return value
 
 
 def _json(value: object) -> bytes:
