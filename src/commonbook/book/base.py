@@ -73,7 +73,9 @@ class BookBase:
 
     @property
     def home(self) -> str:
-        """The folder of the Markdown files, or for a book on a database server the place of that database."""
+        """The folder of the Markdown files, or the place of a database server; empty for all but the owner."""
+        if not permissions.is_owner(self._actor):
+            return ""
         return self._settings.database.place if self._settings.database else self._settings.home
 
     @property

@@ -195,6 +195,14 @@ def test_a_key_without_rights_reads_and_changes_nothing(book, client_of, world, 
             assert [entry for entry in after if entry not in before and not entry.action.startswith("refused")] == []
 
 
+def test_only_the_owner_learns_where_the_book_is(book, client, client_of):
+    book.create_space("team")
+    book.grant("user:ana", "team", "admin")
+    stranger = client_of(book.create_key("user:ana").secret)
+    assert client.get("/v1/home").json() == client.get("/v1/status").json()["home"] == book.home
+    assert stranger.get("/v1/home").json() == stranger.get("/v1/status").json()["home"] == ""
+
+
 def test_a_readers_key_reads_and_changes_nothing(book, client_of, world, subtests):
     book.grant("agent:reader", "s", "reader")
     book.grant("agent:reader", "team", "reader")

@@ -25,7 +25,7 @@ class MaintenanceVerbs(VerbCaller):
 
     @property
     def home(self) -> str:
-        """The folder of the Markdown files, or for a book on a database server the place of that database."""
+        """The folder of the Markdown files, or the place of a database server; empty for all but the owner."""
         value: str = self._call("home", {})
         return value
 
