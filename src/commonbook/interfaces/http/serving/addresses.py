@@ -92,7 +92,8 @@ def require_safe(options: ServeOptions, *, has_keys: bool) -> None:
 def guard_config(options: ServeOptions) -> GuardConfig:
     """Return the configuration of the guards for a server with these options."""
     address = _address(options.host)
-    own = frozenset() if address is None or address.is_unspecified else frozenset({shown_host(options.host)})
+    is_name = bool(options.host) and (address is None or not address.is_unspecified)
+    own = frozenset({shown_host(options.host).removesuffix(".")}) if is_name else frozenset()
     named = frozenset(map(_host_name, options.allowed_hosts))
     local = LOOPBACK_NAMES if options.is_loopback else frozenset()
     return GuardConfig(
@@ -181,6 +182,9 @@ def urls_of(sockets: Sequence[socket.socket], options: ServeOptions) -> list[str
     for sock in sockets:
         host, port = sock.getsockname()[:2]
         address = _address(host)
-        name = shown_host(options.allowed_hosts[0] if address is not None and address.is_unspecified else host)
-        found.append(f"{options.scheme}://{name}:{port}")
+        name = options.allowed_hosts[0] if address is not None and address.is_unspecified else host
+        if _address(options.host) is None and not options.is_loopback:
+            # The server answers to the name that it was given, not to the address behind it.
+            name = options.host
+        found.append(f"{options.scheme}://{shown_host(name)}:{port}")
     return found
