@@ -146,6 +146,29 @@ def test_the_owner_signs_a_browser_in_by_the_link_that_the_server_or_a_command_p
         assert not any(link.partition("#")[2] in log for link in (server.sign_in, made["link"]))
 
 
+def test_the_link_that_signs_in_is_written_to_a_terminal_and_into_no_log(home):
+    run = [sys.executable, "-m", "commonbook", "serve", "--init", "--home", str(home), "--port", "0"]
+    shown = ""
+    with subprocess.Popen(run, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        while "sign-in" not in shown:
+            line = process.stdout.readline()
+            assert line, shown
+            shown += line
+        process.terminate()
+        shown += process.stdout.read()
+    assert "sign-in#" not in shown
+
+
+def test_a_server_answers_to_the_name_that_it_listens_on():
+    for host in ("box.example", "Box.example.", "10.0.0.9"):
+        config = addresses.guard_config(addresses.ServeOptions(host=host, tls_cert="c", tls_key="k"))
+        assert config.allowed_hosts == {host.lower().removesuffix(".")}
+    assert addresses.guard_config(
+        addresses.ServeOptions(host="0.0.0.0", allowed_hosts=("a.example",))
+    ).allowed_hosts == {"a.example"}
+
+
 def test_servers_that_start_at_once_agree_on_one_key(home):
     commonbook.open(home, create=True).close()
     keys: list[str] = []

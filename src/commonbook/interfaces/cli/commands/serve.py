@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
@@ -11,6 +12,7 @@ from commonbook.compose.book import may_be_made, open_book
 from commonbook.compose.owner_key import ensure_owner_key, read_owner_key
 from commonbook.compose.running_servers import recorded_address
 from commonbook.errors import BadInput
+from commonbook.interfaces.cli.output.plain import is_terminal
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -46,7 +48,9 @@ def run_serve(call: Call) -> int:
 
         def ready(urls: Sequence[str]) -> None:
             until_end.enter_context(recorded_address(settings, urls[0]))
-            link = None if key_path is None else _sign_in_link(book, settings, urls[0])
+            # Elsewhere than on a terminal it would stand in a log; a program that asks for JSON takes care of it.
+            is_asked_for = call.args.json or is_terminal(sys.stdout)
+            link = _sign_in_link(book, settings, urls[0]) if key_path is not None and is_asked_for else None
             metrics = urls[1] + "/metrics" if urls[1:] else None
             answer = {"url": urls[0], "key": key_path, "sign_in": link, "metrics": metrics}
             call.print_answer(answer, lambda out: _show(out, book.home, urls, key_path, link))
@@ -88,8 +92,11 @@ def _show(out: Output, home: str, urls: Sequence[str], key_path: str | None, lin
     out.command(f"KEY=$(cat {shlex.quote(key_path)})")
     for path, body in (("memories", '{"text": "Bob owns the web shop"}'), ("recall", '{"query": "who owns billing?"}')):
         out.command(curl_line(urls[0], path, body))
+    if link is None:
+        out.line("`commonbook sign-in` prints a link that signs a browser in.")
+        return
     out.line("Sign a browser in, within a minute; `commonbook sign-in` prints another link:")
-    out.command(str(link))
+    out.command(link)
 
 
 def curl_line(url: str, path: str, body: str) -> str:
