@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from commonbook.book.import_permission import require_importer
 from commonbook.errors import CommonbookError, HomeError, TooLarge
 from commonbook.interfaces.http.authentication import Credentials, credentials_of, view_of
 from commonbook.interfaces.http.error_answers import BadShape
@@ -50,8 +51,8 @@ class ImportHandler:
     async def __call__(self, request: Request) -> Response:
         """Answer a request."""
         given = credentials_of(request)
-        # The key is checked before a large body is read.
-        view = await self._threads.run(partial(view_of, self._book, request, given))
+        # A key that may not import fills no disk.
+        view = await self._threads.run(partial(self._importer, request, given))
         media_type = request.headers.get("content-type", ZIP).partition(";")[0].strip().lower()
         if media_type != ZIP:
             raise BadShape(f"the body is not {ZIP}", fix=f"send the header `Content-Type: {ZIP}`", status=415)
@@ -64,6 +65,11 @@ class ImportHandler:
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(upload)
+
+    def _importer(self, request: Request, given: Credentials) -> Book:
+        view = view_of(self._book, request, given)
+        require_importer(view)
+        return view
 
     async def _receive(self, request: Request, upload: str) -> str:
         """Write the body to a file, and return its hash."""

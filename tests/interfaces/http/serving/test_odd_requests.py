@@ -152,6 +152,14 @@ def test_nothing_of_a_large_body_is_read_for_a_key_that_opens_nothing(server, pa
     assert answers(server, strange, length, "\r\n").startswith(b"HTTP/1.1 401")
 
 
+def test_nothing_of_an_archive_is_read_for_a_key_that_may_not_import(server):
+    with server.client() as client:
+        secret = client.post("/v1/keys", json={"principal": "user:ana"}).json()["secret"]
+    fields = {"Content_Type": "application/zip", "Content_Length": "1000000", "Connection": "close"}
+    request = head(server, path="/v1/import", Authorization=f"Bearer {secret}", **fields)
+    assert answers(server, request, "\r\n").startswith(b"HTTP/1.1 403")
+
+
 @pytest.mark.parametrize(("path", "form"), [("/v1/login", "json"), ("/sign-in", "x-www-form-urlencoded")])
 def test_what_anybody_may_send_is_small(server, path, form):
     origin = f"http://localhost:{port_of(server)}"
