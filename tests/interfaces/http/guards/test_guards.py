@@ -21,9 +21,11 @@ from starlette.testclient import TestClient
 
 from commonbook.interfaces.http.error_answers import BadShape, error_answer
 from commonbook.interfaces.http.guards import connections
+from commonbook.interfaces.http.guards.bodies import require_depth
 from commonbook.interfaces.http.guards.config import GuardConfig
 from commonbook.interfaces.http.guards.stack import guarded
 from commonbook.interfaces.http.serving.addresses import bind
+from tests.support.best_of import seconds, takes_less_than
 
 SECRET = "cbk_a-secret-that-no-log-has"
 
@@ -237,6 +239,13 @@ def test_json_that_is_nested_too_deep_is_refused_before_it_is_parsed():
     assert deep.post("/echo", content=b"{\n" * 20, headers=lines).status_code == 200, "a line is refused on its own"
     for body in (b"[]," * 100, b'"' + b"[{" * 100 + b'"', b'"\\"' + b"[" * 50 + b'"'):
         assert deep.post("/echo", content=body).status_code == 200
+
+
+@pytest.mark.parametrize("end", [b"", b"\\", b"x"])
+def test_a_text_without_end_in_a_body_holds_nobody_up(end):
+    body = b"[]" * 100 + b'"' + b'\\"' * 20_000 + end
+    # Some milliseconds; each quote tried as the beginning of a text would take many seconds.
+    takes_less_than(1, lambda: seconds(lambda: require_depth(body, 64)))
 
 
 # --- answers and the log

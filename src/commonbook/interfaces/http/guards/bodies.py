@@ -32,7 +32,12 @@ _TWO_LENGTHS: Final = BadInput(
 )
 """A proxy that believes the other one would take the rest of the body for a request of somebody else (smuggling)."""
 
-_NESTING: Final = re.compile(rb'"(?:[^"\\]|\\.)*+"|([\[{])|([\]}])', re.DOTALL)
+_NESTING: Final = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)|([\[{])|([\]}])', re.DOTALL)
+"""A text, or a bracket. A text without an end reaches to the end of the body: to try each quote in it as a beginning
+would take quadratic time, in which nothing else of the process runs, not even a signal."""
+
+_SMALL_BODY_BYTES: Final = 64 << 10
+"""The size up to which a body is looked through in the event loop; a larger one is in a thread, and others go on."""
 
 
 class BodyGuard:
@@ -98,9 +103,12 @@ def _whole_body(receive: Receive, limit: int, config: GuardConfig) -> Receive:
                 raise _too_large(limit)
             if not message.get("more_body"):
                 break
-        if config.max_depth is not None:
-            require_depth(bytes(body), config.max_depth)
-        return {"type": "http.request", "body": bytes(body), "more_body": False}
+        whole_body = bytes(body)
+        if config.max_depth is not None and len(whole_body) > _SMALL_BODY_BYTES:
+            await asyncio.to_thread(require_depth, whole_body, config.max_depth)
+        elif config.max_depth is not None:
+            require_depth(whole_body, config.max_depth)
+        return {"type": "http.request", "body": whole_body, "more_body": False}
 
     return _until_complete(whole, receive)
 
