@@ -38,18 +38,20 @@ class _Job:
         self.future: asyncio.Future[Any] = self._loop.create_future()
         self.is_over = False
 
-    def run(self) -> None:
-        """Run the function in this thread."""
-        result, error = None, None
+    def run(self) -> tuple[object, BaseException | None]:
+        """Run the function in this thread; return its result, or the error that it raised."""
         try:
-            result = self._context.run(self._work)
+            return self._context.run(self._work), None
         except BaseException as raised:  # noqa: BLE001 - whatever it is, the caller gets it
-            error = raised
+            return None, raised
+
+    def report(self, result: object, error: BaseException | None) -> None:
+        """Give the caller the result or the error."""
         # A loop that is closed wants no result.
         with suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._report, result, error)
+            self._loop.call_soon_threadsafe(self._finish, result, error)
 
-    def _report(self, result: object, error: BaseException | None) -> None:
+    def _finish(self, result: object, error: BaseException | None) -> None:
         self.is_over = True
         if self.future.done():
             return
@@ -94,22 +96,28 @@ class Threads:
             self._number += 1
         threading.Thread(target=self._work, args=(job,), name="request", daemon=True).start()
 
-    def _work(self, first: _Job) -> None:
+    def _work(self, job: _Job | None) -> None:
         """Run one job after the other, in a thread of its own."""
         jobs: SimpleQueue[_Job] = SimpleQueue()
-        job: _Job | None = first
         while job is not None:
-            job.run()
+            outcome = job.run()
+            following = self._take_waiting(jobs)
+            # Reported when this thread is idle: a caller that calls again at once needs no other one.
+            job.report(*outcome)
             # An idle thread keeps no request, and no result, alive.
-            job = None
-            job = self._next(jobs)
+            del job, outcome
+            job = following or self._wait(jobs)
 
-    def _next(self, jobs: SimpleQueue[_Job]) -> _Job | None:
-        """Return the next job of this thread, or None if it is to end."""
+    def _take_waiting(self, jobs: SimpleQueue[_Job]) -> _Job | None:
+        """Return a job that waits for a thread; if there is none, this thread is idle."""
         with self._lock:
             if self._waiting:
                 return self._waiting.popleft()
             self._idle.append(jobs)
+        return None
+
+    def _wait(self, jobs: SimpleQueue[_Job]) -> _Job | None:
+        """Return the next job of this idle thread, or None if it is to end."""
         try:
             return jobs.get(timeout=_IDLE_SECONDS)
         except Empty:
