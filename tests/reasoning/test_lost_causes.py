@@ -149,6 +149,17 @@ def test_a_notice_whose_file_is_removed_is_written_again_also_if_nothing_else_te
         assert doubts(book) == doubted
 
 
+def test_a_retraction_that_is_taken_back_leaves_the_doubt_that_it_had_decided(book, reopen):
+    ground = book.remember("a litre of oil costs five", space="facts").id
+    thought = book.reflect("oil is cheap", [ground], space="a").id
+    book.delete(ground)
+    book.triage(thought, "retract")
+    book = reopen()
+    assert doubts(book) == set()
+    book.reinstate(thought)
+    assert doubts(book) == {(thought, ground)}
+
+
 OTHER = "01a1eda3-7ff6-7d09-9852-ca86beeaa7ff"
 EDITS: dict[str, tuple[str, str]] = {
     "another dependent": ("(?<=dependent_id: ).*", OTHER),

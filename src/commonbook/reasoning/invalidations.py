@@ -155,13 +155,14 @@ def _evidence(
 ) -> dict[str, frozenset[str]]:
     """Return what invalidated those missing memories of which an open notice or a decision of a dependent tells.
 
-    All dependents count, not only the direct ones: a copy of a missing memory has no notice of its own.
+    All dependents count, not only the direct ones: a copy of a missing memory has no notice of its own. A decision
+    that was taken back tells of its cause all the same.
     """
     if not any(id_ in missing for memory in known.values() for id_ in _dependencies(memory)):
         return {}
     noticed = open_notices.about(tx, spaces, sorted(known))
     keys = [one.notice.key for found in noticed.values() for one in found]
-    keys += [key for memory in known.values() for key in memory.settled_causes]
+    keys += [decision.key for memory in known.values() for decision in memory.decisions]
     evidence: dict[str, frozenset[str]] = {}
     for invalidated, invalidating in keys:
         if invalidated in missing and invalidating != ENDED:
