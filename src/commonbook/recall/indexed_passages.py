@@ -185,8 +185,10 @@ def indexed_passages(parts: CutMemory, *, validity: Validity, vectors: Iterable[
     """Return a memory's passages as the index stores them; `vectors` are those of its texts."""
     memory, pieces, texts = parts
     wording = _wording(memory)
+    # Looked up once: to search a long text for them again for each of its passages takes quadratic time.
+    tags = obsidian.tags_of(memory)
     entries = [
-        _indexed(memory, piece, text_terms.terms(_searched_text(piece, text)), validity)._replace(
+        _indexed(memory, piece, text_terms.terms(_searched_text(piece, text)), validity, tags=tags)._replace(
             vector=vector, wording=wording if piece.message is None else ""
         )
         for piece, text, vector in zip(pieces, texts, vectors, strict=True)
@@ -236,7 +238,9 @@ def vectors_of(texts: Sequence[str], embedder: Embedder, known: Mapping[str, byt
     return [scoring.from_bytes(known.get(vectors.hash_of(text))) for text in texts]
 
 
-def _indexed(memory: Memory, piece: Passage, terms: Sequence[str], validity: Validity) -> IndexedPassage:
+def _indexed(
+    memory: Memory, piece: Passage, terms: Sequence[str], validity: Validity, *, tags: tuple[str, ...]
+) -> IndexedPassage:
     happened = piece.message.time if piece.message else memory.occurred or memory.created
     speaker = piece.message.author if piece.message else ""
     return IndexedPassage(
@@ -247,7 +251,7 @@ def _indexed(memory: Memory, piece: Passage, terms: Sequence[str], validity: Val
         position=piece.position,
         space=memory.space.id,
         kind=memory.kind,
-        tags=(*obsidian.tags_of(memory), *labels.labels_of_passage(memory, author=speaker or memory.author)),
+        tags=(*tags, *labels.labels_of_passage(memory, author=speaker or memory.author)),
         time=micros(happened),
         valid_from=micros(memory.valid_from or happened if piece.message else valid_since(memory)),
         valid_until=_end(validity.valid_until),
