@@ -251,6 +251,26 @@ def test_conversations_go_on(team):
     agent.work()
 
 
+@pytest.mark.parametrize("is_reviewed", [True, False])
+def test_an_agent_supersedes_no_proposal_of_another_by_any_verb(team, is_reviewed):
+    team.grant(OTHER, "team", "writer")
+    team.grant(OTHER, "notes", "writer")
+    memory = propose(team)
+    if not is_reviewed:
+        team.set_review("team", None)
+    other = team.acting_as(OTHER)
+    own = other.remember("The deploy runs on Sundays", space="notes").id
+    for attempt in (
+        lambda: other.remember("No", space="notes", replaces=memory),
+        lambda: other.remember("No", space="notes", links=[("supersedes", memory)]),
+        lambda: other.link(own, "supersedes", memory),
+        lambda: other.supersede(memory, by=own),
+    ):
+        with pytest.raises(NotAllowed, match="proposed by"):
+            attempt()
+    assert team.get(memory).superseded_by is None
+
+
 def test_an_agent_changes_and_withdraws_its_own_proposal(team):
     memory, agent = propose(team), team.acting_as(AGENT)
     assert agent.edit(memory, text="The deploy runs on Tuesdays").proposed

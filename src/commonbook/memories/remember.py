@@ -174,8 +174,8 @@ def resolve_links(ctx: WriteContext, source: str, wanted: Iterable[tuple[str, st
         memory = memories.find(ctx.tx, ctx.readable, target)
         if memory is None or memory.deleted is not None:
             raise permissions.no_memory(target)
-        if relation == "supersedes" and memory.space.id not in ctx.writable:
-            raise permissions.refusal_to_write(ctx.actor, memory.space.name, ctx.spaces)
+        if relation == "supersedes":
+            permissions.require_writable(ctx.actor, memory, ctx.writable, ctx.spaces)
         resolved[relation, target] = Link(source, relation, target, memory.content_hash)
     return tuple(resolved.values())
 
