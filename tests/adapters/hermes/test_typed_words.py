@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from commonbook.adapters.hermes.provider import CommonbookMemoryProvider
 from commonbook.adapters.hermes.transcript_diff import transcript_messages
 from commonbook.adapters.hermes.typed_words import typed_words
 from tests.support.hermes import Hermes, everything, reading
@@ -85,4 +86,26 @@ def test_an_unknown_notice_within_a_turn_is_recognised_by_its_place(provider, pl
     with reading(place) as book:
         stored = [(one.role, one.text) for one in everything(book)["s1"][1]]
     assert stored == [*with_interim, ("assistant", "two"), ("user", "third"), ("assistant", "three")]
+    assert not hermes.errors
+
+
+@pytest.mark.parametrize("asks", ["consider saving to memory if appropriate.", "update the skill library. Be active."])
+def test_a_review_by_a_copy_of_the_agent_is_no_turn_of_the_conversation(provider, place, tmp_path, asks):
+    """Hermes 0.13 gives the copy a provider of its own, as if somebody talked to it."""
+    limit = "You can only call memory and skill management tools. Other tools will be denied at runtime."
+    review = f"Review the conversation above and {asks}\n\n{limit}"
+    hermes = Hermes(provider)
+    hermes.turn("first", "one")
+    copy = CommonbookMemoryProvider()
+    copy.initialize("s2", hermes_home=str(tmp_path / "hermes"), platform="cli", agent_context="primary")
+    copy.on_turn_start(2, review)
+    copy.sync_turn(review, "Nothing to save.", session_id="s2")
+    copy.on_session_end([])
+    copy.shutdown()
+    typed = "Review the conversation above and tell me what is missing"
+    hermes.turn(typed, "nothing")
+    hermes.exit()
+    with reading(place) as book:
+        stored = {name: [message.text for message in messages] for name, (_, messages) in everything(book).items()}
+    assert stored == {"s1": ["first", "one", typed, "nothing"]}
     assert not hermes.errors

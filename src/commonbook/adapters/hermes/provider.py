@@ -20,6 +20,7 @@ from commonbook.adapters.hermes.keeper import Keeper, Warn
 from commonbook.adapters.hermes.memory_mirror import mirror
 from commonbook.adapters.hermes.people.user_spaces import UserSpaces
 from commonbook.adapters.hermes.recorder import Recorder
+from commonbook.adapters.hermes.typed_words import is_review
 from commonbook.errors import BadInput, CommonbookError, HomeError
 from commonbook.model.session import SwitchReason
 from commonbook.settings import settings
@@ -187,7 +188,7 @@ class CommonbookMemoryProvider:
         """Store the question of a turn that starts; it is on disk when this returns, unless an earlier turn is open."""
         del kwargs
         self._mirror_files()
-        if recorder := self._recorder_if_active():
+        if (recorder := self._recorder_if_active()) and not is_review(message):
             recorder.start_turn(self._session, turn_number, message)
 
     def sync_turn(
@@ -198,8 +199,8 @@ class CommonbookMemoryProvider:
         session_id: str = "",
         messages: list[dict[str, Any]] | None = None,
     ) -> None:
-        """Store a turn; it is on disk when this returns."""
-        if recorder := self._require_recorder():
+        """Store a turn; it is on disk when this returns. A review by Hermes itself is no turn of the conversation."""
+        if (recorder := self._require_recorder()) and not is_review(user_content):
             recorder.record_turn(session_id or self._session, user_content, assistant_content, messages)
 
     def on_session_end(self, messages: list[dict[str, Any]]) -> None:

@@ -37,6 +37,8 @@ _UNLABELLED: Final = (
     "Continue from the compressed conversation context above. This marker exists",
 )
 _SUMMARIES: Final = _HEADINGS[:3]
+_REVIEW: Final = "Review the conversation above and "
+_REVIEW_LIMIT: Final = "You can only call memory and skill management tools."
 
 _SKILL: Final = re.compile(r'\[IMPORTANT: The user has invoked the "([^"\n]+)" (?:stacked )?skill( bundle)?,')
 _SKILL_INSTRUCTION: Final = "The user has provided the following instruction alongside the skill invocation: "
@@ -68,6 +70,11 @@ def typed_words(text: str) -> str:
 def is_summary(text: str) -> bool:
     """Tell whether a message begins with Hermes' summary of earlier turns, which are gone from the transcript."""
     return text.startswith(_SUMMARIES)
+
+
+def is_review(text: str) -> bool:
+    """Tell whether Hermes asks a copy of the agent to review the conversation; newer versions keep it from a memory."""
+    return text.startswith(_REVIEW) and _REVIEW_LIMIT in text
 
 
 def is_marked(message: Mapping[object, object]) -> bool:
