@@ -148,4 +148,5 @@ def test_a_summary_is_nobodys_words_in_a_book_that_has_nothing_of_the_conversati
     chat.turn(FLY)
     chat.exit()
     assert was_compressed(agent)
-    assert_stored(agent, *turns(SLEEP, FLY))
+    # Hermes 0.13 shows what it had before only at the end, when the new turn is stored already.
+    assert_stored(agent, *turns(SLEEP, FLY) if GIVES_TRANSCRIPTS else turns(FLY))
