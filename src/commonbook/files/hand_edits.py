@@ -36,7 +36,7 @@ from commonbook.model.memory import Memory
 from commonbook.model.spaces import Space
 from commonbook.tables import file_journal, memories
 from commonbook.text import file_paths
-from commonbook.write import proposals, store_version
+from commonbook.write import store_version
 
 if TYPE_CHECKING:
     from commonbook.ports.files import FileStat
@@ -203,7 +203,7 @@ def _mark_malformed(
 
 def _add(ctx: WriteContext, path: str, stat: FileStat, hash_: str, document: Document, *, fresh_id: bool) -> Outcome:
     """Store a file that belongs to no memory as a new one, with the id that the file names unless `fresh_id` is set."""
-    memory = proposals.in_effect(memory_of_file.new_memory_of(ctx, path, stat, document, fresh_id=fresh_id))
+    memory = memory_of_file.new_memory_of(ctx, path, stat, document, fresh_id=fresh_id)
     if (episode := episode_files.without_repeats(ctx, memory)) is None:
         synced = file_journal.synced_file(ctx.tx, path)
         return _mark_malformed(ctx, path, stat, hash_, synced, refused_files.NOTHING_NEW)
@@ -247,7 +247,7 @@ def _update(ctx: WriteContext, memory: Memory, path: str, stat: FileStat, hash_:
         return "unchanged"
     if earlier_saves.is_earlier(ctx, memory, document, journal=journal, synced=synced):
         return "edited" if earlier_saves.record_earlier(ctx, memory, document) else "unchanged"
-    revise(ctx, memory, proposals.in_effect(apply_document(ctx, memory, document)), document)
+    revise(ctx, memory, apply_document(ctx, memory, document), document)
     return "edited"
 
 
@@ -265,7 +265,7 @@ def _move_or_restore(ctx: WriteContext, memory: Memory, path: str, document: Doc
     if not unchanged and memory.deleted is not None:
         there = with_words_taken(ctx, there, document)
     space = ctx.space_of_file(path)
-    revise(ctx, memory, proposals.in_effect(there._replace(space=space)), document, to=space)
+    revise(ctx, memory, there, document, to=space)
     if memory.deleted is not None:
         return "restored"
     check_copy(ctx, memory.id)

@@ -43,6 +43,8 @@ def store_version(
         text = rewound_messages.text_after_move(ctx.tx, new, by_hand=how == "file")
         if text != new.text:
             new, changed_fields = new._replace(text=text), sorted({*changed_fields, "text"})
+    if how == "file":
+        new = proposals.in_effect(new)
     new = _without_stale_reasons(new._replace(version=version or old.version + 1, updated=ctx.tx.now))
     new = link_hashes.with_known_hashes(ctx.tx, ctx.engines.keys, ctx.spaces, _rebind(ctx, old, new))
     new = with_hashes(ctx, new)

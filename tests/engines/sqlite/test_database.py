@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import sqlite3
-from contextlib import ExitStack, closing
+import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 import commonbook
 from commonbook.engines.process.clock import SystemClock
-from commonbook.engines.sqlite.database import MAX_IDLE_READERS, SqliteDatabase
+from commonbook.engines.sqlite.database import SqliteDatabase
 
 
 def test_three_quarters_of_the_pages_of_notes_of_a_kilobyte_are_filled(home: Path):
@@ -52,34 +53,45 @@ def test_lists_of_any_length_find_the_same_and_share_few_statements(home: Path, 
     assert len([sql for sql in statements if "sought_0" in sql]) < 50
 
 
-def test_a_burst_of_readers_leaves_few_connections_with_little_memory_each(home: Path, monkeypatch: pytest.MonkeyPatch):
-    """SQLite lets each connection cache two megabytes of pages, and statements of a megabyte had been compiled."""
-    is_open = dict[int, bool]()
-
-    class Connection(sqlite3.Connection):
-        def __init__(self, *given: Any, **named: Any) -> None:
-            super().__init__(*given, **named)
-            assert named["cached_statements"] <= 64
-            is_open[id(self)] = True
-
-        def close(self) -> None:
-            super().close()
-            is_open[id(self)] = False
-
+def test_connections_keep_little_memory_each(home: Path):
+    """SQLite lets each connection cache two megabytes of pages."""
     home.mkdir()
     path, table = str(home / "state.db"), "CREATE TABLE number (value INTEGER PRIMARY KEY)"
-    with closing(SqliteDatabase(path, migrations=[table], clock=SystemClock(), busy_seconds=1)) as database:
-        connect = sqlite3.connect
-        monkeypatch.setattr(sqlite3, "connect", lambda *given, **named: connect(*given, **named, factory=Connection))
-        for _ in range(2):
-            with ExitStack() as burst:
-                readers = [burst.enter_context(database.reading()) for _ in range(30)]
-                assert {reader.rows("SELECT count(*) FROM number") == [(0,)] for reader in readers} == {True}
-                assert all(reader.rows("PRAGMA cache_size") == [(-1000,)] for reader in readers)
-            assert sum(is_open.values()) <= MAX_IDLE_READERS
-        # The next reader waits for nothing, and opens nothing.
-        before = len(is_open)
-        with database.reading() as tx:
-            assert tx.rows("SELECT count(*) FROM number") == [(0,)]
-        assert len(is_open) == before
-    assert not any(is_open.values())
+    with (
+        closing(SqliteDatabase(path, migrations=[table], clock=SystemClock(), busy_seconds=1)) as database,
+        database.reading() as one,
+        database.reading() as another,
+    ):
+        assert [tx.rows("PRAGMA cache_size") for tx in (one, another)] == [[(-1000,)], [(-1000,)]]
+
+
+def test_a_write_begins_beside_a_thread_that_asks_for_the_last_commit(home: Path):
+    """A transaction that began with the snapshot of such a reader would find the database locked."""
+    home.mkdir()
+    path, table = str(home / "state.db"), "CREATE TABLE number (value INTEGER PRIMARY KEY)"
+    is_over = threading.Event()
+    with (
+        closing(SqliteDatabase(path, migrations=[table], clock=SystemClock(), busy_seconds=1)) as database,
+        closing(SqliteDatabase(path, migrations=[table], clock=SystemClock(), busy_seconds=1)) as another,
+    ):
+        with database.writing(durable=False) as first:
+            first.run("INSERT INTO number VALUES (0)")
+
+        def ask() -> None:
+            while not is_over.is_set():
+                database.is_last_commit(first)
+
+        asking = [threading.Thread(target=ask) for _ in range(4)]
+        for thread in asking:
+            thread.start()
+        try:
+            for value in range(1, 600, 2):
+                for place, number in ((another, value), (database, value + 1)):
+                    with place.writing(durable=False) as tx:
+                        tx.run("INSERT INTO number VALUES (:number)", number=number)
+        finally:
+            is_over.set()
+            for thread in asking:
+                thread.join()
+        with database.reading() as reading:
+            assert reading.rows("SELECT count(*) FROM number") == [(601,)]

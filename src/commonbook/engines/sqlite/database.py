@@ -46,9 +46,6 @@ twice as much (SQLite's default) as long."""
 _CACHED_STATEMENTS: Final = 64
 """The statements that a connection keeps compiled, some 8 KB each: recalls beside writes need no more to be fast."""
 
-MAX_IDLE_READERS: Final = 8
-"""Connections for reading that are kept open; each has up to 1.5 megabytes of pages and compiled statements."""
-
 _MAX_PADDED_LENGTH: Final = 16_384
 """SQLite takes 32,766 parameters: a longer list is not padded."""
 
@@ -87,6 +84,11 @@ class SqliteDatabase:
         self._writer: sqlite3.Connection | None = None
         self._log: wal_file.WalFile | None = None
         self._writer_thread: int | None = None
+        self._begin_lock = threading.Lock()
+        """Held to begin a write transaction, and to read from the writer's connection outside of one.
+
+        A transaction that began beside such a reader would have its older snapshot, and could not write.
+        """
         self._data_version: int | None = None
         """SQLite's number of the last commit of another connection that the writer has seen."""
         self._commits = 0
@@ -134,20 +136,14 @@ class SqliteDatabase:
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
-                self._put_back(connection)
+                # Kept open: SQLite takes a lock to close one, and those who open another meanwhile find it locked.
+                self._readers.append(connection)
 
     def _checkout(self) -> sqlite3.Connection:
         try:
             return self._readers.pop()
         except IndexError:
             return self._connect()
-
-    def _put_back(self, connection: sqlite3.Connection) -> None:
-        """Keep a connection for the next reader, unless enough are idle: a burst of readers must not stay in memory."""
-        if len(self._readers) < MAX_IDLE_READERS:
-            self._readers.append(connection)
-        else:
-            connection.close()
 
     # --- writing
 
@@ -169,7 +165,8 @@ class SqliteDatabase:
                 self._writer_thread = threading.get_ident()
                 try:
                     connection, kept = self._open_writer()
-                    connection.execute("BEGIN IMMEDIATE")
+                    with self._begin_lock:
+                        connection.execute("BEGIN IMMEDIATE")
                     try:
                         self._note_commits_of_others(connection, kept)
                         tx = SqliteTransaction(connection, self._clock.now(), kept)
@@ -211,7 +208,8 @@ class SqliteDatabase:
             writer = self._writer
             if writer is None or tx.committed is None:
                 return False
-            ((version,),) = writer.execute("PRAGMA data_version").fetchall()
+            with self._begin_lock:
+                ((version,),) = writer.execute("PRAGMA data_version").fetchall()
             return (self._commits, version) == tx.committed
 
     def _open_writer(self) -> tuple[sqlite3.Connection, kept_rows.KeptRows]:
