@@ -136,7 +136,6 @@ class SqliteDatabase:
             finally:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
-                # Kept open: SQLite takes a lock to close one, and those who open another meanwhile find it locked.
                 self._readers.append(connection)
 
     def _checkout(self) -> sqlite3.Connection:
