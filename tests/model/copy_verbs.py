@@ -27,7 +27,8 @@ class CopyVerbs(Machine):
     def _share(self, source: Memory, where: str, mode: Refresh) -> None:
         may = self.model.may(self.who, where, "writer") and self.model.may_read(self.who, source)
         book = self.world.hands[self.who]
-        receipt = self._try(lambda: book.share(source.id, where, refresh=mode), may=may, must=True)
+        must = self.model.surely_gives(source)
+        receipt = self._try(lambda: book.share(source.id, where, refresh=mode), may=may, must=must)
         if receipt is not None and receipt.new:
             self.checks.add_copy(receipt.id, self.world.listed(OWNER))
 

@@ -345,6 +345,13 @@ class Model(Rights):
         """Return the words that a source gives to its copies: none that were rewound in the space of an episode."""
         return self.words_in(source, source.space)
 
+    def surely_gives(self, source: Memory) -> bool:
+        """Tell whether a source has words for a copy; a person may have put back a file of rewound messages alone."""
+        episodes = {one.id for one in (source, *self.sources(source)) if one.session is not None}
+        every = (message for messages in self.sessions.values() for message in messages)
+        withheld = {one.word for one in every if one.episode in episodes and (one.rewound or one.unsure)}
+        return not episodes or not withheld.issuperset(source.words)
+
     def rewound_copies(self) -> list[Memory]:
         """Return the copies that follow an episode that a rewind deleted: they are deleted with it."""
         gone = {one.id for one in self.memories.values() if one.deleted and one.session and not one.words}
