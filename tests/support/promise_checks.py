@@ -41,6 +41,7 @@ class Checks(ReadChecks):
         if self.turn % 4 == 0:
             self._check_recall(principals[1 + self.turn // 4 % (len(principals) - 1)])
         self._check_notices()
+        self.model.note_traces()
         if self.turn % 5 == 0 or rebuilt:
             self.check_health()
 

@@ -228,6 +228,12 @@ class Model(Rights):
         is_lost = memory.forgotten or self._has_forgotten_ancestor(id_)
         return endings | ({key for key in keys if self._may_stand(*key)} if is_lost else set())
 
+    def note_traces(self) -> None:
+        """Remember the notices about memories that depend on a lost one: each stays until somebody decides about it."""
+        for memory in self.live():
+            if self._has_forgotten_ancestor(memory.id):
+                memory.noticed |= self.noticed_doubts(memory.id, upper=False)
+
     def _has_forgotten_ancestor(self, id_: str) -> bool:
         waiting, seen = [id_], {id_}
         while waiting:
