@@ -33,6 +33,18 @@ def test_status_loads_few_modules(home):
     assert len(loaded) < MAX_OF_STATUS, loaded
 
 
+def test_a_server_starts_without_the_packages_that_only_make_its_document(home):
+    script = """
+import sys, commonbook
+from commonbook.interfaces.http.app import make_app
+with commonbook.open(sys.argv[1], create=True) as book:
+    make_app(book)
+print("starlette" in sys.modules, "fastapi" in sys.modules)
+"""
+    run = subprocess.run([sys.executable, "-c", script, str(home)], capture_output=True, text=True, check=True)
+    assert run.stdout.split() == ["True", "False"]
+
+
 def test_an_append_loads_no_subject_whose_work_is_not_due(home):
     loaded = loaded_by(home, "session", "append", "talk", "hello again")
     assert len(loaded) < MAX_OF_APPEND, loaded

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 import pytest
-from fastapi import FastAPI
+from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
 from commonbook.book.book import Book
@@ -15,13 +15,13 @@ ClientOf = Callable[[str | None], TestClient]
 
 
 @pytest.fixture
-def app(book: Book) -> FastAPI:
+def app(book: Book) -> Starlette:
     """The app of an empty book."""
     return make_app(book)
 
 
 @pytest.fixture
-def client_of(app: FastAPI) -> Iterator[ClientOf]:
+def client_of(app: Starlette) -> Iterator[ClientOf]:
     """Make a client that sends a key, or none."""
     made: list[TestClient] = []
 

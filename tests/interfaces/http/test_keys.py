@@ -8,8 +8,8 @@ import zipfile
 from typing import Any, Final
 
 import pytest
-from fastapi import FastAPI
 from httpx2 import Response
+from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
@@ -77,7 +77,7 @@ WITH_KEY: Final = (*(verb for verb in VERBS.values() if not verb.without_key), I
 
 def all_routes(served: DirectRoutes) -> list[tuple[str, str]]:
     app = served._app
-    assert isinstance(app, FastAPI)
+    assert isinstance(app, Starlette)
     routes = [route for route in app.router.routes if isinstance(route, Route) and route.path not in OPEN | PAGES]
     return [(method, route.path) for route in routes for method in sorted((route.methods or set()) - {"HEAD"})]
 

@@ -1,12 +1,11 @@
-"""The app: all routes of the book over HTTP, in one FastAPI object."""
+"""The app: all routes of the book over HTTP."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Any
 
-from fastapi import FastAPI
-from fastapi.exceptions import RequestValidationError
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,73 +13,46 @@ from starlette.responses import Response
 from commonbook.interfaces.http.archives import ExportHandler, ImportHandler
 from commonbook.interfaces.http.batch import BatchHandler
 from commonbook.interfaces.http.config import ServerConfig
-from commonbook.interfaces.http.documentation import make_batch_route, make_route
-from commonbook.interfaces.http.error_answers import BadShape, error_answer, status_answer
-from commonbook.interfaces.http.models import Problem
+from commonbook.interfaces.http.direct_routes import AnsweringRoute
+from commonbook.interfaces.http.error_answers import status_answer
+from commonbook.interfaces.http.openapi import OpenApiHandler, make_document
 from commonbook.interfaces.http.pages.sign_in import SignInPages
-from commonbook.interfaces.http.routes import Handler
+from commonbook.interfaces.http.routes import Handler, LoggedRoute, answering
 from commonbook.interfaces.http.threads import Threads
 from commonbook.interfaces.http.verb_calls import call_of
-from commonbook.version import __version__
-from commonbook.wire.verbs import EXPORT, IMPORT, VERBS
+from commonbook.wire.verbs import BATCH_PATH, EXPORT, IMPORT, VERBS, Verb
 
 if TYPE_CHECKING:
     from commonbook.book.book import Book
 
-_DESCRIPTION: Final = """Long-term memory for people and their agents.
 
-Every verb of the library is a path. Arguments and results have the names that they have there. Times are RFC 3339; an
-argument may also be a text such as `yesterday`. Errors are problem details (RFC 9457), with a `fix`.
-"""
+def make_app(
+    book: Book, config: ServerConfig | None = None, *, document: Callable[[], dict[str, Any]] = make_document
+) -> Starlette:
+    """Return the app that serves a book of the owner; each request acts for the principal of its key.
 
-
-def make_app(book: Book, config: ServerConfig | None = None) -> FastAPI:
-    """Return the app that serves a book of the owner; each request acts for the principal of its key."""
+    `document` makes the OpenAPI document, when somebody asks for it.
+    """
     config = config or ServerConfig()
-    app = FastAPI(
-        title="Commonbook",
-        version=__version__,
-        description=_DESCRIPTION,
-        redirect_slashes=False,
-        docs_url=None,
-        redoc_url=None,
-    )
     threads = Threads(config)
-    for name in VERBS:
-        call = call_of(name)
-        app.router.routes.append(make_route(call, Handler(book, call, threads)))
     importing, exporting = call_of(IMPORT.name), call_of(EXPORT.name)
-    app.router.routes.append(make_route(importing, ImportHandler(book, importing, threads, config)))
-    app.router.routes.append(make_route(exporting, ExportHandler(book, exporting, threads)))
-    app.router.routes.append(make_batch_route(BatchHandler(book, threads, config)))
-    app.router.routes.extend(SignInPages(book, threads).routes())
-    app.openapi = _with_problems(app.openapi)  # type: ignore[method-assign]
-    app.add_exception_handler(HTTPException, _http_error)
-    app.add_exception_handler(RequestValidationError, _bad_shape)
+    routes = [
+        *(_verb_route(call_of(name).verb, Handler(book, call_of(name), threads)) for name in VERBS),
+        _verb_route(importing.verb, ImportHandler(book, importing, threads, config)),
+        _verb_route(exporting.verb, ExportHandler(book, exporting, threads)),
+        AnsweringRoute(BATCH_PATH, BatchHandler(book, threads, config), method="POST", name="batch"),
+        LoggedRoute("/openapi.json", answering(OpenApiHandler(document, threads)), name="openapi"),
+        *SignInPages(book, threads).routes(),
+    ]
+    app = Starlette(routes=routes, exception_handlers={HTTPException: _http_error})
+    app.router.redirect_slashes = False
     return app
 
 
-def _with_problems(make_document: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
-    """Return a function that adds the schema of problem details to the OpenAPI document."""
-
-    def openapi() -> dict[str, Any]:
-        document = make_document()
-        document["components"]["schemas"].setdefault(Problem.__name__, Problem.model_json_schema())
-        for path in document["paths"].values():
-            for operation in path.values():
-                # FastAPI documents its own form of this answer too.
-                operation["responses"]["422"]["content"].pop("application/json", None)
-        document["components"]["schemas"].pop("HTTPValidationError", None)
-        document["components"]["schemas"].pop("ValidationError", None)
-        return document
-
-    return openapi
+def _verb_route(verb: Verb, handler: Callable[[Request], Awaitable[Response]]) -> AnsweringRoute:
+    return AnsweringRoute(verb.path, handler, method=verb.method, name=verb.name)
 
 
 def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)  # noqa: S101 - as registered
     return status_answer(error.status_code, request, error.headers)
-
-
-def _bad_shape(request: Request, _error: Exception) -> Response:
-    return error_answer(BadShape("the request does not have the documented shape", fix="/openapi.json"), request)

@@ -1,34 +1,34 @@
-"""Direct routes: requests to fixed paths go to their handlers by a table, past the layers of FastAPI.
+"""Direct routes: requests to fixed paths go to their handlers by a table, past the layers of the app.
 
-FastAPI compares a path with one route after the other, and passes each request through layers for exceptions, exit
-stacks and telemetry, which handlers that answer every exception themselves do not need. For a verb that takes a
-millisecond, that is a part of the cost. Everything else goes to the app.
+The app compares a path with one route after the other, and passes each request through layers for exceptions, which
+handlers that answer every exception themselves do not need. For a verb that takes a millisecond, that is a part of the
+cost. Everything else goes to the app.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, TypeAlias
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TYPE_CHECKING
 
-from fastapi.routing import APIRoute
 from starlette.requests import Request
 from starlette.responses import Response
+
+from commonbook.interfaces.http.routes import LoggedRoute, answering
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-Answer: TypeAlias = Callable[[Request], Coroutine[Any, Any, Response]]
 
+class AnsweringRoute(LoggedRoute):
+    """A route of one method, whose handler answers every exception too."""
 
-class AnsweringRoute(APIRoute):
-    """A documented route whose requests go to a handler of our own, which answers every exception too."""
-
-    answer: Answer
-
-    def get_route_handler(self) -> Answer:
-        """Return the handler."""
-        return self.answer
+    def __init__(self, path: str, handler: Callable[[Request], Awaitable[Response]], *, method: str, name: str) -> None:
+        """Answer requests of this method and path by the handler."""
+        self.answer = answering(handler)
+        super().__init__(path, self.answer, name=name)
+        # Starlette would add HEAD to GET, which the document does not have.
+        self.methods = {method}
 
 
 class DirectRoutes:

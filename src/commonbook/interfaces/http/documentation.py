@@ -1,31 +1,32 @@
-"""The documented routes: FastAPI makes the OpenAPI document from them; requests go to handlers of our own."""
+"""The documented routes, from which FastAPI makes the OpenAPI document; requests go to handlers of our own."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Annotated, Any, Final
 
-from fastapi import Body, Header, Path, Query, Security
+from fastapi import Body, FastAPI, Header, Path, Query, Security
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
-from starlette.requests import Request
-from starlette.responses import Response
 
 from commonbook.book.book import Book
 from commonbook.interfaces.http import batch, examples
-from commonbook.interfaces.http.direct_routes import AnsweringRoute
 from commonbook.interfaces.http.models import Problem, result_type
-from commonbook.interfaces.http.routes import answering
-from commonbook.interfaces.http.verb_calls import Call
+from commonbook.interfaces.http.verb_calls import Call, call_of
+from commonbook.version import __version__
 from commonbook.wire.problems import MEDIA_TYPE
 from commonbook.wire.signatures import REQUIRED
-from commonbook.wire.verbs import BATCH_PATH, DEFAULT_SPACE_HEADER
+from commonbook.wire.verbs import BATCH_PATH, DEFAULT_SPACE_HEADER, EXPORT, IMPORT, VERBS
 
 BEARER: Final = HTTPBearer(auto_error=False, description="An API key of the book: `commonbook key create`.")
 
 _JSON: Final = "application/json"
+_DESCRIPTION: Final = """Long-term memory for people and their agents.
 
+Every verb of the library is a path. Arguments and results have the names that they have there. Times are RFC 3339; an
+argument may also be a text such as `yesterday`. Errors are problem details (RFC 9457), with a `fix`.
+"""
 
 _PROBLEMS: Final = {
     400: "An argument is not valid; nothing was changed.",
@@ -48,6 +49,23 @@ _ZIP: Final = {"application/zip": {"schema": {"type": "string", "format": "binar
 _ZIP_ANSWER: Final[dict[int | str, dict[str, Any]]] = {200: {"description": "The archive.", "content": _ZIP}}
 
 
+def openapi_document() -> dict[str, Any]:
+    """Return the OpenAPI document of all verbs."""
+    app = FastAPI(title="Commonbook", version=__version__, description=_DESCRIPTION, docs_url=None, redoc_url=None)
+    app.router.routes.extend(make_route(call_of(name)) for name in (*VERBS, IMPORT.name, EXPORT.name))
+    app.router.routes.append(make_batch_route())
+    document = app.openapi()
+    schemas = document["components"]["schemas"]
+    schemas.setdefault(Problem.__name__, Problem.model_json_schema())
+    for path in document["paths"].values():
+        for operation in path.values():
+            # FastAPI documents its own form of this answer too.
+            operation["responses"]["422"]["content"].pop(_JSON, None)
+    schemas.pop("HTTPValidationError", None)
+    schemas.pop("ValidationError", None)
+    return document
+
+
 def problem_responses() -> dict[int | str, dict[str, Any]]:
     """Return the documentation of all answers with an error."""
     schema = {"$ref": f"#/components/schemas/{Problem.__name__}"}
@@ -56,16 +74,12 @@ def problem_responses() -> dict[int | str, dict[str, Any]]:
     }
 
 
-def make_route(call: Call, handler: Callable[[Request], Coroutine[Any, Any, Response]]) -> APIRoute:
-    """Return the documented route of a verb, whose requests go to the handler."""
+def make_route(call: Call) -> APIRoute:
+    """Return the documented route of a verb."""
     verb = call.verb
-
-    class VerbRoute(AnsweringRoute):
-        answer = staticmethod(answering(handler))
-
     answers_zip = verb.archive and verb.method == "GET"
     doc = inspect.getdoc(getattr(Book, verb.name)) or ""
-    return VerbRoute(
+    return APIRoute(
         verb.path,
         _documented(call),
         methods=[verb.method],
@@ -81,15 +95,11 @@ def make_route(call: Call, handler: Callable[[Request], Coroutine[Any, Any, Resp
     )
 
 
-def make_batch_route(handler: Callable[[Request], Coroutine[Any, Any, Response]]) -> APIRoute:
+def make_batch_route() -> APIRoute:
     """Return the documented route of batches."""
-
-    class BatchRoute(AnsweringRoute):
-        answer = staticmethod(answering(handler))
-
     header = Header(alias="Idempotency-Key", description="Each line without a key has this one, with its number.")
     lines = {"application/x-ndjson": {"schema": {"type": "string"}, "example": examples.BATCH}}
-    return BatchRoute(
+    return APIRoute(
         BATCH_PATH,
         _endpoint([_KEY, _parameter("idempotency_key", Annotated[str | None, header], None)]),
         methods=["POST"],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 from pydantic import ValidationError
@@ -18,31 +18,41 @@ from commonbook.wire.verbs import EXPORT, IMPORT, VERBS, Verb
 
 
 class Call:
-    """A verb with the model of its arguments."""
+    """A verb with the model of its arguments, which is made when it is first needed: most servers use few verbs."""
 
     def __init__(self, verb: Verb, *, without: Iterable[str] = (), optional: Iterable[str] = ()) -> None:
-        """Make the model; arguments in `without` are none of a request, those in `optional` need not be given."""
+        """Call a verb; arguments in `without` are none of a request, those in `optional` need not be given."""
         self.verb = verb
-        options = Book.recall if verb.name == "prefetch" else None
-        found = signature(getattr(Book, verb.name), options=options)
-        arguments = [a for a in found.arguments if a.name not in without]
-        arguments = [a._replace(default=UNSET) if a.name in optional else a for a in arguments]
-        self.signature = Signature(tuple(arguments), found.result)
-        self.model: type[ArgumentModel] = argument_model(verb, self.signature.arguments)
-        self._lists = {
-            name for name, field in self.model.model_json_schema()["properties"].items() if field.get("type") == "array"
-        }
-        self._variadic = next((a.name for a in self.signature.arguments if a.is_variadic), None)
-        self._expanded_type = next(
-            (
-                arg
-                for a in self.signature.arguments
-                if a.name == verb.expanded
-                for arg in getattr(a.type, "__args__", (a.type,))
-                if hasattr(arg, "_fields")
-            ),
-            None,
-        )
+        self._without, self._optional = frozenset(without), frozenset(optional)
+
+    @cached_property
+    def signature(self) -> Signature:
+        """The arguments that a request may have, and the result."""
+        options = Book.recall if self.verb.name == "prefetch" else None
+        found = signature(getattr(Book, self.verb.name), options=options)
+        arguments = [a for a in found.arguments if a.name not in self._without]
+        arguments = [a._replace(default=UNSET) if a.name in self._optional else a for a in arguments]
+        return Signature(tuple(arguments), found.result)
+
+    @cached_property
+    def model(self) -> type[ArgumentModel]:
+        """The model that validates the arguments."""
+        return argument_model(self.verb, self.signature.arguments)
+
+    @cached_property
+    def _lists(self) -> frozenset[str]:
+        properties = self.model.model_json_schema()["properties"]
+        return frozenset(name for name, field in properties.items() if field.get("type") == "array")
+
+    @cached_property
+    def _variadic(self) -> str | None:
+        return next((a.name for a in self.signature.arguments if a.is_variadic), None)
+
+    @cached_property
+    def _expanded_type(self) -> Any:  # noqa: ANN401 - a class of named tuples, or None
+        types = (a.type for a in self.signature.arguments if a.name == self.verb.expanded)
+        args = (arg for type_ in types for arg in getattr(type_, "__args__", (type_,)))
+        return next((arg for arg in args if hasattr(arg, "_fields")), None)
 
     def parse_body(self, body: bytes) -> dict[str, Any]:
         """Return the arguments in a JSON body; no body is an empty one."""

@@ -207,15 +207,16 @@ def test_no_answer_waits_for_a_packet_to_be_full():
         assert listening.proto == socket.IPPROTO_TCP
 
 
-def test_without_the_packages_of_the_server_the_error_says_what_to_install(home, tmp_path):
-    (tmp_path / "fastapi.py").write_text("raise ImportError('no', name='fastapi')")
+@pytest.mark.parametrize("package", ["uvicorn", "fastapi"])
+def test_without_the_packages_of_the_server_the_error_says_what_to_install(home, tmp_path, package):
+    (tmp_path / "sitecustomize.py").write_text(f"import sys; sys.modules[{package!r}] = None")
     run = subprocess.run(
         command("--home", str(home), "--init"),
         env={**os.environ, "PYTHONPATH": str(tmp_path)}, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     error = json.loads(run.stderr)["error"]
     assert (run.returncode, error["fix"]) == (2, "pip install 'commonbook[server]'")
-    assert "fastapi" in error["message"]
+    assert package in error["message"]
     assert not home.exists()
 
 

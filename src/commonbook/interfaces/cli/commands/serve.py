@@ -6,6 +6,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Final
 
 from commonbook.compose.book import may_be_made, open_book
@@ -29,9 +30,10 @@ def run_serve(call: Call) -> int:
     try:
         from commonbook.interfaces.http.serving import server
     except ImportError as error:
-        raise BadInput(
-            f"the server needs a package that is not installed: {error.name}", fix="pip install 'commonbook[server]'"
-        ) from error
+        raise _missing_package(error.name) from error
+    # The OpenAPI document needs it, which is made only when somebody asks for it.
+    if find_spec("fastapi") is None:
+        raise _missing_package("fastapi")
     if call.args.actor is not None or call.settings.key is not None:
         raise BadInput("a server serves the whole book, as its owner", fix="leave out --as, and unset COMMONBOOK_KEY")
     options = _options(call.args)
@@ -58,6 +60,10 @@ def run_serve(call: Call) -> int:
 
         server.serve(book, options, ready=ready)
     return 0
+
+
+def _missing_package(name: str | None) -> BadInput:
+    return BadInput(f"the server needs a package that is not installed: {name}", fix="pip install 'commonbook[server]'")
 
 
 def _options(args: Namespace) -> ServeOptions:

@@ -25,6 +25,7 @@ from commonbook.interfaces.http.direct_routes import DirectRoutes
 from commonbook.interfaces.http.guards.config import LOOPBACK_NAMES
 from commonbook.interfaces.http.guards.connections import TimedProtocol
 from commonbook.interfaces.http.guards.stack import guarded
+from commonbook.interfaces.http.openapi import make_document
 from commonbook.interfaces.http.serving import addresses, logs
 from commonbook.interfaces.http.serving.events import ChangeStreams, with_stream
 from commonbook.interfaces.http.serving.health import Health
@@ -100,8 +101,7 @@ class _Process:
         await asyncio.gather(*serving)
 
     def _book_app(self) -> ASGIApp:
-        app = make_app(self._book)
-        app.openapi = with_stream(app.openapi)  # type: ignore[method-assign]
+        app = make_app(self._book, document=with_stream(make_document))
         app.router.routes[:0] = [
             *self._health.routes(),
             self._metrics.route(with_key=True),
