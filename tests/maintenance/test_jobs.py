@@ -444,7 +444,8 @@ def test_what_a_job_writes_counts_against_no_limit_of_its_worker(timed, clock):
     timed.set_limit("write", 1, principal="agent:worker")
     clock.forward(days=1)
     timed.recall("seal", spaces=["team"])
-    assert worker.work() >= 3
+    # The third job, about an expired successor, reaches other spaces: only the owner learns of it.
+    assert worker.work() == 2
     assert (timed.status().waiting_jobs, timed.status().failed_jobs, timed.status().unsettled) == (0, 0, 0)
     assert timed.get(old.id).marks == ("successor_ended",), successor
     assert {one.id: one.text for one in timed.list().items}[copy] == "the seal swims"

@@ -259,3 +259,17 @@ def test_what_was_fetched_is_not_handed_out_when_the_right_to_it_was_taken_away(
     wait_for_threads()
     open_book().revoke("user:alice", "team")
     assert alice.prefetched("s", "kestrel", wait=30) is None
+
+
+def test_the_nearest_of_a_prefetched_result_is_not_told_after_a_revocation(book):
+    book.remember("Alice owns the billing service", space="team")
+    book.grant("user:bob", "team", "reader")
+    bob, question = book.acting_as("user:bob", space="team"), "what is the password of the printer"
+    assert bob.prefetch("s", question)
+    fetched = bob.prefetched("s", question, wait=30)
+    assert fetched.hits == ()
+    assert fetched.nearest is not None
+    assert bob.prefetch("s", question)
+    wait_for_threads()
+    book.revoke("user:bob", "team")
+    assert bob.prefetched("s", question, wait=30) is None

@@ -115,7 +115,7 @@ class RecallVerbs(BookBase):
         # Another process may have switched the session, or revoked a permission, while this waited.
         if result is None or self._generation(session, space) != (key, generation):
             return None
-        return result if recall_prefetch.may_read_hits(self._engines, self._actor, result.hits) else None
+        return result if recall_prefetch.may_read_result(self._engines, self._actor, result) else None
 
     def _generation(self, session: str, space: str | None) -> tuple[tuple[Actor, str, str], int]:
         """Return the key of a session, by the actor and the name of its space, and its generation."""

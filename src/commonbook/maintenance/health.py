@@ -42,7 +42,7 @@ def status(engines: Engines, actor: Actor, home: str, unsent: OutboxStatus) -> S
         allowed = scope.select(tx, actor)
         kinds, deleted, link_count = memories.counts(tx, allowed)
         session_count, messages, unsettled = sessions.counts(tx, allowed)
-        waiting, failed = jobs.counts(tx, allowed)
+        waiting, failed = jobs.counts(tx, allowed, kinds=_shown_jobs(actor))
         # The files of all spaces together are shown to the owner only.
         owner = permissions.is_owner(actor)
         return Status(
@@ -66,7 +66,7 @@ def status(engines: Engines, actor: Actor, home: str, unsent: OutboxStatus) -> S
                     *(_moved_findings(tx) if owner else ()),
                     *(_file_findings(tx) if owner else ()),
                     *_reverted_findings(tx, engines, allowed),
-                    *_job_findings(tx, allowed),
+                    *_job_findings(tx, actor, allowed),
                     *unsent.findings,
                 )
             ),
@@ -96,7 +96,7 @@ def doctor(engines: Engines, actor: Actor, *, progress: Progress) -> tuple[Findi
         return damaged
     with engines.db.reading() as tx:
         allowed = scope.select(tx, actor)
-        failures = (*_reverted_findings(tx, engines, allowed), *_job_findings(tx, allowed))
+        failures = (*_reverted_findings(tx, engines, allowed), *_job_findings(tx, actor, allowed))
         files = (*_file_findings(tx), *file_checks.check_files(tx, engines, progress))
         troubles = (*_moved_findings(tx), *files, *failures)
     log = audit.verify_log(engines, actor, None, progress=progress).findings
@@ -163,8 +163,14 @@ def _space_file_finding(file: file_journal.SyncedFile) -> Finding:
     return Finding(what="space file", where=file.path, why=f"it {file.trouble}", fix=_FIX_SPACE_FILE)
 
 
-def _job_findings(tx: Reading, allowed: SpaceScope) -> tuple[Finding, ...]:
-    failed = [job for job in jobs.in_state(tx, state="failed") if job.space in allowed]
+def _shown_jobs(actor: Actor) -> frozenset[str]:
+    """Return the kinds of jobs of which an actor may learn in a space that it may read."""
+    return jobs.ALL_JOBS if permissions.is_owner(actor) else jobs.OWN_SPACE_JOBS
+
+
+def _job_findings(tx: Reading, actor: Actor, allowed: SpaceScope) -> tuple[Finding, ...]:
+    shown = _shown_jobs(actor)
+    failed = [job for job in jobs.in_state(tx, state="failed") if job.space in allowed and job.kind in shown]
     kinds = _job_kinds() if failed else {}
     return tuple(
         Finding(

@@ -85,6 +85,7 @@ def work(
 ) -> int:
     """Run the jobs that are due, by priority, until none is left or time is over; return how many were run.
 
+    Jobs that reach other spaces are counted for the owner only.
     A failed job is recorded with its error and tried again later; it does not stop the others. One that the actor is
     not allowed to run is left to other workers. A long job that runs
     out of time is put back, and keeps the progress that it has made. `noticed` is called after each attempt to settle a
@@ -101,7 +102,8 @@ def work(
             continue
         while not out_of_time() and (job := _take(engines, actor, kinds)) is not None:
             outcome = _run(context, job)
-            count += 1
+            # Who may not read all spaces learns nothing of jobs that reach others.
+            count += job.kind in jobs.OWN_SPACE_JOBS or permissions.is_owner(actor)
             if noticed is not None and job.kind == jobs.SETTLE_JOB:
                 noticed(WorkReport(outcome.settled or _not_settled(context, job), error=outcome.error))
     return count

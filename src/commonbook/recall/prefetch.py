@@ -8,12 +8,12 @@ session switch nor a shutdown.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from commonbook.access import permissions, scope
 from commonbook.errors import CommonbookError
-from commonbook.model.recall import Hit, RecallResult
+from commonbook.model.recall import RecallResult
 from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
 from commonbook.ports.retry_read import retry_read
@@ -102,10 +102,11 @@ class Prefetcher:
 
 
 @retry_read
-def may_read_hits(engines: Engines, actor: Actor, hits: Sequence[Hit]) -> bool:
-    """Tell whether an actor may still read the spaces of these hits; its grants may have changed since the recall."""
+def may_read_result(engines: Engines, actor: Actor, result: RecallResult) -> bool:
+    """Tell whether an actor may still read all that a result tells; its grants may have changed since the recall."""
     if permissions.is_owner_without_key(actor):
         return True
+    hits = result.hits if result.nearest is None else (*result.hits, result.nearest)
     with engines.db.reading() as tx:
         allowed = scope.select(tx, actor)
         copies = {place.id for hit in hits for place in hit.also_in}

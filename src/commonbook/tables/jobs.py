@@ -8,7 +8,7 @@ back after that cannot record anything, because the lease of the job is no longe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
@@ -37,6 +37,13 @@ NOTIFY_JOB: Final = "notify"
 
 ENDING_JOB: Final = "ending"
 """Creates the notices about memories whose successor has expired; its subject is the successor."""
+
+ALL_JOBS: Final = frozenset(
+    {SETTLE_JOB, PROPAGATE_JOB, REFRESH_JOB, APPLY_RULES_JOB, RETRY_RULE_JOB, NOTIFY_JOB, ENDING_JOB}
+)
+OWN_SPACE_JOBS: Final = frozenset({SETTLE_JOB, REFRESH_JOB})
+"""The kinds of jobs that reach no other space than their own. The others tell of spaces that its members may not read:
+where copies, dependents and the targets of rules are."""
 
 LEASE_DURATION: Final = timedelta(seconds=60)
 _MAX_LEASE: Final = LEASE_DURATION + timedelta(minutes=5)
@@ -233,10 +240,10 @@ def retry(tx: Transaction, spaces: SpaceScope) -> int:
     return len(failed)
 
 
-def counts(tx: Reading, spaces: SpaceScope) -> tuple[int, int]:
-    """Return how many jobs of the given spaces wait or run, and how many have failed."""
-    rows = tx.rows("SELECT space, state, count(*) FROM job GROUP BY space, state")
-    per_state = [(state, count) for space, state, count in rows if space in spaces]
+def counts(tx: Reading, spaces: SpaceScope, *, kinds: Container[str] = ALL_JOBS) -> tuple[int, int]:
+    """Return how many jobs of the given spaces and kinds wait or run, and how many have failed."""
+    rows = tx.rows("SELECT space, kind, state, count(*) FROM job GROUP BY space, kind, state")
+    per_state = [(state, count) for space, kind, state, count in rows if space in spaces and kind in kinds]
     failed = sum(count for state, count in per_state if state == "failed")
     return sum(count for _, count in per_state) - failed, failed
 
