@@ -14,7 +14,7 @@ from starlette.responses import Response
 from commonbook.interfaces.http.archives import ExportHandler, ImportHandler
 from commonbook.interfaces.http.batch import BatchHandler
 from commonbook.interfaces.http.config import ServerConfig
-from commonbook.interfaces.http.documentation import make_batch_route, make_route
+from commonbook.interfaces.http.documentation import complete, make_batch_route, make_route
 from commonbook.interfaces.http.error_answers import BadShape, error_answer, status_answer
 from commonbook.interfaces.http.models import Problem
 from commonbook.interfaces.http.pages.sign_in import SignInPages
@@ -54,24 +54,19 @@ def make_app(book: Book, config: ServerConfig | None = None) -> FastAPI:
     app.router.routes.append(make_route(exporting, ExportHandler(book, exporting, threads)))
     app.router.routes.append(make_batch_route(BatchHandler(book, threads, config)))
     app.router.routes.extend(SignInPages(book, threads).routes())
-    app.openapi = _with_problems(app.openapi)  # type: ignore[method-assign]
+    app.openapi = _completed(app.openapi)  # type: ignore[method-assign]
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestValidationError, _bad_shape)
     return app
 
 
-def _with_problems(make_document: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
-    """Return a function that adds the schema of problem details to the OpenAPI document."""
+def _completed(make_document: Callable[[], dict[str, Any]]) -> Callable[[], dict[str, Any]]:
+    """Return a function that completes the OpenAPI document, once: FastAPI keeps it."""
 
     def openapi() -> dict[str, Any]:
         document = make_document()
-        document["components"]["schemas"].setdefault(Problem.__name__, Problem.model_json_schema())
-        for path in document["paths"].values():
-            for operation in path.values():
-                # FastAPI documents its own form of this answer too.
-                operation["responses"]["422"]["content"].pop("application/json", None)
-        document["components"]["schemas"].pop("HTTPValidationError", None)
-        document["components"]["schemas"].pop("ValidationError", None)
+        if Problem.__name__ not in document["components"]["schemas"]:
+            complete(document)
         return document
 
     return openapi

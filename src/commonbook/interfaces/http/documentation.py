@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Annotated, Any, Final
 
-from fastapi import Body, Header, Path, Query, Security
+from fastapi import Body, Header, Query, Security
+from fastapi import Path as PathParameter
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from commonbook.book.book import Book
 from commonbook.interfaces.http import batch, examples
+from commonbook.interfaces.http.batch import NDJSON
 from commonbook.interfaces.http.direct_routes import AnsweringRoute
 from commonbook.interfaces.http.models import Problem, result_type
 from commonbook.interfaces.http.routes import answering
@@ -25,7 +29,8 @@ from commonbook.wire.verbs import BATCH_PATH, DEFAULT_SPACE_HEADER
 BEARER: Final = HTTPBearer(auto_error=False, description="An API key of the book: `commonbook key create`.")
 
 _JSON: Final = "application/json"
-
+_ANSWERS_FILE: Final = Path(__file__).with_name("answer_examples.json")
+"""An answer of each verb, made by `tools/make_answer_examples.py`; it is read only when the document is made."""
 
 _PROBLEMS: Final = {
     400: "An argument is not valid; nothing was changed.",
@@ -56,6 +61,22 @@ def problem_responses() -> dict[int | str, dict[str, Any]]:
     }
 
 
+def complete(document: dict[str, Any]) -> None:
+    """Add to an OpenAPI document what FastAPI does not: the schema of problem details, and examples of answers."""
+    schemas = document["components"]["schemas"]
+    schemas[Problem.__name__] = Problem.model_json_schema()
+    answers = json.loads(_ANSWERS_FILE.read_text(encoding="utf-8"))
+    for path in document["paths"].values():
+        for operation in path.values():
+            # FastAPI documents its own form of this answer too.
+            operation["responses"]["422"]["content"].pop(_JSON, None)
+            for media_type, content in operation["responses"]["200"]["content"].items():
+                if media_type in (_JSON, NDJSON):
+                    content["example"] = answers[operation["operationId"]]
+    schemas.pop("HTTPValidationError", None)
+    schemas.pop("ValidationError", None)
+
+
 def make_route(call: Call, handler: Callable[[Request], Coroutine[Any, Any, Response]]) -> APIRoute:
     """Return the documented route of a verb, whose requests go to the handler."""
     verb = call.verb
@@ -75,6 +96,8 @@ def make_route(call: Call, handler: Callable[[Request], Coroutine[Any, Any, Resp
         summary=doc.partition("\n")[0],
         description=doc,
         response_model=None if answers_zip else result_type(call.signature.result),
+        # Otherwise the document has an answer in JSON too.
+        response_class=Response if answers_zip else JSONResponse,
         responses=problem_responses() | _not_modified(call) | (_ZIP_ANSWER if answers_zip else {}),
         response_description="The result of the verb.",
         openapi_extra=_openapi_extra(call),
@@ -88,7 +111,7 @@ def make_batch_route(handler: Callable[[Request], Coroutine[Any, Any, Response]]
         answer = staticmethod(answering(handler))
 
     header = Header(alias="Idempotency-Key", description="Each line without a key has this one, with its number.")
-    lines = {"application/x-ndjson": {"schema": {"type": "string"}, "example": examples.BATCH}}
+    lines: dict[str, Any] = {"schema": {"type": "string"}}
     return BatchRoute(
         BATCH_PATH,
         _endpoint([_KEY, _parameter("idempotency_key", Annotated[str | None, header], None)]),
@@ -99,8 +122,9 @@ def make_batch_route(handler: Callable[[Request], Coroutine[Any, Any, Response]]
         summary="Run many requests, one on each line, and answer each with a line, in order.",
         description=inspect.getdoc(batch),
         response_model=None,
-        responses=problem_responses() | {200: {"description": "A line for each.", "content": lines}},
-        openapi_extra={"requestBody": {"required": True, "content": lines}},
+        response_class=Response,
+        responses=problem_responses() | {200: {"description": "A line for each.", "content": {NDJSON: lines}}},
+        openapi_extra={"requestBody": {"required": True, "content": {NDJSON: lines | {"example": examples.BATCH}}}},
     )
 
 
@@ -114,7 +138,7 @@ def _documented(call: Call) -> Callable[..., None]:
     parameters = [] if verb.without_key else [_KEY]
     for name in verb.path_arguments:
         example = examples.EXAMPLES[verb.name][name]
-        parameters.append(_parameter(name, Annotated[str, Path(examples=[example], min_length=1)]))
+        parameters.append(_parameter(name, Annotated[str, PathParameter(examples=[example], min_length=1)]))
     if call.model.model_fields:
         place = Body() if verb.takes_body else Query()
         parameters.append(_parameter("arguments", Annotated[call.model, place]))
