@@ -57,8 +57,13 @@ class Scenario:
 
     def __init__(self, app: FastAPI, secret: str, answers: dict[str, Any]) -> None:
         """Call the verbs of this app by the key with this secret, and keep the answers here."""
+        self._app = app
         self._client = TestClient(app, headers={"Authorization": f"Bearer {secret}"})
         self.answers = answers
+
+    def with_key(self, secret: str) -> Scenario:
+        """Return a scenario by another key, which keeps its answers in the same place."""
+        return Scenario(self._app, secret, self.answers)
 
     def call(self, verb: str, **arguments: object) -> Any:  # noqa: ANN401 - the answer of the verb
         """Call a verb, and return its answer."""
@@ -183,7 +188,9 @@ def _access(scenario: Scenario) -> None:
     scenario.show("grant", principal="agent:helper", space=SPACE, role="writer")
     scenario.show("grants", space=SPACE)
     limits = [[SPACE, "writer"]]
-    key = scenario.show("create_key", principal="agent:helper", label="helper", limits=limits, space=SPACE)["key"]["id"]
+    created = scenario.show("create_key", principal="agent:helper", label="helper", limits=limits, space=SPACE)
+    key = created["key"]["id"]
+    scenario.with_key(created["secret"]).show("whoami")
     login = scenario.show("create_login", key_id=key)
     scenario.show("exchange_login", code=login["code"])
     login["code"] = CODE
@@ -226,8 +233,9 @@ def run(home: Path) -> dict[str, Any]:
         secret = book.create_key("user:local", space=SPACE).secret
         book.grant("user:bob", "team", "writer")
         book.grant("user:bob", "company", "reader")
-        app, answers = make_app(book), dict[str, Any]()
-        scenario, bob = (Scenario(app, key, answers) for key in (secret, book.create_key("user:bob").secret))
+        answers: dict[str, Any] = {}
+        scenario = Scenario(make_app(book), secret, answers)
+        bob = scenario.with_key(book.create_key("user:bob").secret)
         _memories(scenario)
         first, second = scenario.answers["remember"]["id"], scenario.answers["undelete"]["id"]
         _recall(scenario)

@@ -46,6 +46,13 @@ def test_memories_are_stored_and_read_as_in_the_local_book(book, remote):
     assert remote.undelete(other[0].id).id == other[0].id
 
 
+def test_a_remote_book_tells_whom_it_acts_for(book, server, connect):
+    book.create_space("team")
+    book.grant("user:bob", "team", "admin")
+    secret = book.create_key("user:bob", limits=[("team", "writer")], space="team").secret
+    assert connect(server.url, secret).whoami() == book.with_key(secret).whoami()
+
+
 def test_recall_finds_what_the_local_book_finds(book, remote):
     book.remember("The drawbridge is up at night", space="castle", tags=["bridge"])
     book.remember("The drawbridge is down at noon", space="castle")
