@@ -15,7 +15,7 @@ from commonbook.interfaces.http.archives import ExportHandler, ImportHandler
 from commonbook.interfaces.http.batch import BatchHandler
 from commonbook.interfaces.http.config import ServerConfig
 from commonbook.interfaces.http.documentation import complete, make_batch_route, make_route
-from commonbook.interfaces.http.error_answers import BadShape, error_answer, status_answer
+from commonbook.interfaces.http.error_answers import BadShape, error_answer, http_error
 from commonbook.interfaces.http.models import Problem
 from commonbook.interfaces.http.pages.sign_in import SignInPages
 from commonbook.interfaces.http.routes import Handler
@@ -55,7 +55,7 @@ def make_app(book: Book, config: ServerConfig | None = None) -> FastAPI:
     app.router.routes.append(make_batch_route(BatchHandler(book, threads, config)))
     app.router.routes.extend(SignInPages(book, threads).routes())
     app.openapi = _completed(app.openapi)  # type: ignore[method-assign]
-    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(HTTPException, http_error)
     app.add_exception_handler(RequestValidationError, _bad_shape)
     return app
 
@@ -70,11 +70,6 @@ def _completed(make_document: Callable[[], dict[str, Any]]) -> Callable[[], dict
         return document
 
     return openapi
-
-
-def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)  # noqa: S101 - as registered
-    return status_answer(error.status_code, request, error.headers)
 
 
 def _bad_shape(request: Request, _error: Exception) -> Response:

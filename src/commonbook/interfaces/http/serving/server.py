@@ -15,13 +15,16 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 
 from commonbook.interfaces.http.app import make_app
 from commonbook.interfaces.http.direct_routes import DirectRoutes
+from commonbook.interfaces.http.error_answers import http_error
 from commonbook.interfaces.http.guards.config import LOOPBACK_NAMES
 from commonbook.interfaces.http.guards.connections import TimedProtocol
 from commonbook.interfaces.http.guards.stack import guarded
@@ -112,7 +115,9 @@ class _Process:
         return guarded(direct, addresses.guard_config(self._options), self._metrics.count)
 
     def _metrics_app(self) -> ASGIApp:
-        app = Starlette(routes=[*self._health.routes(), self._metrics.route(with_key=False)])
+        routes = [*self._health.routes(), self._metrics.route(with_key=False)]
+        refuse = partial(http_error, paths=f"the paths of this port are {', '.join(route.path for route in routes)}")
+        app = Starlette(routes=routes, exception_handlers={HTTPException: refuse})
         # Who watches a server comes from elsewhere than its proxies, and calls it by its address.
         config = addresses.guard_config(self._options)
         hosts = config.allowed_hosts | LOOPBACK_NAMES
