@@ -49,6 +49,9 @@ _LOG: Final = logging.getLogger("commonbook.server")
 _GRACE_SECONDS: Final = 2
 """How long running requests may take after a signal."""
 
+_UPLOAD_SECONDS: Final = 1.0
+"""How long the rest of a request may take to arrive after a signal; it is less, so that the app can still end it."""
+
 _CUT_OFF_SECONDS: Final = 2.75
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _KEEP_ALIVE_SECONDS: Final = 30
@@ -166,12 +169,25 @@ class _Process:
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals to its process."""
+    """A server that leaves signals to its process, and waits less long for requests that are half sent."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Capture none."""
         yield
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let running requests complete; a client that has not sent all of its request is cut off before the others."""
+        timer = asyncio.get_running_loop().call_later(_UPLOAD_SECONDS, self._cut_off_uploads)
+        try:
+            await super().shutdown(sockets)
+        finally:
+            timer.cancel()
+
+    def _cut_off_uploads(self) -> None:
+        for connection in tuple(self.server_state.connections):
+            if isinstance(connection, TimedProtocol):
+                connection.cut_off_upload()
 
 
 def _cut_off() -> None:
