@@ -214,6 +214,36 @@ def test_a_body_of_another_shape_is_refused_and_stores_nothing(book, client, bod
     assert book.list().items == ()
 
 
+@pytest.mark.parametrize(
+    ("path", "arguments"),
+    [
+        ("/v1/memories", {"text": "half \ud800"}),
+        ("/v1/memories", {"text": "x", "title": "half \udfff"}),
+        ("/v1/memories", {"text": "x", "tags": ["a", "\udc00"]}),
+        ("/v1/remember_many", {"drafts": [{"text": "\ud83d"}]}),
+        ("/v1/append", {"session": "s", "messages": [{"text": "\ud800"}]}),
+    ],
+)
+def test_a_lone_surrogate_is_refused_as_by_the_book(book, client, path, arguments):
+    answer = client.post(path, content=json.dumps(arguments), headers={"Idempotency-Key": "k"})
+    details = problem_of(answer)
+    assert (details["status"], details["type"]) == (400, "bad_text")
+    assert "surrogate" in details["detail"]
+    assert book.list().items == ()
+
+
+def test_a_lone_surrogate_in_a_batch_is_refused_as_by_the_book(client):
+    line = json.dumps({"verb": "remember", "arguments": {"text": "half \ud800"}})
+    answer = client.post("/v1/batch", content=line).json()
+    assert (answer["status"], answer["problem"]["type"]) == (400, "bad_text")
+
+
+def test_a_surrogate_that_is_not_the_fault_of_a_request_is_not_named(client):
+    pair = b'{"text": "\\ud83d\\ude00", "colour": 1}'
+    assert "'colour'" in problem_of(client.post("/v1/memories", content=pair))["detail"]
+    assert problem_of(client.post("/v1/memories", content=b'{"text": "\\ud800"'))["type"] == "bad_input"
+
+
 def test_of_a_field_that_is_sent_twice_the_last_counts(book, client):
     answer = client.post("/v1/memories", content=b'{"text": "first", "text": "last"}')
     assert book.get(answer.json()["id"]).text == "last"
