@@ -14,7 +14,7 @@ A `Book` has these verbs; `help(commonbook.Book.recall)` explains one. `commonbo
     sharing    share, share_many, share_with, pull, unshare, refresh, set_refresh, detach, adopt, lineage, copies
     rules      add_rule, rules, remove_rule, request_share, pending, approve, reject, set_limit, limits
     reasoning  reflect, supersede, reinstate, dependents, inbox, triage, set_depth
-    access     acting_as, with_key, create_key, keys, revoke_key, create_login, exchange_login, create_sign_in
+    access     acting_as, with_key, whoami, create_key, keys, revoke_key, create_login, exchange_login, create_sign_in
     spaces     spaces, create_space, rename_space, space_for_writing, set_review, grant, revoke, grants
     upkeep     sync, watching, status, doctor, rebuild, accept_deletions, import_folder, export, verify_log, log,
                log_size, changes, metrics, close
@@ -149,7 +149,18 @@ if TYPE_CHECKING:
         ShareRequest,
         SharingRule,
     )
-    from commonbook.model.spaces import ApiKey, Grant, LoginCode, NewKey, Review, Role, SignInCode, Space
+    from commonbook.model.spaces import (
+        ApiKey,
+        Grant,
+        Identity,
+        LoginCode,
+        NewKey,
+        Review,
+        Role,
+        SignInCode,
+        Space,
+        SpaceRole,
+    )
     from commonbook.ports.embedding import Embedder, EmbedderChoice, EmbeddingInput
     from commonbook.ports.outbox import (
         EnqueuedMessage,
@@ -172,11 +183,11 @@ __all__ = [
     # values that methods return
     "Ancestor", "ApiKey", "AppendReceipt", "BackupReport", "ChangeEvent", "ChangePage", "CopyInfo", "CopyNode",
     "CopyPlace", "Decision", "Deleted", "Deletion",
-    "Dependent", "Finding", "Grant", "Hit", "Inbox", "InboxItem", "Invalidation", "Lineage", "Link", "LogEntry",
-    "LogReport", "LoginCode", "Memory", "MemoryReference", "Message", "MessagePage", "MessageReceipt", "Metrics",
-    "NewKey", "Notice", "Page", "PromptUse", "RateLimit", "RecallResult", "Receipt", "RestoreReport", "Revision",
-    "SchemaMigration", "Session", "SettleReport",
-    "ShareReceipt", "ShareRequest", "SharingRule", "SignInCode", "Space", "Status", "SupersedeReason",
+    "Dependent", "Finding", "Grant", "Hit", "Identity", "Inbox", "InboxItem", "Invalidation", "Lineage", "Link",
+    "LogEntry", "LogReport", "LoginCode", "Memory", "MemoryReference", "Message", "MessagePage", "MessageReceipt",
+    "Metrics", "NewKey", "Notice", "Page", "PromptUse", "RateLimit", "RecallResult", "Receipt", "RestoreReport",
+    "Revision", "SchemaMigration", "Session", "SettleReport",
+    "ShareReceipt", "ShareRequest", "SharingRule", "SignInCode", "Space", "SpaceRole", "Status", "SupersedeReason",
     "SupersedeReport", "SyncReport", "TransferReport", "TriageReport", "WorkReport",
     # types of fixed words
     "CopyMode", "Freshness", "HitType", "Include", "Kind", "LimitedAction", "Mark", "Refresh",
@@ -232,7 +243,9 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
         "Ancestor", "CopyNode", "LimitedAction", "Lineage", "RateLimit", "RequestPurpose", "RequestState",
         "ShareReceipt", "ShareRequest", "SharingRule",
     ),
-    "commonbook.model.spaces": ("ApiKey", "Grant", "LoginCode", "NewKey", "Review", "Role", "SignInCode", "Space"),
+    "commonbook.model.spaces": (
+        "ApiKey", "Grant", "Identity", "LoginCode", "NewKey", "Review", "Role", "SignInCode", "Space", "SpaceRole",
+    ),
     "commonbook.ports.embedding": ("Embedder", "EmbedderChoice", "EmbeddingInput"),
     "commonbook.ports.outbox": (
         "EnqueuedMessage", "OutboxCounts", "OutboxEntry", "OutboxMessage", "OutboxReceipt", "SessionContext",

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
+from typing import Any
 
 import pytest
 
 import commonbook
 from commonbook.errors import (
     BadInput,
+    BadText,
     BadTime,
     CommonbookError,
     NotAllowed,
@@ -44,6 +46,31 @@ def test_memories_are_stored_and_read_as_in_the_local_book(book, remote):
     assert remote.links(receipt.id) == book.links(receipt.id)
     assert set(remote.delete(other[0].id, other[1].id).ids) == {one.id for one in other}
     assert remote.undelete(other[0].id).id == other[0].id
+
+
+def test_a_remote_book_tells_whom_it_acts_for(book, server, connect):
+    book.create_space("team")
+    book.grant("user:bob", "team", "admin")
+    secret = book.create_key("user:bob", limits=[("team", "writer")], space="team").secret
+    assert connect(server.url, secret).whoami() == book.with_key(secret).whoami()
+
+
+def test_half_a_character_is_refused_as_by_the_local_book(book, remote):
+    memory, half = book.remember("whole").id, "half \ud800"
+    calls: list[Callable[[Any], object]] = [
+        lambda book: book.remember(half),
+        lambda book: book.remember("x", title=half),
+        lambda book: book.remember("x", tags=["\ud800"]),
+        lambda book: book.remember_many([Draft(half)]),
+        lambda book: book.edit(memory, text=half),
+        lambda book: book.append("talk", [half]),
+        lambda book: book.list(Filter(tags=("\ud800",))),
+    ]
+    for call in calls:
+        for each in (book, remote):
+            with pytest.raises(BadText):
+                call(each)
+    assert [item.id for item in remote.list().items] == [memory]
 
 
 def test_recall_finds_what_the_local_book_finds(book, remote):

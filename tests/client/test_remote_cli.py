@@ -33,6 +33,7 @@ def test_commands_work_on_the_book_of_a_server(book, there):
     assert there("session", "append", "talk", "hello", "--json").code == 0
     assert [message.text for message in book.messages("talk").items] == ["hello"]
     assert there("status", "--json").code == 0
+    assert there("whoami", "--json").json["principal"] == "user:local"
     assert there("doctor").code == 0
 
 

@@ -14,12 +14,13 @@ REACHING = sorted(jobs.ALL_JOBS - jobs.OWN_SPACE_JOBS)
 
 def enqueue(book, kind, memory, *, failed):
     """Enqueue a job on a memory of the space `lab`; with `failed`, after its last attempt."""
-    lab = next(space.id for space in book.spaces() if space.name == "lab")
+    lab = next(space for space in book.spaces() if space.name == "lab")
 
     def operation(tx):
-        jobs.enqueue(tx, space=lab, kind=kind, subject=memory, due=tx.now - timedelta(seconds=1))
+        jobs.enqueue(tx, space=lab.id, kind=kind, subject=memory, due=tx.now - timedelta(seconds=1))
         if failed:
-            job = jobs.take(tx, {lab: None}, kinds=(kind,))
+            job = jobs.take(tx, {lab.id: lab}, kinds=(kind,))
+            assert job is not None
             assert jobs.fail(tx, job._replace(attempts=jobs.MAX_ATTEMPTS), "FileInTheWay: hush/2026-11")
 
     book._engines.db.write(operation)

@@ -22,6 +22,7 @@ from commonbook import (
     Filter,
     Finding,
     Grant,
+    Identity,
     Inbox,
     Include,
     Kind,
@@ -320,6 +321,7 @@ class Book:
         *,
         failed: Callable[[CommonbookError], None] | None = None,
     ) -> AbstractAsyncContextManager[None]: ...
+    async def whoami(self) -> Identity: ...
     async def with_key(self, secret: str, *, space: str | None = None) -> Book: ...
     async def work(
         self,

@@ -21,6 +21,7 @@ from commonbook import (
     Filter,
     Finding,
     Grant,
+    Identity,
     Inbox,
     Include,
     Kind,
@@ -312,6 +313,7 @@ class RemoteBook:
     async def unshare(self, copy_id: str) -> Receipt: ...
     async def uses(self, memory_id: str, *, limit: int = 100) -> tuple[PromptUse, ...]: ...
     async def verify_log(self, *, space: str | None = None, progress: Progress = ...) -> LogReport: ...
+    async def whoami(self) -> Identity: ...
     async def work(
         self,
         *,

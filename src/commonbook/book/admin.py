@@ -13,11 +13,13 @@ from commonbook.runtime.lazy_modules import LazyModule
 if TYPE_CHECKING:
     from commonbook.admin import api_keys, browser_sign_in, login_codes
     from commonbook.admin import grants as admin_grants
+    from commonbook.admin import identity as admin_identity
     from commonbook.admin import spaces as admin_spaces
-    from commonbook.model.spaces import ApiKey, Grant, LoginCode, NewKey, Review, Role, SignInCode, Space
+    from commonbook.model.spaces import ApiKey, Grant, Identity, LoginCode, NewKey, Review, Role, SignInCode, Space
 else:
     # A verb loads the module that it needs, so that a command loads no more than its own subject.
     admin_grants = LazyModule("commonbook.admin.grants")
+    admin_identity = LazyModule("commonbook.admin.identity")
     admin_spaces = LazyModule("commonbook.admin.spaces")
     api_keys = LazyModule("commonbook.admin.api_keys")
     browser_sign_in = LazyModule("commonbook.admin.browser_sign_in")
@@ -26,6 +28,11 @@ else:
 
 class AdminVerbs(BookBase):
     """Manage spaces, grants and API keys."""
+
+    @retry_read
+    def whoami(self) -> Identity:
+        """Return whom this book acts for: the principal, its API key, its default space, and its role on each space."""
+        return admin_identity.identity(self._engines, self._actor, default_space=self.default_space)
 
     @retry_read
     def spaces(self) -> tuple[Space, ...]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         WorkReport,
     )
     from commonbook.model.sharing import Ancestor, CopyNode, Lineage, ShareReceipt
-    from commonbook.model.spaces import ApiKey, Grant, Space
+    from commonbook.model.spaces import ApiKey, Grant, Identity, Space
 
 
 def dumps(value: object, *, encoding: str | None) -> str:
@@ -429,6 +429,16 @@ def key_json(key: ApiKey, names: Mapping[str, str]) -> dict[str, Any]:
         "created_by": key.created_by,
         "expires": time_or_none(key.expires),
         "revoked": time_or_none(key.revoked),
+    }
+
+
+def identity_json(identity: Identity) -> dict[str, Any]:
+    """Return the identity of a caller."""
+    return {
+        **identity._asdict(),
+        "spaces": [role._asdict() for role in identity.spaces],
+        "limits": None if identity.limits is None else [role._asdict() for role in identity.limits],
+        "expires": time_or_none(identity.expires),
     }
 
 

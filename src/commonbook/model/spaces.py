@@ -158,6 +158,28 @@ class ApiKey(NamedTuple):
     default_space: str | None = None
 
 
+class SpaceRole(NamedTuple):
+    """A space by its name, and a role on it."""
+
+    space: str
+    role: Role
+
+
+class Identity(NamedTuple):
+    """The identity of a caller: its principal, its default space, and its roles on the spaces that it reaches.
+
+    `key_id`, `limits` and `expires` are those of its API key. A key without limits has None; of the limits on spaces
+    that the caller does not reach there is nothing to see.
+    """
+
+    principal: str
+    default_space: str
+    spaces: tuple[SpaceRole, ...]
+    key_id: str | None = None
+    limits: tuple[SpaceRole, ...] | None = None
+    expires: datetime | None = None
+
+
 class NewKey(NamedTuple):
     """A new API key with its secret, which is shown only this once."""
 

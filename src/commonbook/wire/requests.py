@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from commonbook.errors import BadInput
+from commonbook.errors import BadInput, BadText
 from commonbook.model.memory import UNSET
 from commonbook.wire.encoding import encode
 from commonbook.wire.verbs import Method, Verb
@@ -71,7 +71,9 @@ def _word(name: str, value: object) -> str:
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise BadInput(f"{name!r} has half a character", fix="give a text in Unicode") from None
+        raise BadText(
+            f"the {name} has a lone surrogate, which no file can hold", fix="send well-formed Unicode text"
+        ) from None
     return value
 
 
@@ -79,5 +81,5 @@ def _json(value: object) -> bytes:
     try:
         return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
     except UnicodeEncodeError:
-        # Half a character: the book refuses it with the error that names the field.
+        # A lone surrogate: the server refuses it with the error that names the field, as the book does.
         return json.dumps(value, allow_nan=False).encode()

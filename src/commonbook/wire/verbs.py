@@ -110,6 +110,7 @@ _TABLE: Final = (
     Verb("set_depth", "POST", "/v1/set_depth", "reasoning", changes=True),
     # Administration.
     Verb("actor", "GET", "/v1/actor", "administration", is_property=True),
+    Verb("whoami", "GET", "/v1/whoami", "administration"),
     Verb("default_space", "GET", "/v1/default_space", "administration", is_property=True),
     Verb("space_for_writing", "POST", "/v1/space_for_writing", "administration"),
     Verb("spaces", "GET", "/v1/spaces", "administration"),

@@ -26,6 +26,33 @@ def titles(cli, *options: str) -> list[str]:
     return [item["title"] for item in cli(*options, "list", "--json").json["items"]]
 
 
+def test_whoami_tells_the_principal_the_default_space_and_the_roles(team):
+    owner = team("whoami", "--json").json
+    assert (owner["principal"], owner["default_space"], owner["limits"]) == ("user:local", "personal", None)
+    assert {"space": "team", "role": "admin"} in owner["spaces"]
+    team("grant", "add", "user:bob", "team", "writer")
+    shown = team("whoami", "--as", "user:bob").out
+    assert shown == "principal: user:bob\ndefault space: personal\nspaces: team=writer\n"
+
+
+def test_whoami_tells_the_limits_of_a_key(team, monkeypatch):
+    team("grant", "add", "user:bob", "team", "admin")
+    options = ("--limit", "team=writer", "--space", "team", "--expires", "in 3 days")
+    key = team("key", "create", "user:bob", *options, "--json").json
+    monkeypatch.setenv("COMMONBOOK_KEY", key["secret"])
+    writer = [{"space": "team", "role": "writer"}]
+    assert team("whoami", "--json").json == {
+        "principal": "user:bob",
+        "default_space": "team",
+        "spaces": writer,
+        "key_id": key["id"],
+        "limits": writer,
+        "expires": key["expires"],
+    }
+    lines = team("whoami").out.splitlines()
+    assert lines[2:4] == [f"key: {key['id']}", "limits: team=writer"]
+
+
 # --- grants
 
 

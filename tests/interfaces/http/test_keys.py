@@ -42,6 +42,7 @@ FOR_ANYBODY: Final = frozenset(
     {"actor", "home", "default_space", "schema_migration", "spaces", "grants", "keys", "limits", "rules", "pending"}
     | {
         "moved_to",
+        "whoami",
         "inbox",
         "sessions",
         "status",

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from commonbook.client.verbs.base import VerbCaller
 from commonbook.model.sharing import LimitedAction, RateLimit
-from commonbook.model.spaces import ApiKey, Grant, LoginCode, NewKey, Review, Role, SignInCode, Space
+from commonbook.model.spaces import ApiKey, Grant, Identity, LoginCode, NewKey, Review, Role, SignInCode, Space
 
 
 class AdministrationVerbs(VerbCaller):
@@ -18,6 +18,11 @@ class AdministrationVerbs(VerbCaller):
         """The principal that this book acts for, such as `user:ana` or `agent:helper`."""
         value: str = self._call("actor", {})
         return value
+
+    def whoami(self) -> Identity:
+        """Return whom this book acts for: the principal, its API key, its default space, and its role on each space."""
+        result: Identity = self._call("whoami", {})
+        return result
 
     @property
     def default_space(self) -> str:

@@ -435,6 +435,7 @@ _COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
     "triage": ("decide about a suspect memory", lambda to: reasoning_arguments.triage_arguments(to)),
     "session": ("append, show, switch, rewind and settle sessions of messages", _session),
     "space": ("list, create and rename spaces, set the depth of reflections and the review", _space),
+    "whoami": ("show whom you act for, the default space, and your role on each space", _no_arguments),
     "grant": ("let others use spaces", lambda to: access_arguments.grant_arguments(to, **_ADDERS)),
     "key": ("create, list and revoke API keys", lambda to: access_arguments.key_arguments(to, **_ADDERS)),
     "login": ("save the key of a server on this machine", lambda to: access_arguments.login_arguments(to)),

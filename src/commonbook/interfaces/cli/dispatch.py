@@ -159,7 +159,7 @@ _COMMANDS: Final[Mapping[str, Callable[[], _Commands]]] = {
     **dict.fromkeys(("request", "limit list", "limit set"), _sharing_rules),
     **dict.fromkeys(("reflect", "supersede", "reinstate", "dependents", "inbox", "triage"), _reasoning),
     **dict.fromkeys(("grant add", "grant list", "grant revoke", "key create", "key list", "key revoke"), _access),
-    **dict.fromkeys(("login", "sign-in"), _access),
+    **dict.fromkeys(("login", "sign-in", "whoami"), _access),
     **dict.fromkeys(("space list", "space create", "space rename", "space which", "space depth"), _spaces),
     **dict.fromkeys(("space review", "trust"), _spaces),
     "worker": _worker,

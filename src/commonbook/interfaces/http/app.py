@@ -14,7 +14,7 @@ from commonbook.interfaces.http.archives import ExportHandler, ImportHandler
 from commonbook.interfaces.http.batch import BatchHandler
 from commonbook.interfaces.http.config import ServerConfig
 from commonbook.interfaces.http.direct_routes import AnsweringRoute
-from commonbook.interfaces.http.error_answers import status_answer
+from commonbook.interfaces.http.error_answers import http_error
 from commonbook.interfaces.http.openapi import OpenApiHandler, make_document
 from commonbook.interfaces.http.pages.sign_in import SignInPages
 from commonbook.interfaces.http.routes import Handler, LoggedRoute, answering
@@ -44,15 +44,10 @@ def make_app(
         LoggedRoute("/openapi.json", answering(OpenApiHandler(document, threads)), name="openapi"),
         *SignInPages(book, threads).routes(),
     ]
-    app = Starlette(routes=routes, exception_handlers={HTTPException: _http_error})
+    app = Starlette(routes=routes, exception_handlers={HTTPException: http_error})
     app.router.redirect_slashes = False
     return app
 
 
 def _verb_route(verb: Verb, handler: Callable[[Request], Awaitable[Response]]) -> AnsweringRoute:
     return AnsweringRoute(verb.path, handler, method=verb.method, name=verb.name)
-
-
-def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)  # noqa: S101 - as registered
-    return status_answer(error.status_code, request, error.headers)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Annotated, Any, Final
 
-from fastapi import Body, FastAPI, Header, Path, Query, Security
+from fastapi import Body, FastAPI, Header, Query, Security
+from fastapi import Path as PathParameter
 from fastapi.routing import APIRoute
 from fastapi.security import HTTPBearer
+from starlette.responses import JSONResponse, Response
 
 from commonbook.book.book import Book
 from commonbook.interfaces.http import batch, examples
+from commonbook.interfaces.http.batch import NDJSON
 from commonbook.interfaces.http.models import Problem, result_type
 from commonbook.interfaces.http.verb_calls import Call, call_of
 from commonbook.version import __version__
@@ -27,6 +32,8 @@ _DESCRIPTION: Final = """Long-term memory for people and their agents.
 Every verb of the library is a path. Arguments and results have the names that they have there. Times are RFC 3339; an
 argument may also be a text such as `yesterday`. Errors are problem details (RFC 9457), with a `fix`.
 """
+_ANSWERS_FILE: Final = Path(__file__).with_name("answer_examples.json")
+"""An answer of each verb, made by `tools/make_answer_examples.py`; it is read only when the document is made."""
 
 _PROBLEMS: Final = {
     400: "An argument is not valid; nothing was changed.",
@@ -55,14 +62,7 @@ def openapi_document() -> dict[str, Any]:
     app.router.routes.extend(make_route(call_of(name)) for name in (*VERBS, IMPORT.name, EXPORT.name))
     app.router.routes.append(make_batch_route())
     document = app.openapi()
-    schemas = document["components"]["schemas"]
-    schemas.setdefault(Problem.__name__, Problem.model_json_schema())
-    for path in document["paths"].values():
-        for operation in path.values():
-            # FastAPI documents its own form of this answer too.
-            operation["responses"]["422"]["content"].pop(_JSON, None)
-    schemas.pop("HTTPValidationError", None)
-    schemas.pop("ValidationError", None)
+    _complete(document)
     return document
 
 
@@ -72,6 +72,22 @@ def problem_responses() -> dict[int | str, dict[str, Any]]:
     return {
         status: {"description": text, "content": {MEDIA_TYPE: {"schema": schema}}} for status, text in _PROBLEMS.items()
     }
+
+
+def _complete(document: dict[str, Any]) -> None:
+    """Add to an OpenAPI document what FastAPI does not: the schema of problem details, and examples of answers."""
+    schemas = document["components"]["schemas"]
+    schemas[Problem.__name__] = Problem.model_json_schema()
+    answers = json.loads(_ANSWERS_FILE.read_text(encoding="utf-8"))
+    for path in document["paths"].values():
+        for operation in path.values():
+            # FastAPI documents its own form of this answer too.
+            operation["responses"]["422"]["content"].pop(_JSON, None)
+            for media_type, content in operation["responses"]["200"]["content"].items():
+                if media_type in (_JSON, NDJSON):
+                    content["example"] = answers[operation["operationId"]]
+    schemas.pop("HTTPValidationError", None)
+    schemas.pop("ValidationError", None)
 
 
 def make_route(call: Call) -> APIRoute:
@@ -89,6 +105,8 @@ def make_route(call: Call) -> APIRoute:
         summary=doc.partition("\n")[0],
         description=doc,
         response_model=None if answers_zip else result_type(call.signature.result),
+        # Otherwise the document has an answer in JSON too.
+        response_class=Response if answers_zip else JSONResponse,
         responses=problem_responses() | _not_modified(call) | (_ZIP_ANSWER if answers_zip else {}),
         response_description="The result of the verb.",
         openapi_extra=_openapi_extra(call),
@@ -98,7 +116,7 @@ def make_route(call: Call) -> APIRoute:
 def make_batch_route() -> APIRoute:
     """Return the documented route of batches."""
     header = Header(alias="Idempotency-Key", description="Each line without a key has this one, with its number.")
-    lines = {"application/x-ndjson": {"schema": {"type": "string"}, "example": examples.BATCH}}
+    lines: dict[str, Any] = {"schema": {"type": "string"}}
     return APIRoute(
         BATCH_PATH,
         _endpoint([_KEY, _parameter("idempotency_key", Annotated[str | None, header], None)]),
@@ -109,8 +127,9 @@ def make_batch_route() -> APIRoute:
         summary="Run many requests, one on each line, and answer each with a line, in order.",
         description=inspect.getdoc(batch),
         response_model=None,
-        responses=problem_responses() | {200: {"description": "A line for each.", "content": lines}},
-        openapi_extra={"requestBody": {"required": True, "content": lines}},
+        response_class=Response,
+        responses=problem_responses() | {200: {"description": "A line for each.", "content": {NDJSON: lines}}},
+        openapi_extra={"requestBody": {"required": True, "content": {NDJSON: lines | {"example": examples.BATCH}}}},
     )
 
 
@@ -124,7 +143,7 @@ def _documented(call: Call) -> Callable[..., None]:
     parameters = [] if verb.without_key else [_KEY]
     for name in verb.path_arguments:
         example = examples.EXAMPLES[verb.name][name]
-        parameters.append(_parameter(name, Annotated[str, Path(examples=[example], min_length=1)]))
+        parameters.append(_parameter(name, Annotated[str, PathParameter(examples=[example], min_length=1)]))
     if call.model.model_fields:
         place = Body() if verb.takes_body else Query()
         parameters.append(_parameter("arguments", Annotated[call.model, place]))

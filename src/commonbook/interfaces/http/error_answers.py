@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any, Final
 
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.responses import Response
 
@@ -17,6 +18,7 @@ from commonbook.wire import problems
 from commonbook.wire.encoding import dumps
 
 _LOG: Final = logging.getLogger("commonbook.http")
+_PATHS: Final = "/openapi.json lists all paths"
 
 
 class Unauthenticated(Exception):
@@ -82,10 +84,18 @@ def error_answer(error: Exception, connection: HTTPConnection) -> Response:
     return problem_answer(details, headers)
 
 
-def status_answer(status: int, connection: HTTPConnection, headers: Mapping[str, str] | None = None) -> Response:
-    """Return the answer for a status of HTTP itself, such as an unknown path."""
+def http_error(connection: HTTPConnection, error: Exception, *, paths: str = _PATHS) -> Response:
+    """Return the answer to a request that Starlette refused, such as an unknown path; `paths` tells the known ones."""
+    assert isinstance(error, HTTPException)  # noqa: S101 - as registered
+    return status_answer(error.status_code, connection, error.headers, paths=paths)
+
+
+def status_answer(
+    status: int, connection: HTTPConnection, headers: Mapping[str, str] | None = None, *, paths: str = _PATHS
+) -> Response:
+    """Return the answer for a status of HTTP itself."""
     messages = {
-        404: ("there is nothing at this path", "/openapi.json lists all paths"),
+        404: ("there is nothing at this path", paths),
         405: ("this path does not have this method", "the header Allow lists its methods"),
     }
     message, fix = messages.get(status, (HTTPStatus(status).phrase, ""))

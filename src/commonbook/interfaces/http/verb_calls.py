@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import cache, cached_property
 from typing import Any
 
 from pydantic import ValidationError
 
 from commonbook.book.book import Book
+from commonbook.errors import BadText
 from commonbook.interfaces.http.error_answers import BadShape
 from commonbook.interfaces.http.models import ArgumentModel, argument_model, argument_value
 from commonbook.model.memory import UNSET
@@ -59,6 +61,7 @@ class Call:
         try:
             return self._given(self.model.model_validate_json(body or b"{}"))
         except ValidationError as error:
+            self._require_unicode(body)
             raise self._refusal(error) from None
 
     def parse_object(self, arguments: object) -> dict[str, Any]:
@@ -103,6 +106,18 @@ class Call:
         variadic = others.pop(self._variadic) if self._variadic in others else ()
         return found(*variadic, **others)
 
+    def _require_unicode(self, body: bytes) -> None:
+        """Raise BadText, as the book does, if an argument has a lone surrogate, which JSON can write as an escape."""
+        if b"\\ud" not in body.lower():
+            return
+        with suppress(ValueError, RecursionError):
+            arguments = json.loads(body)
+            for name in self.model.model_fields if isinstance(arguments, dict) else ():
+                if not _is_unicode(arguments.get(name)):
+                    raise BadText(
+                        f"the {name} has a lone surrogate, which no file can hold", fix="send well-formed Unicode text"
+                    )
+
     def _refusal(self, error: ValidationError) -> BadShape:
         """Return the first fault of a request in our words; nothing that was sent is repeated but names of fields."""
         fault = error.errors(include_url=False, include_context=False, include_input=False)[0]
@@ -116,6 +131,15 @@ class Call:
     def _fix(self) -> str:
         names = ", ".join(self.model.model_fields) or "none"
         return f"the arguments of {self.verb.name} are: {names}"
+
+
+def _is_unicode(value: object) -> bool:
+    """Tell whether all texts in a value of JSON are well-formed Unicode."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 @cache

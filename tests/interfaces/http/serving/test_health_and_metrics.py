@@ -128,6 +128,12 @@ def test_metrics_need_the_key_of_the_owner_or_a_port_of_their_own(home):
         assert server.metrics is not None
         assert "commonbook_unsettled_messages 1.0" in httpx2.get(server.metrics, timeout=60).text
         assert httpx2.get(server.metrics, headers={"Host": "evil.example"}, timeout=60).status_code == 421
+        unknown = httpx2.get(server.metrics.replace("/metrics", "/nothing"), timeout=60)
+        wrong = httpx2.post(server.metrics, timeout=60)
+        for answer, status in ((unknown, 404), (wrong, 405)):
+            assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
+            assert answer.json()["instance"] == answer.headers["x-request-id"]
+        assert "openapi" not in unknown.text
         elsewhere = server.metrics.removesuffix("/metrics")
         assert httpx2.get(f"{elsewhere}/v1/actor", headers=client.headers, timeout=60).status_code == 404
         for path in ("live", "ready"):

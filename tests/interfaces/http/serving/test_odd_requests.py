@@ -46,6 +46,18 @@ def head(server: Server, method: str = "POST", path: str = "/v1/memories", **hea
     return f"{method} {path} HTTP/1.1\r\n{lines}"
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("rest", ["", "\r\n", '\r\n{"text": "ha'], ids=["half a head", "no body", "half a body"])
+def test_a_request_that_is_half_sent_at_the_end_of_a_server_is_no_error(tmp_path, rest):
+    with serving(tmp_path / "home", "--no-request-log") as server:
+        with closing(socket.create_connection(("127.0.0.1", port_of(server)), timeout=60)) as connection:
+            connection.sendall((head(server, Content_Type="application/json", Content_Length="500") + rest).encode())
+            # An answer to a later request shows that the server has read this one.
+            assert count(server) == 0
+            assert server.end() == 0
+        assert server.log.read_text() == ""
+
+
 def count(server: Server) -> int:
     with server.client() as client:
         return int(client.get("/v1/status").json()["memories"])

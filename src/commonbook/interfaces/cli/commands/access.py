@@ -1,4 +1,4 @@
-"""The access commands: grants on spaces, API keys, and logins."""
+"""The access commands: the identity of the caller, grants on spaces, API keys, and logins."""
 
 from __future__ import annotations
 
@@ -17,10 +17,30 @@ if TYPE_CHECKING:
     from commonbook.book.book import Book
     from commonbook.interfaces.cli.call import Call, Command
     from commonbook.interfaces.cli.output.plain import Output
-    from commonbook.model.spaces import ApiKey, Grant, NewKey, Role
+    from commonbook.model.spaces import ApiKey, Grant, Identity, NewKey, Role, SpaceRole
 
 _DEFAULT_URL: Final = "http://127.0.0.1:7373"
 """The address of `commonbook serve`, unless another one is given."""
+
+
+def _whoami(call: Call) -> int:
+    identity = call.book.whoami()
+    return call.print_answer(json_values.identity_json(identity), lambda out: _show_identity(out, identity))
+
+
+def _show_identity(out: Output, identity: Identity) -> None:
+    facts = [("principal", identity.principal), ("default space", identity.default_space)]
+    if identity.key_id is not None:
+        facts.append(("key", identity.key_id))
+    if identity.limits is not None:
+        facts.append(("limits", _roles(identity.limits)))
+    if identity.expires is not None:
+        facts.append(("expires", out.moment(identity.expires)))
+    out.facts([*facts, ("spaces", _roles(identity.spaces))])
+
+
+def _roles(roles: Sequence[SpaceRole]) -> str:
+    return ", ".join(f"{role.space}={role.role}" for role in roles) or "none"
 
 
 # --- grants
@@ -246,6 +266,7 @@ def _expiry(out: Output, time: datetime | None) -> tuple[str, str]:
 
 
 COMMANDS: Final[Mapping[str, Command]] = {
+    "whoami": _whoami,
     "grant add": _add_grant,
     "grant list": _list_grants,
     "grant revoke": _revoke_grant,

@@ -127,6 +127,12 @@ class TimedProtocol(H11Protocol):
             self.cycle.disconnected = True
         self.transport.close()
 
+    def cut_off_upload(self) -> None:
+        """Cut the client off if it is still sending a request; the app learns of it as of any client that goes away."""
+        if self.conn.their_state is h11.SEND_BODY:
+            # A closed connection with TLS would wait for the client.
+            self.transport.abort()
+
     def _start_timer(self) -> None:
         if self._head_timer is None:
             self._head_timer = self.loop.call_later(HEAD_SECONDS, self._close)

@@ -15,13 +15,16 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import uvicorn
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 
 from commonbook.interfaces.http.app import make_app
 from commonbook.interfaces.http.direct_routes import DirectRoutes
+from commonbook.interfaces.http.error_answers import http_error
 from commonbook.interfaces.http.guards.config import LOOPBACK_NAMES
 from commonbook.interfaces.http.guards.connections import TimedProtocol
 from commonbook.interfaces.http.guards.stack import guarded
@@ -46,6 +49,9 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger("commonbook.server")
 _GRACE_SECONDS: Final = 2
 """How long running requests may take after a signal."""
+
+_UPLOAD_SECONDS: Final = 1.0
+"""How long the rest of a request may take to arrive after a signal; it is less, so that the app can still end it."""
 
 _CUT_OFF_SECONDS: Final = 2.75
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
@@ -112,7 +118,9 @@ class _Process:
         return guarded(direct, addresses.guard_config(self._options), self._metrics.count)
 
     def _metrics_app(self) -> ASGIApp:
-        app = Starlette(routes=[*self._health.routes(), self._metrics.route(with_key=False)])
+        routes = [*self._health.routes(), self._metrics.route(with_key=False)]
+        refuse = partial(http_error, paths=f"the paths of this port are {', '.join(route.path for route in routes)}")
+        app = Starlette(routes=routes, exception_handlers={HTTPException: refuse})
         # Who watches a server comes from elsewhere than its proxies, and calls it by its address.
         config = addresses.guard_config(self._options)
         hosts = config.allowed_hosts | LOOPBACK_NAMES
@@ -161,12 +169,25 @@ class _Process:
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals to its process."""
+    """A server that leaves signals to its process, and waits less long for requests that are half sent."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Capture none."""
         yield
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let running requests complete; a client that has not sent all of its request is cut off before the others."""
+        timer = asyncio.get_running_loop().call_later(_UPLOAD_SECONDS, self._cut_off_uploads)
+        try:
+            await super().shutdown(sockets)
+        finally:
+            timer.cancel()
+
+    def _cut_off_uploads(self) -> None:
+        for connection in tuple(self.server_state.connections):
+            if isinstance(connection, TimedProtocol):
+                connection.cut_off_upload()
 
 
 def _cut_off() -> None:
