@@ -255,6 +255,7 @@ HARMLESS = {
     "with_key",
     "work",
     "working",
+    "whoami",
 }
 """Verbs that answer everybody with what the actor may see, which must be nothing."""
 
@@ -390,6 +391,7 @@ def test_no_verb_answers_without_the_right(shared, who):
     assert eve.status().memories == 0
     assert eve.verify_log().findings == ()
     assert {space.name for space in eve.spaces()} <= {"elsewhere"}
+    assert {role.space for role in eve.whoami().spaces} <= {"elsewhere"}
     assert not eve.prefetch("talk", "heron", spaces=["personal"]) or eve.prefetched("talk", "heron", wait=5) is None
     with pytest.raises(CommonbookError):
         eve.find_id(memory.id)

@@ -256,9 +256,24 @@ def test_a_recall_without_a_space_asks_those_of_the_default_that_may_be_read(boo
     assert prefetched.hits == ()
     with pytest.raises(NotAllowed):
         alice.recall("heron", spaces=["personal"])
+    assert alice.recall("heron").notes == ()
     book.grant(ALICE, "team", "reader")
-    assert alice.recall("heron").hits == ()
+    answer = alice.recall("heron")
+    assert answer.hits == ()
+    assert [note.endswith("name one: team, or / for all") for note in answer.notes] == [True]
+    assert alice.recall("heron", spaces=["/"]).notes == ()
     assert {one.text for one in alice.list().items} == {"the heron is ours"}
     assert (alice.sessions(), alice.inbox().items) == ((), ())
     book.grant(ALICE, "personal", "reader")
     assert [hit.text for hit in alice.recall("heron").hits] == ["the heron is mine"]
+
+
+def test_a_reader_who_writes_is_told_what_is_missing_and_a_stranger_is_not(book: Book):
+    memory = book.remember("the heron is ours", space="team").id
+    book.grant(ALICE, "team", "reader")
+    alice, eve = book.acting_as(ALICE), book.acting_as(EVE)
+    for write in (lambda: alice.remember("mine", space="team"), lambda: alice.edit(memory, text="mine")):
+        with pytest.raises(NotAllowed, match="may read the space 'team', but not write to it"):
+            write()
+    with pytest.raises(NotAllowed, match="may not use the space 'team'"):
+        eve.remember("mine", space="team")

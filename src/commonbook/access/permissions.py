@@ -224,8 +224,12 @@ def require_writable(actor: Actor, memory: Memory, writable: SpaceScope, spaces:
 
 def refusal_to_write(actor: Actor, name: str, spaces: SpaceScope) -> NotAllowed:
     """Return the error for a space that the actor may read, but not write to."""
-    is_held_back = actor.is_agent and review.holds_back(actor, name, spaces)
-    return review.refusal(actor, name) if is_held_back else refusal(actor, name)
+    if actor.is_agent and review.holds_back(actor, name, spaces):
+        return review.refusal(actor, name)
+    return NotAllowed(
+        f"{actor.principal} may read the space {name!r}, but not write to it",
+        fix="ask an admin of that space for the role `writer`",
+    )
 
 
 def no_memory(memory_id: str) -> NotFound:
