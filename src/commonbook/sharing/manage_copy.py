@@ -66,8 +66,8 @@ def detach(engines: Engines, actor: Actor, copy_id: str) -> Receipt:
 def adopt(engines: Engines, actor: Actor, copy_id: str) -> Receipt:
     """Overwrite a diverged copy with its source's text; the local text stays in the history.
 
-    An imported copy, and one whose sharer lost the right to read the source, follow it from then on, shared by the
-    actor. Unless the text would have come anyway, the actor must be allowed to read the source.
+    An imported copy, and one whose sharer may no longer share it, follow their source from then on,
+    shared by the actor. Unless the text would have come anyway, the actor must be allowed to read the source.
     """
 
     def operation(ctx: WriteContext, copy: Memory) -> Memory:
@@ -174,8 +174,8 @@ def _detached_error(copy_id: str) -> CommonbookError:
 
 def _revoked_error(copy_id: str) -> CommonbookError:
     return NotAllowed(
-        f"the principal that shared the copy {copy_id} may no longer read its source",
-        fix="somebody who may read the source can share it again or `adopt` the copy; or detach it",
+        f"the principal that shared the copy {copy_id} may no longer read its source, or write to its space",
+        fix="somebody who may do both can share the source again or `adopt` the copy; or detach it",
     )
 
 

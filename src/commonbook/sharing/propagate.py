@@ -1,8 +1,9 @@
 """Propagates a change of a source to its live copies: up to a limit in the same transaction, the rest by a job.
 
-A refresh runs on behalf of the sharer, whose right to read the source is checked each time. It never overwrites a copy
-that was edited, and takes the source's text that is current when it runs. When a whole episode was rewound, the copies
-that follow it are deleted by the same rules. Copies of any other source that is deleted note when it ended.
+A refresh runs on behalf of the sharer, whose rights to read the source and to write to the space of the copy are
+checked each time. It never overwrites a copy that was edited, and takes the source's text that is current when it runs.
+When a whole episode was rewound, the copies that follow it are deleted by the same rules. Copies of any other source
+that is deleted note when it ended.
 """
 
 from __future__ import annotations

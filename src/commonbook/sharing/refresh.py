@@ -7,11 +7,10 @@ from functools import partial
 from itertools import pairwise
 from typing import Final
 
-from commonbook.access import review
 from commonbook.errors import FileInTheWay
 from commonbook.files import hand_edits
 from commonbook.markdown.memory_conversion import render_memory
-from commonbook.model.memory import LAZY, LIVE, MAX_FRONT_BYTES, Memory
+from commonbook.model.memory import LAZY, LIVE, MAX_FRONT_BYTES, CopyInfo, Memory
 from commonbook.model.spaces import OWNER_ACTOR, Actor
 from commonbook.ports.database import Transaction
 from commonbook.ports.engines import Engines
@@ -92,7 +91,7 @@ def remove_copy(ctx: WriteContext, copy: Memory, source: Memory) -> Memory | Non
     following = _following(ctx, copy, source)
     if following is None or following.shared is None:
         return None
-    store_version.delete(ctx.acting_as(Actor(following.shared.by), ForeignWrite.SHARER), following, how="rewind")
+    store_version.delete(ctx.acting_as(Actor(following.shared.writer), ForeignWrite.SHARER), following, how="rewind")
     ctx.pending.note_changed_text(following)
     return following
 
@@ -110,7 +109,7 @@ def note_source_end(ctx: WriteContext, copy: Memory, source: Memory) -> Memory |
         return None
     noted = tied._replace(shared=tied.shared._replace(source_ends=ends))
     _require_room(ctx, noted)
-    as_sharer = ctx.acting_as(Actor(tied.shared.by), ForeignWrite.SHARER)
+    as_sharer = ctx.acting_as(Actor(tied.shared.writer), ForeignWrite.SHARER)
     return store_version.store_version(as_sharer, tied, noted, ["shared"], how="refresh")
 
 
@@ -124,10 +123,7 @@ def _tied(ctx: WriteContext, copy: Memory, source: Memory) -> Memory | None:
     """Return a copy, with what a person did to its file; None if its sharer may not share it any more."""
     if copy.shared is None or not copies.is_bound(copy) or copy.shared.claimed:
         return None
-    sharer = Actor(copy.shared.by)
-    if review.holds_back(sharer, copy.space.name, ctx.spaces):
-        return None
-    if not ctx.permissions_of(sharer).may_read(source.space, ctx.spaces):
+    if not _sharer_may_share(ctx, copy, copy.shared, source):
         return None
     try:
         ctx.engines.folder.require_place(copy.path)
@@ -136,6 +132,12 @@ def _tied(ctx: WriteContext, copy: Memory, source: Memory) -> Memory | None:
         # The file is malformed, moved or removed: the copy is refreshed once a scan has resolved that.
         return None
     return copy if copies.is_bound(copy) else None
+
+
+def _sharer_may_share(ctx: WriteContext, copy: Memory, shared: CopyInfo, source: Memory) -> bool:
+    """Tell whether the sharer of a copy may read its source and write to its space, as `freshness` tells a reader."""
+    may_read = ctx.permissions_of(Actor(shared.by)).may_read(source.space, ctx.spaces)
+    return may_read and ctx.permissions_of(Actor(shared.writer)).may_write(copy.space, ctx.spaces)
 
 
 def _is_current(copy: Memory, source: Memory) -> bool:
@@ -151,7 +153,7 @@ def overwrite_copy(ctx: WriteContext, copy: Memory, source: Memory, *, take_over
     """
     shared, link = copies.require_copy(copy)
     if shared.claimed or take_over:
-        shared = shared._replace(by=ctx.actor.principal, at=ctx.tx.now, claimed=False)
+        shared = shared._replace(by=ctx.actor.principal, at=ctx.tx.now, claimed=False, approved_by=None)
     changed = [name for name in ("title", "text") if getattr(copy, name) != getattr(source, name)]
     overwritten = copy._replace(
         title=source.title,
@@ -162,7 +164,7 @@ def overwrite_copy(ctx: WriteContext, copy: Memory, source: Memory, *, take_over
         shared=shared,
     )
     _require_room(ctx, overwritten)
-    as_sharer = ctx.acting_as(Actor(shared.by), ForeignWrite.SHARER)
+    as_sharer = ctx.acting_as(Actor(shared.writer), ForeignWrite.SHARER)
     return store_version.store_version(as_sharer, copy, overwritten, [*changed, "links"], how="refresh")
 
 
