@@ -11,7 +11,7 @@ from commonbook.errors import FileInTheWay
 from commonbook.files import hand_edits
 from commonbook.markdown.memory_conversion import render_memory
 from commonbook.model.memory import LAZY, LIVE, MAX_FRONT_BYTES, CopyInfo, Memory
-from commonbook.model.spaces import OWNER_ACTOR, Actor
+from commonbook.model.spaces import OWNER_ACTOR, Actor, SpaceScope
 from commonbook.ports.database import Transaction
 from commonbook.ports.engines import Engines
 from commonbook.sharing import freshness, words_for_copies
@@ -26,7 +26,7 @@ _MAX_LINK_BYTES: Final = 64
 
 def refresh_now(engines: Engines, copy_id: str) -> None:
     """Refresh a copy and the copies between it and its root, each in the name of the principal that shared it."""
-    write(engines, OWNER_ACTOR, partial(refresh_chain, copy_id=copy_id))
+    write(engines, OWNER_ACTOR, partial(refresh_chain, copy_id=copy_id, readable={}))
 
 
 def enqueue_refresh(engines: Engines, stale: Sequence[Memory]) -> None:
@@ -45,11 +45,17 @@ def enqueue_refresh(engines: Engines, stale: Sequence[Memory]) -> None:
         engines.db.write(enqueue, durable=False)
 
 
-def refresh_chain(ctx: WriteContext, copy_id: str) -> None:
-    """Refresh the copies along the chain from the furthest source to this copy, in that order."""
+def refresh_chain(ctx: WriteContext, copy_id: str, *, readable: SpaceScope) -> None:
+    """Refresh the copies along the chain from the furthest source to this copy, in that order.
+
+    A copy that was edited to the words of its source is confirmed only if the source is in the spaces `readable`:
+    others would learn from it that they guessed these words.
+    """
     for source_id, id_ in pairwise(lock_chain(ctx, copy_id)):
         source, copy = (memories.find(ctx.tx, ctx.spaces, memory_id) for memory_id in (source_id, id_))
-        if source is not None and copy is not None:
+        if source is None or copy is None:
+            continue
+        if source.space.id in readable or not freshness.was_edited(copy):
             given = words_for_copies.of_source(ctx, source).source
             if given is not None:
                 refresh_copy(ctx, copy, given)
