@@ -158,8 +158,9 @@ def _typed(fields: Mapping[str, Scalar]) -> frozenset[tuple[str, type, Scalar]]:
 NO_METADATA: Final = Metadata()
 
 _MODE_SET: Final = "since:"
-_SOURCE_ENDS: Final = "ends:"
 _APPROVED_BY: Final = "approved:"
+SOURCE_ENDS: Final = "ends:"
+"""The beginning of the word of a copy that tells when its deleted source ended."""
 
 
 class CopyInfo(NamedTuple):
@@ -199,7 +200,7 @@ class CopyInfo(NamedTuple):
             self.by,
             format_time(self.at),
             *((_MODE_SET + format_time(self.mode_set),) if self.mode_set else ()),
-            *((_SOURCE_ENDS + format_time(self.source_ends),) if self.source_ends else ()),
+            *((SOURCE_ENDS + format_time(self.source_ends),) if self.source_ends else ()),
             *((_APPROVED_BY + self.approved_by,) if self.approved_by else ()),
             *(("claimed",) if self.claimed else ()),
         )
@@ -212,7 +213,7 @@ class CopyInfo(NamedTuple):
         if claimed and claimed[0].isdecimal():
             # A revision of the copy, by which an earlier program recognised an edit of it.
             claimed = claimed[1:]
-        mode_set, source_ends = (_take_time(claimed, prefix) for prefix in (_MODE_SET, _SOURCE_ENDS))
+        mode_set, source_ends = (_take_time(claimed, prefix) for prefix in (_MODE_SET, SOURCE_ENDS))
         approved_by = _take_word(claimed, _APPROVED_BY)
         if mode not in (*MODES, DETACHED) or claimed not in ([], ["claimed"]):
             raise ValueError(line)

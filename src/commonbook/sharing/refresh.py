@@ -103,11 +103,11 @@ def remove_copy(ctx: WriteContext, copy: Memory, source: Memory) -> Memory | Non
 
 
 def note_source_end(ctx: WriteContext, copy: Memory, source: Memory) -> Memory | None:
-    """Note in a copy when its source ended, which was deleted now; return None if it says so already.
+    """Note in a copy when its source ended, if that is deleted, and nothing if it is not; None if it says so already.
 
     Raises TooLarge, with nothing changed, if the copy's file has no room for it.
     """
-    ends = copies.end_of(source)
+    ends = None if source.deleted is None else copies.end_of(source)
     if copy.shared is None or copy.shared.source_ends == ends:
         return None
     tied = _tied(ctx, copy, source)
