@@ -125,6 +125,19 @@ def test_a_retraction_that_a_detached_copy_keeps_can_be_taken_back(book: Book, w
     assert "retracted" in book.get(thought).marks
 
 
+@pytest.mark.parametrize("way", WITHOUT_ONE)
+def test_a_detached_copy_keeps_a_retraction_although_it_was_kept_itself_before(book: Book, way):
+    book.create_space("mine")
+    thought, copy = doubted_copy(book)
+    book.triage(copy, "keep")
+    book.triage(thought, "retract")
+    way(book, copy, thought)
+    assert {"retracted", "expired", "ended"} <= set(book.get(copy).marks)
+    book.acting_as(BOB).reinstate(copy)
+    assert book.get(copy).marks == ()
+    assert is_recalled(book, copy)
+
+
 @pytest.mark.parametrize("way", WITH_A_TIE)
 def test_a_copy_that_follows_no_more_is_suspect_and_superseded_with_its_source(book: Book, way):
     book.create_space("mine")

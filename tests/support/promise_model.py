@@ -391,6 +391,6 @@ class Model(Rights):
             if source.forgotten:
                 break
             if self.ended(source, now):
-                memory.retracted |= source.retracted - memory.decisions
+                memory.retracted |= source.retracted
                 memory.decisions |= source.retracted
         memory.mode = "detached"
