@@ -1,6 +1,7 @@
 """Share requests: sharing into a space that needs the approval of one of its admins.
 
-A rule or a principal makes the request. It is decided once, and never approved by the principal that made it.
+A rule or a principal makes the request. It is decided once, and never approved by the principal that made it or
+that wrote the text.
 """
 
 from __future__ import annotations
@@ -111,7 +112,8 @@ def approve(
         memory = _require_memory(ctx, request)
         if _identity(ctx.actor.principal) in _excluded_approvers(request, memory):
             raise NotAllowed(
-                f"{ctx.actor.principal} asked for this and cannot approve it", fix="let another admin approve it"
+                f"{ctx.actor.principal} asked for this, or wrote it, and cannot approve it",
+                fix="let another admin approve it",
             )
         if request.space_id not in permissions.administered(ctx.tx, ctx.actor, ctx.spaces):
             raise permissions.refusal(ctx.actor, request.space)
@@ -197,12 +199,7 @@ def _require_memory(ctx: WriteContext, request: ShareRequest) -> Memory:
 
 
 def _excluded_approvers(request: ShareRequest, memory: Memory) -> set[str]:
-    """Return the principals that may not approve: the requester and, for a rule, the memory's author and last editor.
-
-    A rule acts on their writing, so they count as requesters too.
-    """
-    if request.rule is None:
-        return {_identity(request.requested_by)}
+    """Return the principals that may not approve: the requester, and the memory's author and last editor."""
     return {_identity(request.requested_by), _identity(memory.author), _identity(memory.revised_by)}
 
 
