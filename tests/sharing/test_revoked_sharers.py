@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from commonbook import Book, NotAllowed
+from commonbook import Book, NotAllowed, NotFound
 
 BOB, CAROL, AGENT = "user:bob", "user:carol", "agent:x"
 
@@ -146,3 +146,27 @@ def test_an_approved_copy_follows_on_after_its_file_was_rendered_again(book: Boo
     assert (memory.text, memory.freshness) == ("deploy with care", "fresh")
     assert memory.shared is not None
     assert memory.shared.approved_by == CAROL
+
+
+# --- spaces that two share
+
+
+def test_the_owner_revokes_a_grant_on_a_space_that_two_share(book: Book, bob: Book):
+    source = bob.remember("deploy with make").id
+    copy = bob.share_with(source, CAROL)
+    assert (CAROL, copy.space) in {(grant.principal, grant.space.name) for grant in book.grants()}
+    for principal in (bob, book.acting_as(CAROL)):
+        for space in (copy.space, "_between/0123456789abcdef"):
+            with pytest.raises(NotAllowed):
+                principal.revoke(CAROL, space)
+    book.revoke(CAROL, copy.space)
+    with pytest.raises(NotFound):
+        book.acting_as(CAROL).get(copy.id)
+    with pytest.raises(NotFound):
+        book.revoke(CAROL, copy.space)
+    with pytest.raises(NotFound):
+        book.revoke(CAROL, "_between/0123456789abcdef")
+    book.revoke(BOB, copy.space)
+    bob.edit(source, text="deploy with care")
+    assert (book.get(copy.id).text, book.get(copy.id).freshness) == ("deploy with make", "revoked")
+    assert book.verify_log().findings == ()
