@@ -263,15 +263,17 @@ BODIES = (
     | st.text(alphabet="a-.\r\n #\ufeff", max_size=12)
     | st.sampled_from(["---\nid: x\n---\n", "\r", "\n", "\r\n"])
 )
+PRINCIPALS = st.from_regex(r"\A(?:user|agent):[A-Za-z0-9][A-Za-z0-9._@-]{0,20}\Z")
 SHARED = st.builds(
     CopyInfo,
     mode=st.sampled_from((*MODES, DETACHED)),
     root=IDS,
-    by=st.from_regex(r"\A(?:user|agent):[A-Za-z0-9][A-Za-z0-9._@-]{0,20}\Z"),
+    by=PRINCIPALS,
     at=TIMES.filter(bool),
     claimed=st.booleans(),
     mode_set=TIMES,
     source_ends=TIMES,
+    approved_by=st.none() | PRINCIPALS,
 )
 HASHES = st.from_regex(r"\A[0-9a-f]{16}\Z")
 NUMBERS = st.integers(1, 10**15 - 1)

@@ -67,8 +67,11 @@ class ReasoningVerbs(Machine):
         memory.decisions |= causes
         memory.unsure.add("successor_ended")
         if verdict == "keep":
-            memory.unsure.discard("source_changed")
-            known = {target: self.model[target].words for _, target in memory.links if target in self.model.memories}
+            # A decision confirms the grounds that its maker may read, also deleted ones.
+            grounds = [self.model[target] for _, target in memory.links if target in self.model.memories]
+            known = {one.id: one.words for one in grounds if self.model.may(who, one.space, "reader")}
+            if len(known) == len({one.id for one in grounds}):
+                memory.unsure.discard("source_changed")
             for (relation, target), words in memory.links.items():
                 memory.links[relation, target] = known.get(target, words) if relation in REASONING else words
         if verdict == "retract":

@@ -45,6 +45,16 @@ def test_twelve_copies_take_one_place_of_ten(book, query, indexed):
     assert book.recall(query, spaces=["team/"], k=10).hits == hits
 
 
+def test_a_root_beside_its_copy_is_not_in_another_space(book):
+    root = book.remember("the telescope of the keeper", space="attic").id
+    copy = book.share(root, "team").id
+    far = book.share(root, "far").id
+    book.move(root, "team")
+    (hit,) = book.recall("telescope", spaces=["/"]).hits
+    assert places(hit) == [("far", far)]
+    assert hit.id in (root, copy)
+
+
 @pytest.mark.parametrize("indexed", [False, True])
 def test_more_copies_than_candidates_leave_room_for_all_others(book, indexed):
     others = add_others(book)

@@ -11,6 +11,7 @@ import pytest
 import commonbook
 from commonbook.book.book import Book
 from commonbook.engines.process.clock import SystemClock
+from commonbook.model.memory import Refresh
 from tests.support.lost_databases import keep_database, lose_database, put_database_back
 
 NOW = SystemClock().now()
@@ -103,6 +104,38 @@ def test_a_source_that_came_back_and_did_not_end_leaves_nothing_noted(book: Book
     assert expired(book, copy) == [False]
     book.delete(source)
     assert (noted(book, copy), expired(book, copy)) == ({None}, [False])
+
+
+@pytest.mark.parametrize("refresh", ["live", "lazy", "snapshot"])
+def test_a_source_that_comes_back_leaves_no_old_end_in_its_copies(book: Book, refresh: Refresh):
+    source = book.remember("oil is cheap", space="a").id
+    book.grant("user:bob", "a", "reader")
+    book.grant("user:bob", "team", "writer")
+    copy = book.acting_as("user:bob").share(source, "team", refresh=refresh).id
+    expire(book, source)
+    book.delete(source)
+    assert len(noted(book, copy) - {None}) == 1
+    book.undelete(source)
+    assert noted(book, copy) == {None}
+    book.edit(source, expires=None)
+    book.revoke("user:bob", "a")
+    book.delete(source)
+    assert (book.get(copy).marks, book.get(copy).text) == ((), "oil is cheap")
+
+
+def test_a_source_whose_file_comes_back_leaves_no_old_end_in_its_copies(book: Book, home: Path):
+    source = book.remember("oil is cheap", space="a").id
+    copy = book.share(source, "team").id
+    path = home / book.get(source).path
+    without_end = path.read_text()
+    expire(book, source)
+    book.delete(source)
+    assert expired(book, copy) == [True]
+    path.parent.mkdir(exist_ok=True)
+    for deed in (lambda: path.write_text(without_end), path.unlink):
+        deed()
+        book.sync()
+        assert (noted(book, copy), expired(book, copy)) == ({None}, [False])
 
 
 def test_a_sharer_who_may_no_longer_read_the_source_learns_nothing_of_its_end(book: Book):

@@ -449,6 +449,19 @@ def test_a_reader_asks_and_an_admin_who_cannot_read_the_source_agrees(team, read
     assert team.verify_log().findings == ()
 
 
+def test_the_author_of_a_text_does_not_approve_a_request_for_it(team, reader):
+    carol, _ = reader
+    team.grant(BOB, "lab", "writer")
+    bob = team.acting_as(BOB)
+    written, edited = (book.remember("of use to the team", space="lab").id for book in (bob, team))
+    bob.edit(edited, text="of much use to the team")
+    for note in (written, edited):
+        waiting = carol.request_share(note, "team")
+        with pytest.raises(NotAllowed, match="or wrote it"):
+            bob.approve(waiting.id)
+        assert team.acting_as(ALICE).approve(waiting.id).state == "approved"
+
+
 def test_the_requester_may_withdraw_and_ask_again(team, reader):
     carol, note = reader
     first = carol.request_share(note, "team")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from commonbook import Book, NotAllowed
-from commonbook.errors import BadInput
+from commonbook.errors import BadInput, Conflict
 
 BOB = "user:bob"
 
@@ -125,6 +125,19 @@ def test_a_retraction_that_a_detached_copy_keeps_can_be_taken_back(book: Book, w
     assert "retracted" in book.get(thought).marks
 
 
+@pytest.mark.parametrize("way", WITHOUT_ONE)
+def test_a_detached_copy_keeps_a_retraction_although_it_was_kept_itself_before(book: Book, way):
+    book.create_space("mine")
+    thought, copy = doubted_copy(book)
+    book.triage(copy, "keep")
+    book.triage(thought, "retract")
+    way(book, copy, thought)
+    assert {"retracted", "expired", "ended"} <= set(book.get(copy).marks)
+    book.acting_as(BOB).reinstate(copy)
+    assert book.get(copy).marks == ()
+    assert is_recalled(book, copy)
+
+
 @pytest.mark.parametrize("way", WITH_A_TIE)
 def test_a_copy_that_follows_no_more_is_suspect_and_superseded_with_its_source(book: Book, way):
     book.create_space("mine")
@@ -182,3 +195,81 @@ def test_a_key_revokes_no_other_key(book: Book):
     assert valid_keys(book) == {full.key.id, limited.key.id}
     with_limited.revoke_key(limited.key.id)
     assert valid_keys(book) == {full.key.id}
+
+
+# --- guesses
+
+
+def guessed_copy(book: Book, guess: str) -> tuple[str, str]:
+    """Return a reflection on a source that Bob may no longer read, and its copy, which Bob has edited to a guess."""
+    bob = book.acting_as(BOB)
+    source = book.remember("no code yet", title="Code", space="team").id
+    thought = bob.reflect("the code is short", [source], space="team").id
+    book.move(source, "vault")
+    copy = book.share(source, "team").id
+    bob.edit(copy, text="ours")
+    book.edit(source, text="4711")
+    bob.edit(copy, text=guess)
+    return thought, copy
+
+
+def adopt_it(bob: Book, _thought: str, copy: str) -> object:
+    with pytest.raises(NotAllowed):
+        bob.adopt(copy)
+    return bob.get(copy).freshness
+
+
+def make_it_live(bob: Book, _thought: str, copy: str) -> object:
+    bob.set_refresh(copy, "lazy")
+    bob.set_refresh(copy, "live")
+    return bob.get(copy).freshness, bob.get(copy).version
+
+
+def open_a_copy_of_it(bob: Book, _thought: str, copy: str) -> object:
+    guess = bob.get(copy).text
+    bob.edit(copy, text="no guess")
+    below = bob.share(copy, "mine", refresh="lazy").id
+    bob.edit(copy, text=guess)
+    assert bob.get(below).text == guess
+    return bob.get(copy).freshness, bob.get(copy).version
+
+
+def keep_what_depends_on_it(bob: Book, thought: str, copy: str) -> object:
+    assert "source_changed" in bob.get(thought).marks
+    with pytest.raises(Conflict):
+        bob.triage(thought, "keep")
+    return bob.get(thought).links[0].target_hash == bob.get(copy).copy_hash
+
+
+@pytest.mark.parametrize("way", [adopt_it, make_it_live, open_a_copy_of_it, keep_what_depends_on_it])
+def test_no_verb_tells_whether_a_guess_at_the_words_of_an_unreadable_source_is_right(book: Book, way):
+    for space in ("vault", "team", "mine"):
+        book.create_space(space)
+    book.grant(BOB, "team", "writer")
+    book.grant(BOB, "mine", "writer")
+    bob = book.acting_as(BOB)
+    answers = []
+    for guess in ("1111", "4711"):
+        thought, copy = guessed_copy(book, guess)
+        answers.append(way(bob, thought, copy))
+    assert answers[0] == answers[1]
+
+
+def test_a_decision_confirms_only_the_grounds_that_its_maker_may_read(book: Book):
+    for space in ("vault", "team"):
+        book.create_space(space)
+    book.grant(BOB, "team", "writer")
+    bob = book.acting_as(BOB)
+    hidden, seen = (book.remember(f"{word} costs five", space="team").id for word in ("oil", "hay"))
+    thought = bob.reflect("zebras are dear", [hidden, seen], space="team").id
+    book.move(hidden, "vault")
+    before = {link.target: link.target_hash for link in bob.get(thought).links}
+    for source in (hidden, seen):
+        book.edit(source, text="it costs nine")
+    bob.triage(thought, "keep")
+    after = {link.target: link.target_hash for link in bob.get(thought).links}
+    assert after[hidden] == before[hidden]
+    assert after[seen] != before[seen]
+    assert "source_changed" in bob.get(thought).marks
+    book.triage(thought, "keep")
+    assert book.get(thought).marks == ()

@@ -116,6 +116,7 @@ class Checks(ReadChecks):
                 root=shown.shared.root,
                 mode=shown.shared.mode,
                 sharer=shown.shared.by,
+                writer=shown.shared.writer,
                 took=words,
             )
         )
@@ -157,6 +158,7 @@ class Checks(ReadChecks):
         memory.source, memory.mode, memory.sharer = tie
         if shown.shared is not None:
             memory.claimed, memory.root = shown.shared.claimed, shown.shared.root
+            memory.writer = shown.shared.writer
             memory.noted = shown.shared.source_ends
 
     def _note_passing_words(self) -> None:

@@ -61,6 +61,8 @@ class Memory:
     root: str = ""
     mode: str = ""
     sharer: str = ""
+    writer: str = ""
+    """The principal by whose right to write a copy follows: the sharer, or the one that approved its request."""
     took: Words = ()
     claimed: bool = False
     noted: datetime | None = None

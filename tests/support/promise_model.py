@@ -44,11 +44,14 @@ class Model(Rights):
         return source if source is not None and not source.deleted else None
 
     def tie_holds(self, copy: Memory) -> bool:
-        """Tell whether a copy may follow: its sharer may read the source, and no review stops an agent's copies."""
+        """Tell whether a copy may follow: its sharer may read the source and write to the space of the copy.
+
+        The second right is that of the principal that approved the share, if it was requested.
+        """
         source = self.source_of(copy)
-        if source is None or copy.claimed or self.holds_back(copy.sharer, copy.space):
+        if source is None or copy.claimed:
             return False
-        return self.may(copy.sharer, source.space, "reader")
+        return self.may(copy.sharer, source.space, "reader") and self.may(copy.writer, copy.space, "writer")
 
     def diverged(self, copy: Memory) -> bool:
         """Tell whether a copy says neither what it took over nor what its source says: somebody edited it."""
@@ -388,6 +391,6 @@ class Model(Rights):
             if source.forgotten:
                 break
             if self.ended(source, now):
-                memory.retracted |= source.retracted - memory.decisions
+                memory.retracted |= source.retracted
                 memory.decisions |= source.retracted
         memory.mode = "detached"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 
 from commonbook.errors import CommonbookError, NotAllowed, NotFound
@@ -141,10 +140,7 @@ class ReadChecks:
         if self.model.granted(who, space, "writer") and _is_conversation(entry):
             # No review limits what is recorded of conversations.
             return True
-        # A copy follows its source in the name of its sharer, who needs the right to read the source.
-        copies = [self.model.memories.get(id_) for id_ in json.loads(entry.subjects)]
-        follows = entry.action == "refresh" and any(one is not None and one.sharer == who for one in copies)
-        return follows or entry.action in _IN_ANOTHERS_SPACE
+        return entry.action in _IN_ANOTHERS_SPACE
 
     # --- recall
 

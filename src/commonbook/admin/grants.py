@@ -8,11 +8,11 @@ from commonbook.access import permissions
 from commonbook.access.authentication import principal_name
 from commonbook.errors import BadInput, NotFound
 from commonbook.log import chain
-from commonbook.model.spaces import FILESYSTEM, LOCAL_OWNER, ROLES, Actor, Grant, Role
+from commonbook.model.spaces import FILESYSTEM, LOCAL_OWNER, ROLES, Actor, Grant, Role, Space
 from commonbook.ports.engines import Engines
 from commonbook.tables import grants, spaces
 from commonbook.text import space_names, user_times
-from commonbook.write.context import WriteContext, administered_space
+from commonbook.write.context import WriteContext, administered_space, readable_space
 from commonbook.write.transaction import write
 
 
@@ -37,13 +37,18 @@ def grant(
 
 
 def revoke(engines: Engines, actor: Actor, principal: str, space: str) -> None:
-    """Revoke the grant of a principal on a space; grants on the spaces above it stay."""
+    """Revoke the grant of a principal on a space; grants on the spaces above it stay.
+
+    The grants on a space that two principals share are made by the program, and revoked by the owner.
+    """
     principal = _require_grantee(principal)
-    space_names.require_space_name(space)
+    is_shared_by_two = space_names.is_shared_by_two(space)
+    if not is_shared_by_two:
+        space_names.require_space_name(space)
 
     def operation(ctx: WriteContext) -> None:
         _lock_space(ctx, space)
-        granted_space = administered_space(ctx, space)
+        granted_space = _space_of_two(ctx, space) if is_shared_by_two else administered_space(ctx, space)
         if not grants.remove(ctx.tx, granted_space.id, principal):
             raise NotFound(
                 f"{principal} has no grant on the space {space!r}", fix="`commonbook grant list` shows the grants"
@@ -66,6 +71,12 @@ def list_grants(engines: Engines, actor: Actor, *, space: str | None = None) -> 
             for grant in grants.on_spaces(tx, readable)
             if grant.space.id in administered or grant.principal == actor.principal
         )
+
+
+def _space_of_two(ctx: WriteContext, name: str) -> Space:
+    """Return a space that two principals share, or raise NotFound; NotAllowed for all but the owner."""
+    permissions.require_owner(ctx.actor, "revoke the grants on a space that two share")
+    return readable_space(ctx, name)
 
 
 def _lock_space(ctx: WriteContext, name: str) -> None:

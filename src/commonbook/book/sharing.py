@@ -68,8 +68,8 @@ class SharingVerbs(BookBase):
     def adopt(self, copy_id: str) -> Receipt:
         """Overwrite a copy that was edited here with its source; the edited text stays in its history.
 
-        An imported copy, and one whose sharer may no longer read the source, follow it from then on, by your
-        permissions.
+        An imported copy, and one whose sharer may no longer share it, follow their source from then on, by
+        your permissions.
         """
         return manage_copy.adopt(self._engines, self._actor, copy_id)
 

@@ -131,6 +131,7 @@ def _shared(copy: CopyInfo | None, source: Link | None) -> dict[str, Any] | None
         "at": format_time(copy.at),
         "refresh": copy.mode,
         "claimed": copy.claimed,
+        "approved_by": copy.approved_by,
     }
 
 

@@ -182,7 +182,9 @@ def _read_shared(value: object) -> CopyLine:
     mac = words.pop().removeprefix(_MAC_PREFIX) if _MAC.fullmatch(words[-1]) else None
     copy = CopyInfo.parse(" ".join(words))
     own = _read_count(words[4]) if words[4:5] and words[4].isdecimal() else None
-    return CopyLine(copy._replace(root=_read_id(copy.root), by=_read_author(copy.by)), mac, own)
+    approved_by = None if copy.approved_by is None else _read_author(copy.approved_by)
+    copy = copy._replace(root=_read_id(copy.root), by=_read_author(copy.by), approved_by=approved_by)
+    return CopyLine(copy, mac, own)
 
 
 def _read_metadata(value: object) -> Metadata:

@@ -158,7 +158,9 @@ def _typed(fields: Mapping[str, Scalar]) -> frozenset[tuple[str, type, Scalar]]:
 NO_METADATA: Final = Metadata()
 
 _MODE_SET: Final = "since:"
-_SOURCE_ENDS: Final = "ends:"
+_APPROVED_BY: Final = "approved:"
+SOURCE_ENDS: Final = "ends:"
+"""The beginning of the word of a copy that tells when its deleted source ended."""
 
 
 class CopyInfo(NamedTuple):
@@ -177,6 +179,13 @@ class CopyInfo(NamedTuple):
     """When the mode was last changed; None if it is the one that the copy was shared with."""
     source_ends: datetime | None = None
     """When its source ended or ends, if that was deleted: the copy still knows it without the database."""
+    approved_by: str | None = None
+    """The principal that approved the request to share it, if the sharer could only request it."""
+
+    @property
+    def writer(self) -> str:
+        """The principal in whose name it follows: it must be allowed to write to the space of the copy."""
+        return self.approved_by or self.by
 
     @property
     def order(self) -> tuple[datetime, bool]:
@@ -191,7 +200,8 @@ class CopyInfo(NamedTuple):
             self.by,
             format_time(self.at),
             *((_MODE_SET + format_time(self.mode_set),) if self.mode_set else ()),
-            *((_SOURCE_ENDS + format_time(self.source_ends),) if self.source_ends else ()),
+            *((SOURCE_ENDS + format_time(self.source_ends),) if self.source_ends else ()),
+            *((_APPROVED_BY + self.approved_by,) if self.approved_by else ()),
             *(("claimed",) if self.claimed else ()),
         )
         return " ".join(words)
@@ -203,7 +213,8 @@ class CopyInfo(NamedTuple):
         if claimed and claimed[0].isdecimal():
             # A revision of the copy, by which an earlier program recognised an edit of it.
             claimed = claimed[1:]
-        mode_set, source_ends = (_take_time(claimed, prefix) for prefix in (_MODE_SET, _SOURCE_ENDS))
+        mode_set, source_ends = (_take_time(claimed, prefix) for prefix in (_MODE_SET, SOURCE_ENDS))
+        approved_by = _take_word(claimed, _APPROVED_BY)
         if mode not in (*MODES, DETACHED) or claimed not in ([], ["claimed"]):
             raise ValueError(line)
         return cls(
@@ -214,12 +225,19 @@ class CopyInfo(NamedTuple):
             claimed=bool(claimed),
             mode_set=mode_set,
             source_ends=source_ends,
+            approved_by=approved_by,
         )
 
 
 def _take_time(words: list[str], prefix: str) -> datetime | None:
     """Remove the first word and return the time in it, if it has this prefix."""
-    return parse_time(words.pop(0)[len(prefix) :]) if words and words[0].startswith(prefix) else None
+    word = _take_word(words, prefix)
+    return parse_time(word) if word is not None else None
+
+
+def _take_word(words: list[str], prefix: str) -> str | None:
+    """Remove the first word and return it without its prefix, if it has this one."""
+    return words.pop(0)[len(prefix) :] if words and words[0].startswith(prefix) else None
 
 
 class Memory(NamedTuple):

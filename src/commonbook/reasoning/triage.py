@@ -44,7 +44,7 @@ def _triage(
     memory = ctx.require_writable(notice.dependent if notice else subject.id)
     memory = hand_edits.with_file_changes(ctx, memory, scanned=scanned)
     graph.lock_ancestors(ctx.tx, [memory], ctx.lock)
-    grounds = memories.get_headers_any_space(ctx.tx, ctx.spaces, sorted(set(graph.direct_sources(memory))))
+    grounds = _readable_grounds(ctx, memory)
     # A notice that is open can always be decided, even if its cause is no longer known.
     causes = {notice.key} if notice else _open_causes(ctx, memory)
     settled = [Invalidation(*key) for key in sorted(causes)]
@@ -63,6 +63,15 @@ def _triage(
     return TriageReport(memory.id, verdict, len(settled), memory.version, memory.space.name, memory.path)
 
 
+def _readable_grounds(ctx: WriteContext, memory: Memory) -> dict[str, Memory]:
+    """Return the direct sources of a memory that the actor may read.
+
+    It cannot confirm the words of another one, and the hash of these would tell whether a guess at them is right.
+    """
+    grounds = memories.get_headers_any_space(ctx.tx, ctx.spaces, sorted(set(graph.direct_sources(memory))))
+    return {id_: ground for id_, ground in grounds.items() if ground.space.id in ctx.readable}
+
+
 def _open_causes(ctx: WriteContext, memory: Memory) -> set[tuple[str, str]]:
     """Return the causes that wait for a decision about a memory, by its notices and those of its sources."""
     sources = copies.sources_of(ctx.tx, ctx.spaces, [memory])
@@ -78,7 +87,7 @@ def _changed_fields(
 ) -> dict[str, object]:
     """Return the fields of a memory that a verdict changes, with their new values."""
     if verdict == KEEP:
-        # The memory was confirmed against what its sources say now.
+        # The memory was confirmed against what those of its sources say now that the actor may read.
         return {"links": tuple(_confirmed(link, grounds) for link in memory.links)}
     if verdict == RETRACT:
         now = ctx.tx.now

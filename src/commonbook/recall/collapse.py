@@ -76,11 +76,12 @@ def other_places(
 
 
 def _same_words(keys: Keys, hit: Memory, candidates: Iterable[Memory]) -> tuple[CopyPlace, ...]:
-    """Return the places of those that are of the root of a hit and say the same; they are read without their texts."""
+    """Return the other spaces that have the root of a hit in the same words; candidates have no texts."""
     same = (
         CopyPlace(memory.space.name, memory.id)
         for memory in candidates
         if root_of(memory) == root_of(hit)
+        and memory.space.id != hit.space.id
         and memory.content_hash == keyed_hashes.content_hash(keys, memory.id, hit.title, hit.text)
     )
     return tuple(sorted(same))[:MAX_PLACES]

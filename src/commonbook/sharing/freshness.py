@@ -9,9 +9,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from commonbook.access import permissions, review
+from commonbook.access import permissions
 from commonbook.model.memory import DETACHED, SNAPSHOT, CopyInfo, Freshness, Memory
-from commonbook.model.spaces import Actor, SpaceScope
+from commonbook.model.spaces import READER, WRITER, Actor, SpaceScope
 from commonbook.ports.database import Reading
 from commonbook.tables import memories, supersession
 
@@ -47,12 +47,12 @@ class CopyState(NamedTuple):
 
 
 class _Sources(NamedTuple):
-    """All sources along the chains of some copies, their successors, and the spaces readable for each sharer."""
+    """All sources along the chains of some copies, their successors, and the permissions of each sharer."""
 
     memories: Mapping[str, Memory]
     superseding: Mapping[str, Collection[str]]
     readable: Mapping[str, Collection[str]]
-    spaces: SpaceScope
+    writable: Mapping[str, Collection[str]]
 
 
 def states_of(
@@ -137,7 +137,7 @@ def _tie_state(copy: Memory, sources: _Sources, readable: SpaceScope) -> Freshne
 def _followed_chain(copy: Memory, sources: _Sources) -> list[Memory] | None:
     """Return a copy and the sources whose words it has or had, the nearest first; None if there are too many.
 
-    A copy between them whose sharer may no longer read its source is followed too: it stays behind when that changes.
+    A copy between them whose sharer may no longer share it is followed too: it stays behind when its source changes.
     """
     chain, seen = [copy], {copy.id}
     while (source := _followed_source(chain[-1], sources)) is not None and source.id not in seen:
@@ -193,12 +193,13 @@ def _needs_refresh(copy: Memory, sources: _Sources) -> bool:
 
 
 def _sharer_may_share(copy: Memory, shared: CopyInfo, source: Memory, sources: _Sources) -> bool:
-    """Tell whether the sharer may still read the source, and no review of the copy's space holds its words back.
+    """Tell whether the sharer may still read the source, and write to the space that the copy is in now.
 
-    It is always true of an imported copy, whose sharer is unknown.
+    The second right is that of the principal that approved the share, if one did. Both are always true of an imported
+    copy, whose sharer is unknown.
     """
     may_read = source.space.id in sources.readable.get(shared.by, ())
-    return shared.claimed or (may_read and not review.holds_back(Actor(shared.by), copy.space.name, sources.spaces))
+    return shared.claimed or (may_read and copy.space.id in sources.writable.get(shared.writer, ()))
 
 
 def _followed_source(copy: Memory, sources: _Sources) -> Memory | None:
@@ -222,9 +223,20 @@ def _load_sources(tx: Reading, spaces: SpaceScope, copies: Sequence[Memory]) -> 
             break
         sources |= level
         wanted = {memory.source.target for memory in level.values() if memory.source}
-    sharers = {memory.shared.by for memory in (*copies, *sources.values()) if memory.shared}
-    source_spaces = permissions.with_ancestors(spaces, {source.space for source in sources.values()})
-    readable = {sharer: frozenset(permissions.readable(tx, Actor(sharer), source_spaces)) for sharer in sharers}
+    readable, writable = _permissions_of_sharers(tx, spaces, (*copies, *sources.values()))
     successors = supersession.successors_of(tx, spaces, sorted(sources))
     standing = {id_: [successor.id for successor in successors.standing(id_, tx.now)] for id_ in sources}
-    return _Sources(sources, standing, readable, spaces)
+    return _Sources(sources, standing, readable, writable)
+
+
+def _permissions_of_sharers(
+    tx: Reading, spaces: SpaceScope, chain: Sequence[Memory]
+) -> tuple[dict[str, SpaceScope], dict[str, SpaceScope]]:
+    """Return which spaces of these memories are readable, and which are writable, for each principal that shared."""
+    relevant = permissions.with_ancestors(spaces, {memory.space for memory in chain})
+    shared = [memory.shared for memory in chain if memory.shared]
+    principals = {principal for copy in shared for principal in (copy.by, copy.writer)}
+    snapshots = {principal: permissions.PermissionSnapshot(tx, Actor(principal)) for principal in principals}
+    readable = {principal: snapshot.with_role(READER, relevant) for principal, snapshot in snapshots.items()}
+    writable = {principal: snapshot.with_role(WRITER, relevant) for principal, snapshot in snapshots.items()}
+    return readable, writable

@@ -16,13 +16,24 @@ from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import identity_fields
 
 
-def make_copy(ctx: WriteContext, source: Memory, to: Space, refresh: Refresh, **payload: object) -> ShareReceipt:
-    """Copy a memory into a space as the acting principal, or return the existing copy; `payload` goes into the log."""
+def make_copy(
+    ctx: WriteContext,
+    source: Memory,
+    to: Space,
+    refresh: Refresh,
+    *,
+    requested_by: str | None = None,
+    **payload: object,
+) -> ShareReceipt:
+    """Copy a memory into a space as the acting principal, or return the existing copy; `payload` goes into the log.
+
+    If another principal requested the share, that is the sharer, and the acting one has approved it.
+    """
     require_shareable(source)
     existing = existing_copy(ctx, source, to)
     if existing is not None:
         return _receipt(existing, source, new=False)
-    copy = _new_copy(ctx, words_for_copies.require_given(ctx, source), to, refresh)
+    copy = _new_copy(ctx, words_for_copies.require_given(ctx, source), to, refresh, requested_by)
     if ctx.engines.folder.keeps_files:
         # An unusable path is refused before anything is written.
         ctx.engines.folder.require_place(copy.path)
@@ -59,14 +70,16 @@ def existing_copy(ctx: WriteContext, source: Memory, to: Space) -> Memory | None
     return copy if copy is not None and copy.deleted is None else None
 
 
-def _new_copy(ctx: WriteContext, source: Memory, to: Space, refresh: Refresh) -> Memory:
+def _new_copy(ctx: WriteContext, source: Memory, to: Space, refresh: Refresh, requested_by: str | None) -> Memory:
     copy_id = new_id()
+    principal = ctx.actor.principal
+    approved_by = principal if requested_by not in (None, principal) else None
     return source._replace(
         **identity_fields(ctx, memory_id=copy_id, space=to, title=source.title, how="share"),
         links=(Link(copy_id, "shared_from", source.id, source.content_hash),),
         session=None,
         session_space=None,
-        shared=CopyInfo(refresh, source.root, ctx.actor.principal, ctx.tx.now),
+        shared=CopyInfo(refresh, source.root, requested_by or principal, ctx.tx.now, approved_by=approved_by),
         decisions=(),
         supersede_reasons=(),
         message_lines=(),

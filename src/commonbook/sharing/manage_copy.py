@@ -46,7 +46,7 @@ def refresh(engines: Engines, actor: Actor, copy_id: str) -> Receipt:
                 f"the copy {copy.id} was imported, and its sharer is unknown here",
                 fix="`adopt` binds it to its source in your name, `detach` separates the two",
             )
-        sharing_refresh.refresh_chain(ctx, copy.id)
+        sharing_refresh.refresh_chain(ctx, copy.id, readable=ctx.readable)
         return memories.find(ctx.tx, ctx.spaces, copy.id) or copy
 
     return _with_copy(engines, actor, copy_id, operation, lock=sharing_refresh.lock_chain)
@@ -66,8 +66,8 @@ def detach(engines: Engines, actor: Actor, copy_id: str) -> Receipt:
 def adopt(engines: Engines, actor: Actor, copy_id: str) -> Receipt:
     """Overwrite a diverged copy with its source's text; the local text stays in the history.
 
-    An imported copy, and one whose sharer lost the right to read the source, follow it from then on, shared by the
-    actor. Unless the text would have come anyway, the actor must be allowed to read the source.
+    An imported copy, and one whose sharer may no longer share it, follow their source from then on,
+    shared by the actor. Unless the text would have come anyway, the actor must be allowed to read the source.
     """
 
     def operation(ctx: WriteContext, copy: Memory) -> Memory:
@@ -80,10 +80,11 @@ def adopt(engines: Engines, actor: Actor, copy_id: str) -> Receipt:
             # The state of a revoked copy does not tell that its source was deleted too.
             raise _source_deleted_error(copy.id)
         shared, _ = copies.require_copy(copy)
+        if state == DIVERGED or shared.mode == SNAPSHOT:
+            # Before the texts are compared: else the answer would tell whether an edit guessed the source's text.
+            _require_readable_source(ctx, copy)
         if not is_revoked and not shared.claimed and not freshness.is_stale(copy, source):
             return copy
-        if state == DIVERGED or shared.mode == SNAPSHOT:
-            _require_readable_source(ctx, copy)
         given = words_for_copies.require_given(ctx, source)
         return sharing_refresh.overwrite_copy(ctx, copy, given, take_over=is_revoked)
 
@@ -107,7 +108,7 @@ def set_refresh(engines: Engines, actor: Actor, copy_id: str, mode: Refresh) -> 
             changed = copy._replace(shared=shared._replace(mode=mode, mode_set=ctx.tx.now))
             copy = store_version.store_version(ctx, copy, changed, ["shared"], how="set_refresh", refresh=mode)
         if mode == LIVE:
-            sharing_refresh.refresh_chain(ctx, copy.id)
+            sharing_refresh.refresh_chain(ctx, copy.id, readable=ctx.readable)
         return memories.find(ctx.tx, ctx.spaces, copy.id) or copy
 
     return _with_copy(engines, actor, copy_id, operation, lock=sharing_refresh.lock_chain)
@@ -174,8 +175,8 @@ def _detached_error(copy_id: str) -> CommonbookError:
 
 def _revoked_error(copy_id: str) -> CommonbookError:
     return NotAllowed(
-        f"the principal that shared the copy {copy_id} may no longer read its source",
-        fix="somebody who may read the source can share it again or `adopt` the copy; or detach it",
+        f"the principal that shared the copy {copy_id} may no longer read its source, or write to its space",
+        fix="somebody who may do both can share the source again or `adopt` the copy; or detach it",
     )
 
 

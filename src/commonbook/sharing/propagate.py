@@ -1,8 +1,9 @@
 """Propagates a change of a source to its live copies: up to a limit in the same transaction, the rest by a job.
 
-A refresh runs on behalf of the sharer, whose right to read the source is checked each time. It never overwrites a copy
-that was edited, and takes the source's text that is current when it runs. When a whole episode was rewound, the copies
-that follow it are deleted by the same rules. Copies of any other source that is deleted note when it ended.
+A refresh runs on behalf of the sharer, whose rights to read the source and to write to the space of the copy are
+checked each time. It never overwrites a copy that was edited, and takes the source's text that is current when it runs.
+When a whole episode was rewound, the copies that follow it are deleted by the same rules. Copies of any other source
+that is deleted note when it ended.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from commonbook.errors import TooLarge
-from commonbook.model.memory import LAZY, LIVE, MODES, Memory
+from commonbook.model.memory import MODES, Memory
 from commonbook.sharing import make_copy, refresh, words_for_copies
 from commonbook.sharing.words_for_copies import GivenWords
 from commonbook.tables import copies, jobs, memories
@@ -52,13 +53,15 @@ def _sources_with_copies(ctx: WriteContext) -> list[Memory]:
     level = ctx.pending.take_changed_texts()
     if len(level) < 2:
         return list(level.values())
-    modes = MODES if any(memory.deleted for memory in level.values()) else (LIVE, LAZY)
-    with_copies = copies.with_copies(ctx.tx, list(level), modes=modes)
+    with_copies = copies.with_copies(ctx.tx, list(level), modes=MODES)
     return [memory for memory in level.values() if memory.id in with_copies]
 
 
 def _copies_to_check(ctx: WriteContext, source: Memory, given: GivenWords, *, after: str = "", limit: int) -> list[str]:
-    """Return the copies that may have to change: those that follow and are outdated, or all of a deleted source."""
+    """Return the copies that may have to change: those that follow and are outdated, or all of a deleted source.
+
+    Of a source that was deleted before, those are among them that still note its end.
+    """
     if source.deleted is not None and given.source is not None:
         return copies.tied_copies(ctx.tx, source.id, after=after, limit=limit)
     hash_ = given.source.content_hash if given.source else _NO_WORDS
@@ -71,25 +74,31 @@ def _update_copies(ctx: WriteContext, ids: Sequence[str], source: Memory, given:
     If the source was deleted, they note when it ended.
     """
     if given.source is not None:
-        return _refresh_copies(ctx, ids, given.source)
+        return _refresh_copies(ctx, ids, given.source, given.modes)
     removed = [refresh.remove_copy(ctx, copy, source) for copy in make_copy.locked_memories(ctx, ids)]
     return [copy for copy in removed if copy is not None]
 
 
-def _refresh_copies(ctx: WriteContext, ids: Sequence[str], source: Memory) -> list[Memory]:
+def _refresh_copies(ctx: WriteContext, ids: Sequence[str], source: Memory, modes: Sequence[str]) -> list[Memory]:
     """Refresh these copies from their source, or note when it ended; return those that changed.
 
     A copy whose file has no room must not prevent the edit of its source. It stays stale, and the job that tries again
     records the error.
     """
     refreshed: list[Memory | None] = []
-    change = refresh.refresh_copy if source.deleted is None else refresh.note_source_end
     for copy in make_copy.locked_memories(ctx, ids):
         try:
-            refreshed.append(change(ctx, copy, source))
+            refreshed.append(_updated(ctx, copy, source, modes))
         except TooLarge:
             jobs.enqueue(ctx.tx, space=copy.space.id, kind=jobs.REFRESH_JOB, subject=copy.id, due=ctx.tx.now)
     return [copy for copy in refreshed if copy is not None]
+
+
+def _updated(ctx: WriteContext, copy: Memory, source: Memory, modes: Sequence[str]) -> Memory | None:
+    """Update a copy: the end of its source that it notes and, in these modes, its words; None if nothing changed."""
+    noted = refresh.note_source_end(ctx, copy, source)
+    follows = source.deleted is None and copy.shared is not None and copy.shared.mode in modes
+    return (refresh.refresh_copy(ctx, noted or copy, source) if follows else None) or noted
 
 
 class PropagationProgress(NamedTuple):

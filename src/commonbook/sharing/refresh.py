@@ -7,12 +7,11 @@ from functools import partial
 from itertools import pairwise
 from typing import Final
 
-from commonbook.access import review
 from commonbook.errors import FileInTheWay
 from commonbook.files import hand_edits
 from commonbook.markdown.memory_conversion import render_memory
-from commonbook.model.memory import LAZY, LIVE, MAX_FRONT_BYTES, Memory
-from commonbook.model.spaces import OWNER_ACTOR, Actor
+from commonbook.model.memory import LAZY, LIVE, MAX_FRONT_BYTES, CopyInfo, Memory
+from commonbook.model.spaces import OWNER_ACTOR, Actor, SpaceScope
 from commonbook.ports.database import Transaction
 from commonbook.ports.engines import Engines
 from commonbook.sharing import freshness, words_for_copies
@@ -27,7 +26,7 @@ _MAX_LINK_BYTES: Final = 64
 
 def refresh_now(engines: Engines, copy_id: str) -> None:
     """Refresh a copy and the copies between it and its root, each in the name of the principal that shared it."""
-    write(engines, OWNER_ACTOR, partial(refresh_chain, copy_id=copy_id))
+    write(engines, OWNER_ACTOR, partial(refresh_chain, copy_id=copy_id, readable={}))
 
 
 def enqueue_refresh(engines: Engines, stale: Sequence[Memory]) -> None:
@@ -46,11 +45,17 @@ def enqueue_refresh(engines: Engines, stale: Sequence[Memory]) -> None:
         engines.db.write(enqueue, durable=False)
 
 
-def refresh_chain(ctx: WriteContext, copy_id: str) -> None:
-    """Refresh the copies along the chain from the furthest source to this copy, in that order."""
+def refresh_chain(ctx: WriteContext, copy_id: str, *, readable: SpaceScope) -> None:
+    """Refresh the copies along the chain from the furthest source to this copy, in that order.
+
+    A copy that was edited to the words of its source is confirmed only if the source is in the spaces `readable`:
+    others would learn from it that they guessed these words.
+    """
     for source_id, id_ in pairwise(lock_chain(ctx, copy_id)):
         source, copy = (memories.find(ctx.tx, ctx.spaces, memory_id) for memory_id in (source_id, id_))
-        if source is not None and copy is not None:
+        if source is None or copy is None:
+            continue
+        if source.space.id in readable or not freshness.was_edited(copy):
             given = words_for_copies.of_source(ctx, source).source
             if given is not None:
                 refresh_copy(ctx, copy, given)
@@ -92,17 +97,17 @@ def remove_copy(ctx: WriteContext, copy: Memory, source: Memory) -> Memory | Non
     following = _following(ctx, copy, source)
     if following is None or following.shared is None:
         return None
-    store_version.delete(ctx.acting_as(Actor(following.shared.by), ForeignWrite.SHARER), following, how="rewind")
+    store_version.delete(ctx.acting_as(Actor(following.shared.writer), ForeignWrite.SHARER), following, how="rewind")
     ctx.pending.note_changed_text(following)
     return following
 
 
 def note_source_end(ctx: WriteContext, copy: Memory, source: Memory) -> Memory | None:
-    """Note in a copy when its source ended, which was deleted now; return None if it says so already.
+    """Note in a copy when its source ended, if that is deleted, and nothing if it is not; None if it says so already.
 
     Raises TooLarge, with nothing changed, if the copy's file has no room for it.
     """
-    ends = copies.end_of(source)
+    ends = None if source.deleted is None else copies.end_of(source)
     if copy.shared is None or copy.shared.source_ends == ends:
         return None
     tied = _tied(ctx, copy, source)
@@ -110,7 +115,7 @@ def note_source_end(ctx: WriteContext, copy: Memory, source: Memory) -> Memory |
         return None
     noted = tied._replace(shared=tied.shared._replace(source_ends=ends))
     _require_room(ctx, noted)
-    as_sharer = ctx.acting_as(Actor(tied.shared.by), ForeignWrite.SHARER)
+    as_sharer = ctx.acting_as(Actor(tied.shared.writer), ForeignWrite.SHARER)
     return store_version.store_version(as_sharer, tied, noted, ["shared"], how="refresh")
 
 
@@ -124,10 +129,7 @@ def _tied(ctx: WriteContext, copy: Memory, source: Memory) -> Memory | None:
     """Return a copy, with what a person did to its file; None if its sharer may not share it any more."""
     if copy.shared is None or not copies.is_bound(copy) or copy.shared.claimed:
         return None
-    sharer = Actor(copy.shared.by)
-    if review.holds_back(sharer, copy.space.name, ctx.spaces):
-        return None
-    if not ctx.permissions_of(sharer).may_read(source.space, ctx.spaces):
+    if not _sharer_may_share(ctx, copy, copy.shared, source):
         return None
     try:
         ctx.engines.folder.require_place(copy.path)
@@ -136,6 +138,12 @@ def _tied(ctx: WriteContext, copy: Memory, source: Memory) -> Memory | None:
         # The file is malformed, moved or removed: the copy is refreshed once a scan has resolved that.
         return None
     return copy if copies.is_bound(copy) else None
+
+
+def _sharer_may_share(ctx: WriteContext, copy: Memory, shared: CopyInfo, source: Memory) -> bool:
+    """Tell whether the sharer of a copy may read its source and write to its space, as `freshness` tells a reader."""
+    may_read = ctx.permissions_of(Actor(shared.by)).may_read(source.space, ctx.spaces)
+    return may_read and ctx.permissions_of(Actor(shared.writer)).may_write(copy.space, ctx.spaces)
 
 
 def _is_current(copy: Memory, source: Memory) -> bool:
@@ -151,7 +159,7 @@ def overwrite_copy(ctx: WriteContext, copy: Memory, source: Memory, *, take_over
     """
     shared, link = copies.require_copy(copy)
     if shared.claimed or take_over:
-        shared = shared._replace(by=ctx.actor.principal, at=ctx.tx.now, claimed=False)
+        shared = shared._replace(by=ctx.actor.principal, at=ctx.tx.now, claimed=False, approved_by=None)
     changed = [name for name in ("title", "text") if getattr(copy, name) != getattr(source, name)]
     overwritten = copy._replace(
         title=source.title,
@@ -162,7 +170,7 @@ def overwrite_copy(ctx: WriteContext, copy: Memory, source: Memory, *, take_over
         shared=shared,
     )
     _require_room(ctx, overwritten)
-    as_sharer = ctx.acting_as(Actor(shared.by), ForeignWrite.SHARER)
+    as_sharer = ctx.acting_as(Actor(shared.writer), ForeignWrite.SHARER)
     return store_version.store_version(as_sharer, copy, overwritten, [*changed, "links"], how="refresh")
 
 

@@ -1,6 +1,7 @@
 """Share requests: sharing into a space that needs the approval of one of its admins.
 
-A rule or a principal makes the request. It is decided once, and never approved by the principal that made it.
+A rule or a principal makes the request. It is decided once, and never approved by the principal that made it or
+that wrote the text.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from commonbook.access import permissions, rate_limits
 from commonbook.errors import CommonbookError, Conflict, NotAllowed, NotFound, TooLarge, VersionConflict
 from commonbook.model.ids import new_id
 from commonbook.model.memory import LIVE, Memory, Refresh
-from commonbook.model.sharing import APPROVED, REJECTED, WAITING, WITHDRAWN, ShareRequest
+from commonbook.model.sharing import APPROVED, REJECTED, WAITING, WITHDRAWN, ShareReceipt, ShareRequest
 from commonbook.model.spaces import FILESYSTEM, LOCAL_OWNER, READER, WRITER, Actor, SpaceScope
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
@@ -98,8 +99,9 @@ def _with_text(tx: Reading, known: SpaceScope, request: ShareRequest) -> ShareRe
 def approve(
     engines: Engines, actor: Actor, request_id: str, *, note: str = "", expected_version: int | None = None
 ) -> ShareRequest:
-    """Approve a request and share the memory, on behalf of the requester or of the rule's creator.
+    """Approve a request and share the memory, on behalf of the rule's creator, or of the requester and the actor.
 
+    A requester gives its right to read the memory, and the actor the right to write to the space.
     With `expected_version`, a memory that has another version by now is not shared.
     """
     request_id, note = validation.validate_memory_id(request_id), require_note(note)
@@ -110,19 +112,28 @@ def approve(
         memory = _require_memory(ctx, request)
         if _identity(ctx.actor.principal) in _excluded_approvers(request, memory):
             raise NotAllowed(
-                f"{ctx.actor.principal} asked for this and cannot approve it", fix="let another admin approve it"
+                f"{ctx.actor.principal} asked for this, or wrote it, and cannot approve it",
+                fix="let another admin approve it",
             )
         if request.space_id not in permissions.administered(ctx.tx, ctx.actor, ctx.spaces):
             raise permissions.refusal(ctx.actor, request.space)
         if expected_version is not None and memory.version != expected_version:
             raise VersionConflict(memory=memory.id, expected=expected_version, found=memory.version)
-        as_sharer = ctx.acting_as(Actor(request.on_behalf_of), ForeignWrite.REQUESTER)
-        copy = make_copy.make_copy(as_sharer, memory, ctx.spaces[request.space_id], request.refresh, request=request.id)
+        copy = _share(ctx, request, memory)
         sharing_requests.note_copy(ctx.tx, request, copy.id)
         ctx.log(ctx.spaces[request.space_id], "share.approve", (), request=request.id, memory=memory.id, copy=copy.id)
         return _reload(ctx, request)
 
     return write(engines, actor, operation)
+
+
+def _share(ctx: WriteContext, request: ShareRequest, memory: Memory) -> ShareReceipt:
+    """Share a memory by an approved request: that of a rule by the rights of its creator alone."""
+    space, requester = ctx.spaces[request.space_id], request.on_behalf_of
+    if request.rule is None:
+        return make_copy.make_copy(ctx, memory, space, request.refresh, requested_by=requester, request=request.id)
+    as_creator = ctx.acting_as(Actor(requester), ForeignWrite.RULE_CREATOR)
+    return make_copy.make_copy(as_creator, memory, space, request.refresh, request=request.id)
 
 
 def reject(engines: Engines, actor: Actor, request_id: str, *, note: str = "") -> ShareRequest:
@@ -188,12 +199,7 @@ def _require_memory(ctx: WriteContext, request: ShareRequest) -> Memory:
 
 
 def _excluded_approvers(request: ShareRequest, memory: Memory) -> set[str]:
-    """Return the principals that may not approve: the requester and, for a rule, the memory's author and last editor.
-
-    A rule acts on their writing, so they count as requesters too.
-    """
-    if request.rule is None:
-        return {_identity(request.requested_by)}
+    """Return the principals that may not approve: the requester, and the memory's author and last editor."""
     return {_identity(request.requested_by), _identity(memory.author), _identity(memory.revised_by)}
 
 

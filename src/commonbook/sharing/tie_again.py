@@ -1,4 +1,4 @@
-"""Ties a copy again that had lost its source, or whose sharer had lost the right to read it."""
+"""Ties a copy again that had lost its source, or whose sharer may no longer share it."""
 
 from __future__ import annotations
 

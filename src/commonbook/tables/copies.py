@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Final
 
 from commonbook.errors import BadInput
-from commonbook.model.memory import DETACHED, CopyInfo, Link, Memory, missing_memory
+from commonbook.model.memory import DETACHED, SOURCE_ENDS, CopyInfo, Link, Memory, missing_memory
 from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading, Transaction
 from commonbook.tables import links, memories
@@ -121,16 +121,23 @@ def chain_of(memory: Memory, sources: Mapping[str, Memory]) -> list[Memory]:
 def outdated_copies(
     tx: Reading, source: str, *, content_hash: str, modes: Sequence[str], after: str = "", limit: int
 ) -> list[str]:
-    """Return the copies of a memory in these modes that took over other words than these, in the order of their ids."""
+    """Return the copies of a live memory that are behind it, in the order of their ids.
+
+    These are the copies in these modes that took over other words than these, and all that still note its end, since it
+    was deleted before.
+    """
     rows = tx.rows(
         "SELECT copy.memory FROM copy JOIN link ON link.space = copy.space AND link.source = copy.memory"
-        " WHERE copy.source = :source AND copy.mode IN :modes AND copy.memory > :after"
-        " AND link.relation = 'shared_from' AND link.target = copy.source AND COALESCE(link.target_hash, '') <> :hash"
+        " JOIN memory ON memory.space = copy.space AND memory.id = copy.memory"
+        " WHERE copy.source = :source AND copy.memory > :after"
+        " AND link.relation = 'shared_from' AND link.target = copy.source"
+        " AND (copy.mode IN :modes AND COALESCE(link.target_hash, '') <> :hash OR memory.shared LIKE :with_end)"
         " ORDER BY copy.memory LIMIT :limit",
         source=source,
         modes=tuple(modes),
         after=after,
         hash=content_hash,
+        with_end=f"% {SOURCE_ENDS}%",
         limit=limit,
     )
     return [memory for (memory,) in rows]

@@ -104,6 +104,12 @@ def reviewed_space(name: str) -> str:
     return name.removesuffix(f"/{PROPOSED}")
 
 
+def is_shared_by_two(name: str) -> bool:
+    """Tell whether a name is that of a space that only two principals share."""
+    top, _, rest = name.partition("/")
+    return top == SHARED_BETWEEN and is_legal(rest)
+
+
 def is_system(name: str) -> bool:
     """Tell whether a space is one of the system's own."""
     return any(part.startswith("_") for part in name.split("/"))

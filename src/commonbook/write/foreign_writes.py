@@ -13,16 +13,13 @@ class ForeignWrite(Enum):
     """A reason to write by other rights than those of the principal that made the call; the value says why."""
 
     SHARER = (
-        "A copy follows its source in the name of the principal that shared it, no matter who edits the source. The"
-        " right of that principal to read the source is checked each time."
+        "A copy follows its source in the name of the principal that shared it, or that approved the share, no matter"
+        " who edits the source. The rights to read the source and to write to the space of the copy are checked each"
+        " time."
     )
     RULE_CREATOR = (
         "A sharing rule copies, or asks for approval, in the name of the principal that created it, no matter who"
-        " writes the memory. Both rights of the creator are checked each time."
-    )
-    REQUESTER = (
-        "An approved request shares in the name of the principal that requested it, or that created its rule. Its right"
-        " to read the memory is checked, and the decision of an administrator stands in for its right to write."
+        " writes the memory or approves it. Both rights of the creator are checked each time."
     )
     HAND_EDIT = (
         "A person has saved the file of a memory that this call is about to change. The save comes first, in the name"

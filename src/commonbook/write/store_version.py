@@ -219,17 +219,24 @@ def detached(memory: Memory) -> Memory:
 def detach(ctx: WriteContext, copy: Memory) -> Memory:
     """Return a copy as detached: what had ended, or was retracted, by its sources, stays so without the tie.
 
-    A decision is kept without its note, which the readers of the copy may not be meant to read.
+    A decision is kept without its note, which the readers of the copy may not be meant to read. It takes the place of
+    what was decided about the copy itself for the same reason: `reinstate` can take it back.
     """
     now = ctx.tx.now
     sources = copies.chain_of(copy, copies.sources_of(ctx.tx, ctx.spaces, [copy]))[1:]
-    decided = {decision.key for decision in copy.decisions}
-    retractions = [one for source in sources if is_retracted(source, now) for one in source.decisions]
+    retractions = {
+        decision.key: decision._replace(note="")
+        for source in reversed(sources)
+        if is_retracted(source, now)
+        for decision in source.decisions
+        if decision.verdict == RETRACT
+    }
+    own = [one for one in copy.decisions if one.verdict == RETRACT or one.key not in retractions]
+    decided = {decision.key for decision in own}
     return detached(copy)._replace(
         expires=_ended(copy.expires, (source.expires for source in sources), now),
         valid_until=_ended(copy.valid_until, (source.valid_until for source in sources), now),
-        decisions=copy.decisions
-        + tuple(one._replace(note="") for one in retractions if one.verdict == RETRACT and one.key not in decided),
+        decisions=(*own, *(one for key, one in retractions.items() if key not in decided)),
     )
 
 

@@ -63,8 +63,8 @@ class SharingVerbs(VerbCaller):
     def adopt(self, copy_id: str) -> Receipt:
         """Overwrite a copy that was edited here with its source; the edited text stays in its history.
 
-        An imported copy, and one whose sharer may no longer read the source, follow it from then on, by your
-        permissions.
+        An imported copy, and one whose sharer may no longer share it, follow their source from then on, by
+        your permissions.
         """
         result: Receipt = self._call("adopt", {"copy_id": copy_id})
         return result

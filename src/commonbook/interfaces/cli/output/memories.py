@@ -119,6 +119,7 @@ def _copy_fields(out: Output, memory: Memory) -> Iterable[tuple[str, Cell]]:
     yield "freshness", styled_freshness(memory.freshness)
     yield "source superseded by", memory.successor or ""
     yield "shared by", f"{memory.shared.by}, {out.moment(memory.shared.at)}, {memory.shared.mode}"
+    yield "approved by", memory.shared.approved_by or ""
     yield "root", memory.shared.root
     yield "claimed", "by an import: the share itself is not in this log" if memory.shared.claimed else ""
 
