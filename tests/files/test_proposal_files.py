@@ -154,3 +154,39 @@ def test_a_rebuild_keeps_them(home, team):
     team.rebuild()
     assert [one.id for one in team.pending()] == [memory]
     assert team.doctor() == ()
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_a_file_of_a_person_that_would_supersede_supersedes_nothing(home, team, is_lost):
+    truth = team.remember("The truth", space="team").id
+    path = home / team.get(team.acting_as("user:local").remember("A lie", space="notes").id).path
+    path.write_text(path.read_text().replace("---\n\n", f"links:\n  - would_supersede {truth}\n---\n\n"))
+    if is_lost:
+        team.close()
+        lose_database(home)
+    with commonbook.open(home) as book:
+        book.sync()
+        assert "would_supersede" in path.read_text()
+        assert book.get(truth).superseded_by is None
+
+
+def test_a_line_that_supersedes_in_the_file_of_a_proposal_waits_for_the_approval(home, team):
+    old = team.remember("The deploy runs on Fridays", space="team").id
+    memory = propose(team)
+    path = home / team.get(memory).path
+    path.write_text(path.read_text().replace("---\n\n", f"links:\n  - supersedes {old}\n---\n\n"))
+    team.sync()
+    assert (team.get(old).marks, [link.relation for link in team.get(memory).links]) == ((), ["would_supersede"])
+    team.approve(memory)
+    assert team.get(old).superseded_by == memory
+
+
+def test_an_import_takes_a_file_that_a_person_moved_out_of_the_proposals_as_approved(home, team, tmp_path):
+    old = team.remember("The deploy runs on Fridays", space="team").id
+    memory = propose(team, replaces=old)
+    team.export(str(tmp_path / "out"), space="team/")
+    (proposed,) = (tmp_path / "out/team/_proposed").rglob("*.md")
+    proposed.rename(tmp_path / "out/team" / proposed.name)
+    with commonbook.open(tmp_path / "other", create=True) as book:
+        book.import_folder(str(tmp_path / "out"))
+        assert (book.get(old).superseded_by, book.pending()) == (memory, ())
