@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from commonbook.access import permissions, review
+from commonbook.errors import Conflict
 from commonbook.model.memory import WOULD_SUPERSEDE, Link, Memory
 from commonbook.model.spaces import Actor, Space
 from commonbook.text import space_names
@@ -49,6 +50,15 @@ def proposed_relation(relation: str) -> str:
 def _proposed_links(memory: Memory) -> tuple[Link, ...]:
     links = (link._replace(relation=proposed_relation(link.relation)) for link in memory.links)
     return tuple({(link.relation, link.target): link for link in links}.values())
+
+
+def require_approved(memory: Memory) -> None:
+    """Raise Conflict if a memory is proposed: it supersedes nothing, and is not copied, before a person approves it."""
+    if memory.space.holds_proposals:
+        raise Conflict(
+            f"memory {memory.id} is only proposed",
+            fix="let a person approve it first; `remember` with `replaces` proposes a successor",
+        )
 
 
 def approved_links(memory: Memory) -> tuple[Link, ...]:
