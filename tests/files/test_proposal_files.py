@@ -10,7 +10,7 @@ import commonbook
 from commonbook.book.book import Book
 from commonbook.errors import Conflict
 from commonbook.model.memory import Filter
-from tests.support.lost_databases import lose_database
+from tests.support.lost_databases import keep_database, lose_database, put_database_back
 
 AGENT = "agent:helper"
 
@@ -127,16 +127,42 @@ def test_a_lost_database_brings_the_review_and_the_proposals_back(home, team):
         assert book.get(old).superseded_by == memory
 
 
-@pytest.mark.parametrize("line", ["", 'review = "agents"\n'])
-def test_a_space_file_neither_ends_nor_begins_a_review(home, team, line):
-    team.set_review("team", None if line else "agents")
+def without_review(file: Path) -> str:
+    return "".join(line for line in file.read_text().splitlines(keepends=True) if not line.startswith("review"))
+
+
+def test_a_space_file_does_not_end_a_review(home, team):
     file = home / "team/.space.toml"
-    kept = [one for one in file.read_text().splitlines(keepends=True) if not one.startswith("review")]
-    file.write_text("".join(kept) + line)
+    file.write_text(without_review(file))
     team.sync()
-    assert team.acting_as(AGENT).remember("x", space="team").proposed is (line == "")
+    assert team.acting_as(AGENT).remember("x", space="team").proposed
     (finding,) = [one for one in team.doctor() if ".space.toml" in one.where]
     assert "space review" in finding.why
+
+
+def test_a_space_file_begins_a_review_until_a_person_ends_it(home, team):
+    team.set_review("team", None)
+    file = home / "team/.space.toml"
+    file.write_text(without_review(file) + 'review = "agents"\n')
+    team.sync()
+    assert (team.acting_as(AGENT).remember("x", space="team").proposed, team.doctor()) == (True, ())
+    assert [one.actor for one in team.log(space="team") if one.action == "space.review"][-1] == "user:filesystem"
+    team.set_review("team", None)
+    team.sync()
+    assert "review" not in file.read_text()
+    assert not team.acting_as(AGENT).remember("x", space="team").proposed
+
+
+def test_an_older_database_loses_no_review(home, team, tmp_path):
+    team.set_review("team", None)
+    team.close()
+    keep_database(home, tmp_path / "older")
+    with commonbook.open(home) as book:
+        book.set_review("team", "agents")
+    put_database_back(home, tmp_path / "older")
+    with commonbook.open(home) as book:
+        assert book.acting_as(AGENT).remember("x", space="team").proposed
+        assert {space.name: space.review for space in book.spaces()}["team"] == "agents"
 
 
 def test_an_export_and_import_keep_them_apart(home, team, tmp_path):
@@ -154,3 +180,39 @@ def test_a_rebuild_keeps_them(home, team):
     team.rebuild()
     assert [one.id for one in team.pending()] == [memory]
     assert team.doctor() == ()
+
+
+@pytest.mark.parametrize("is_lost", [True, False])
+def test_a_file_of_a_person_that_would_supersede_supersedes_nothing(home, team, is_lost):
+    truth = team.remember("The truth", space="team").id
+    path = home / team.get(team.acting_as("user:local").remember("A lie", space="notes").id).path
+    path.write_text(path.read_text().replace("---\n\n", f"links:\n  - would_supersede {truth}\n---\n\n"))
+    if is_lost:
+        team.close()
+        lose_database(home)
+    with commonbook.open(home) as book:
+        book.sync()
+        assert "would_supersede" in path.read_text()
+        assert book.get(truth).superseded_by is None
+
+
+def test_a_line_that_supersedes_in_the_file_of_a_proposal_waits_for_the_approval(home, team):
+    old = team.remember("The deploy runs on Fridays", space="team").id
+    memory = propose(team)
+    path = home / team.get(memory).path
+    path.write_text(path.read_text().replace("---\n\n", f"links:\n  - supersedes {old}\n---\n\n"))
+    team.sync()
+    assert (team.get(old).marks, [link.relation for link in team.get(memory).links]) == ((), ["would_supersede"])
+    team.approve(memory)
+    assert team.get(old).superseded_by == memory
+
+
+def test_an_import_takes_a_file_that_a_person_moved_out_of_the_proposals_as_approved(home, team, tmp_path):
+    old = team.remember("The deploy runs on Fridays", space="team").id
+    memory = propose(team, replaces=old)
+    team.export(str(tmp_path / "out"), space="team/")
+    (proposed,) = (tmp_path / "out/team/_proposed").rglob("*.md")
+    proposed.rename(tmp_path / "out/team" / proposed.name)
+    with commonbook.open(tmp_path / "other", create=True) as book:
+        book.import_folder(str(tmp_path / "out"))
+        assert (book.get(old).superseded_by, book.pending()) == (memory, ())

@@ -46,6 +46,15 @@ def require_own_proposal(actor: Actor, memory: Memory) -> None:
         )
 
 
+def require_none_below(actor: Actor, name: str, spaces: SpaceScope) -> None:
+    """Raise NotAllowed if an agent would change the grants or the name of spaces under review from a space above."""
+    below = (space for space in spaces.values() if space_names.is_within(space.name, name))
+    if actor.is_agent and any(space.review is not None for space in below):
+        raise NotAllowed(
+            f"{actor.principal} is an agent, and a space in {name!r} is under review", fix="let a person do it"
+        )
+
+
 def refusal(actor: Actor, name: str) -> NotAllowed:
     """Return the error for a change by an agent in a space that it may read, and where it may only propose."""
     return NotAllowed(

@@ -11,7 +11,7 @@ from commonbook.model.ids import new_id
 from commonbook.model.memory import DETACHED, Memory
 from commonbook.tables import copies, file_journal, memories
 from commonbook.text import file_paths, titles, user_times
-from commonbook.write import proposals, store_version
+from commonbook.write import store_version
 from commonbook.write.new_memory import new_memory
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def new_memory_of(ctx: WriteContext, path: str, stat: FileStat, document: Docume
     )
     saved = user_times.time_of_file(stat.mtime_ns, now=ctx.tx.now)
     memory = new_memory_from_document(memory, document, ctx.engines.keys, same_id=same_id)
-    memory = proposals.in_effect(memory)._replace(
+    memory = memory._replace(
         created=document.created or saved,
         updated=document.updated or saved,
         version=store_version.version_from_file(ctx) if same_id else 1,

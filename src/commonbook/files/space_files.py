@@ -3,7 +3,8 @@
 The database decides which folder is which space, and a space file only adds what the database does not know. It never
 moves a memory that the database knows into another space, never renames a space, never changes who may read one and
 never ends a review: anybody who can write to the folder, or whose commits are pulled into it, could write such a file.
-A file that asks for more has a trouble, which `doctor` names.
+It begins a review, since the database may be older than the file. A file that asks for more has a trouble, which
+`doctor` names.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def _trouble(ctx: WriteContext, folder: str, claim: SpaceFile, present: Collecti
     if here is not None:
         if named is not None and named.id != here.id:
             return f"has the id of the space {named.name}, but this is the folder of {here.name}"
-        return _trouble_with_claim(claim, here)
+        return _trouble_with_claim(claim, _with_review(ctx, here, claim))
     if named is not None:
         return _trouble_with_move(ctx, named, folder, claim, present)
     if other := ctx.space_named(claim.name):
@@ -94,6 +95,19 @@ def _trouble(ctx: WriteContext, folder: str, claim: SpaceFile, present: Collecti
     if trouble is None:
         ctx.add_space(claim.name, folder, origin="folder", space_id=claim.id, review=claim.review)
     return trouble
+
+
+def _with_review(ctx: WriteContext, space: Space, claim: SpaceFile) -> Space:
+    """Return a space with the review that its file has and the database does not, which may be the older of the two.
+
+    The stricter one holds until a person decides. A file that is still to be written anew does not count.
+    """
+    is_known = claim.review is None or space.review is not None
+    if is_known or claim.name != space.name or file_journal.journal_entries(ctx.tx, [space.id]):
+        return space
+    reviewed = ctx.spaces[space.id] = spaces.set_review(ctx.tx, space, claim.review)
+    ctx.log(reviewed, "space.review", (), review=claim.review)
+    return reviewed
 
 
 def _trouble_with_claim(claim: SpaceFile, space: Space) -> str | None:
@@ -165,7 +179,7 @@ def _trouble_with_move(
     trouble = _trouble_with_folder(ctx, folder, space.name)
     if trouble is None:
         _move(ctx, space, folder, present)
-    return trouble or _trouble_with_claim(claim, space)
+    return trouble or _trouble_with_claim(claim, _with_review(ctx, ctx.spaces[space.id], claim))
 
 
 def _is_in_place(ctx: WriteContext, space: Space, present: Collection[str]) -> bool:

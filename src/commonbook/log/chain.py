@@ -239,6 +239,17 @@ def deletions_of(tx: Reading, memory_id: str) -> list[LogEntry]:
     return [LogEntry._make(row) for row in rows]
 
 
+def appends_by(tx: Reading, space: str, actor: str) -> list[LogEntry]:
+    """Return the appends of an actor to sessions of a space, and where sessions began or came there, oldest first."""
+    rows = tx.rows(
+        f"SELECT {_ENTRY} FROM log_entry WHERE space = :space AND (action IN ('session.begin', 'session.move.in')"
+        " OR (action = 'append' AND actor = :actor)) ORDER BY seq",
+        space=space,
+        actor=actor,
+    )
+    return [LogEntry._make(row) for row in rows]
+
+
 def count(tx: Reading, spaces: Collection[str]) -> int:
     """Return how many entries there are, in these spaces together."""
     rows = tx.rows("SELECT space, count(*) FROM log_entry GROUP BY space")

@@ -98,7 +98,7 @@ def link(engines: Engines, actor: Actor, source: str, relation: str, target: str
             return memory
         _require_own_link(memory, relation)
         added = resolve_links(ctx, memory.id, [(relation, target)])
-        link_checks.require_valid_links(ctx, memory, added)
+        link_checks.require_new_links(ctx, memory, added)
         linked = memory._replace(links=(*memory.links, *added))
         return store_version.store_version(ctx, memory, linked, ["links"], how="link")
 

@@ -113,7 +113,7 @@ def with_marks(
     `doubts` are those about these memories, and perhaps others, if the caller has read them already.
     """
     all_spaces = scope.LazyScope(partial(spaces.get_all, tx))
-    unmarked = _without_hidden_reasons(tx, allowed, unmarked)
+    unmarked = _without_hidden_reasons(tx, all_spaces, allowed, unmarked)
     ids = tuple(memory.id for memory in unmarked)
     doubts = doubts or doubts_about(tx, allowed, unmarked, request_links(tx, ids))
     around = _surroundings(tx, all_spaces, unmarked, now, doubts)
@@ -206,15 +206,18 @@ def _without_hidden_session(memory: Memory, allowed: SpaceScope) -> Memory:
     return memory._replace(session=None, session_space=None)
 
 
-def _without_hidden_reasons(tx: Reading, allowed: SpaceScope, superseding: Sequence[Memory]) -> Sequence[Memory]:
+def _without_hidden_reasons(
+    tx: Reading, all_spaces: SpaceScope, allowed: SpaceScope, superseding: Sequence[Memory]
+) -> Sequence[Memory]:
     """Return memories without the reasons why they supersede others in spaces that may not be read.
 
-    A reason tells about the old memory: it is for those who may read both.
+    A reason tells about the old memory: it is for those who may read both. If nobody knows any longer where the old
+    memory was, since it was deleted before the database was lost, that is for those who may read all spaces.
     """
     superseded = sorted({reason.superseded for memory in superseding for reason in memory.supersede_reasons})
     places = memories.spaces_of(tx, superseded)
-    hidden = {id_ for id_, space in places.items() if space not in allowed}
-    if not hidden:
+    hidden = {id_ for id_ in superseded if places.get(id_) not in allowed}
+    if not hidden or all_spaces.keys() <= allowed.keys():
         return superseding
     return [
         memory._replace(

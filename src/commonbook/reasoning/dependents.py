@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from commonbook.access import permissions
+from commonbook.access import permissions, scope
 from commonbook.model.invalidation import ENDED, REASONING
 from commonbook.model.memory import Link, Memory
 from commonbook.model.reasoning import Dependent
@@ -36,7 +36,10 @@ class DependentNode(NamedTuple):
 
 
 def dependents(engines: Engines, actor: Actor, memory_id: str) -> tuple[Dependent, ...]:
-    """Return every readable memory that depends on one, or on a copy of it, the nearest first."""
+    """Return every readable memory that depends on one, or on a copy of it, the nearest first.
+
+    Proposed memories are left out, unless it is one of them.
+    """
     memory_id = validation.validate_memory_id(memory_id)
     with engines.db.reading() as tx:
         all_spaces = spaces.get_all(tx)
@@ -46,7 +49,8 @@ def dependents(engines: Engines, actor: Actor, memory_id: str) -> tuple[Dependen
             raise permissions.no_memory(memory_id)
         nodes = dependents_of(tx, all_spaces, [memory.id], limit=MAX_DEPENDENTS).values()
         live = [node for node in nodes if node.own and node.memory.deleted is None and node.memory.id != memory.id]
-        visible = [node for node in live if node.memory.space.id in readable][:MAX_DEPENDENTS]
+        shown = scope.without_proposals(readable, memory.space.name)
+        visible = [node for node in live if node.memory.space.id in shown][:MAX_DEPENDENTS]
         headers = [node.memory for node in visible]
         sources = copies.sources_of(tx, all_spaces, headers)
         noticed = open_notices.keys_about(tx, sorted({*sources, *(memory.id for memory in headers)}))

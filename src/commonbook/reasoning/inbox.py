@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Final
 
@@ -22,13 +22,19 @@ _MIN_BATCH: Final = 100
 
 
 def inbox(engines: Engines, actor: Actor, *, space: str | None, expired: bool, limit: int, after: str | None) -> Inbox:
-    """Return the notices about memories that the actor may read, newest first."""
+    """Return the notices about memories that the actor may read, newest first.
+
+    One about a proposed memory is for its author and for those who may decide about it, as the proposal itself is. Its
+    space, named exactly, shows it to every reader.
+    """
     validation.require_page_limit(limit)
     cursor = page_cursors.parse_cursor(after) if after else None
     now = engines.clock.now()
     with engines.db.reading() as tx:
-        readable = permissions.readable(tx, actor, spaces.get_all(tx))
+        all_spaces = spaces.get_all(tx)
+        readable = permissions.readable(tx, actor, all_spaces)
         notice_spaces = _notice_spaces(readable, scope.select(tx, actor, space))
+        is_shown = _filter(actor, space, permissions.writable(tx, actor, all_spaces))
         found: list[tuple[Memory, InboxItem]] = []
         size = max(limit + 1, _MIN_BATCH)
         # A page is filled with what matches, however many expired notices lie between.
@@ -36,7 +42,7 @@ def inbox(engines: Engines, actor: Actor, *, space: str | None, expired: bool, l
             batch = memories.page(tx, notice_spaces, Filter(kinds=("notice",)), after=cursor, limit=size)
             current = [memory for memory in batch if expired or memory.expires is None or memory.expires > now]
             by_id = {memory.id: memory for memory in current if open_notices.is_open(memory)}
-            found += [(by_id[item.id], item) for item in _items(tx, readable, list(by_id.values()), now)]
+            found += [(by_id[item.id], item) for item in _items(tx, readable, is_shown, list(by_id.values()), now)]
             if len(batch) < size:
                 break
             cursor = memories.cursor_position(batch[-1])
@@ -47,7 +53,7 @@ def inbox(engines: Engines, actor: Actor, *, space: str | None, expired: bool, l
 def _notice_spaces(readable: SpaceScope, selected: SpaceScope) -> SpaceScope:
     """Return the readable spaces that hold the notices about memories of the selected spaces."""
     own = {space.name for space in selected.values()}
-    names = own | {f"{name}/{space_names.INVALIDATIONS}" for name in own}
+    names = own | {f"{space_names.reviewed_space(name)}/{space_names.INVALIDATIONS}" for name in own}
     return {
         id_: space
         for id_, space in readable.items()
@@ -55,10 +61,32 @@ def _notice_spaces(readable: SpaceScope, selected: SpaceScope) -> SpaceScope:
     }
 
 
-def _items(tx: Reading, readable: SpaceScope, open_notices: list[Memory], now: datetime) -> list[InboxItem]:
+def _filter(actor: Actor, name: str | None, writable: SpaceScope) -> Callable[[Memory], bool]:
+    """Return a function that tells whether notices about a memory are shown where that name is asked for."""
+    named = (name or "").removesuffix("/")
+    decided = {space.name for space in writable.values()}
+
+    def is_shown(dependent: Memory) -> bool:
+        reviewed = space_names.reviewed_space(dependent.space.name)
+        if named != space_names.reviewed_space(named):
+            return dependent.space.name == named
+        return not dependent.space.holds_proposals or dependent.author == actor.principal or reviewed in decided
+
+    return is_shown
+
+
+def _items(
+    tx: Reading,
+    readable: SpaceScope,
+    is_shown: Callable[[Memory], bool],
+    open_notices: list[Memory],
+    now: datetime,
+) -> list[InboxItem]:
     pairs = [(memory, memory.notice) for memory in open_notices if memory.notice is not None]
     dependents = memories.get_many(tx, readable, sorted({notice.dependent for _, notice in pairs}))
-    live = {id_: dependent for id_, dependent in dependents.items() if dependent.deleted is None}
+    live = {
+        id_: dependent for id_, dependent in dependents.items() if dependent.deleted is None and is_shown(dependent)
+    }
     all_spaces = spaces.get_all(tx)
     ancestors = graph.ancestors_of(tx, all_spaces, live.values())
     invalidations = {

@@ -1,16 +1,37 @@
-"""Checks new reasoning links: no cycle of dependencies or supersessions, limited depth, and no notices."""
+"""Checks new reasoning links: no cycle of dependencies or supersessions, limited depth, no notices, no proposals.
+
+It also checks who may remove the link of a successor.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from commonbook.errors import BadInput, Conflict
+from commonbook.access import review
+from commonbook.errors import BadInput, Conflict, NotAllowed
 from commonbook.model.invalidation import REASONING
 from commonbook.model.memory import Link, Memory
 from commonbook.model.reasoning import depth_cap
 from commonbook.reasoning import invalidations as graph
 from commonbook.tables import links, memories
+from commonbook.write import proposals
 from commonbook.write.context import WriteContext
+
+
+def require_new_links(ctx: WriteContext, memory: Memory, new: Sequence[Link]) -> None:
+    """Refuse links that a stored memory cannot get: those of `require_valid_links`, and a proposal that supersedes."""
+    if any(link.relation == "supersedes" for link in new):
+        proposals.require_approved(memory)
+    require_valid_links(ctx, memory, new)
+
+
+def require_may_reinstate(ctx: WriteContext, old: Memory, successors: Sequence[Memory]) -> None:
+    """Raise NotAllowed if a review keeps the actor from changing one of the successors, whose space is not named."""
+    if any(review.holds_back(ctx.actor, successor.space.name, ctx.spaces) for successor in successors):
+        raise NotAllowed(
+            f"memory {old.id} is superseded by one of a space where {ctx.actor.principal} may only propose",
+            fix="let a person reinstate it",
+        )
 
 
 def require_valid_links(ctx: WriteContext, memory: Memory, new: Sequence[Link]) -> None:

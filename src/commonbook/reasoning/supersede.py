@@ -44,7 +44,7 @@ def record_supersession(ctx: WriteContext, old: Memory, new: Memory, why: str) -
     if any((link.relation, link.target) == ("supersedes", old.id) for link in new.links):
         return SupersedeReport(old.id, new.id, new=False, notified=0)
     link = Link(new.id, "supersedes", old.id, old.content_hash)
-    link_checks.require_valid_links(ctx, new, [link])
+    link_checks.require_new_links(ctx, new, [link])
     reasons = tuple(reason for reason in new.supersede_reasons if reason.superseded != old.id)
     superseding = new._replace(
         links=(*new.links, link), supersede_reasons=(*reasons, SupersedeReason(old.id, why)) if why else reasons
@@ -71,11 +71,13 @@ def reinstate(engines: Engines, actor: Actor, old_id: str, *, by: str | None = N
 def _reinstate(ctx: WriteContext, *, old_id: str, by: str | None, scanned: bool) -> SupersedeReport:
     """Remove the links `supersedes`, and take a retraction back.
 
-    The right to write to the old memory is enough: its successors lose nothing but that link.
+    The right to write to the old memory is enough: its successors lose nothing but that link. Only an agent that may
+    change nothing in the space of a successor is refused.
     """
     ctx.lock([old_id])
     old = ctx.require_writable(old_id)
     successors = _doubted_successors(ctx, old, by)
+    link_checks.require_may_reinstate(ctx, old, successors)
     is_retracted = by is None and any(decision.verdict == RETRACT for decision in old.decisions)
     if not successors and not is_retracted:
         by_whom = f" by {by}" if by else " or retracted"

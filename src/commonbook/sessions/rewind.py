@@ -8,6 +8,7 @@ from commonbook.markdown import transcript
 from commonbook.model.session import Message, Session
 from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
+from commonbook.sessions import rewinds_under_review
 from commonbook.sessions.find_or_create import require_writable
 from commonbook.sessions.read import without_hidden_episodes
 from commonbook.tables import memories, sessions
@@ -21,15 +22,16 @@ def rewind(engines: Engines, actor: Actor, key: SessionKey, after: int | str) ->
     """Rewind a session: remove all messages after one (its number or id) from recall and episodes, not from the log.
 
     An episode that was moved into another space changes only if the actor may write to that space. Live and lazy copies
-    follow, each in the name of its sharer.
+    follow, each in the name of its sharer. In a space under review, an agent takes back only what it has appended.
     """
 
     def operation(ctx: WriteContext, *, scanned: bool) -> tuple[Message, ...]:
         session = require_writable(ctx, key)
         rewound = sessions.rewind(ctx.tx, session, after=_seq(ctx, session, after))
+        rewinds_under_review.require_own_messages(ctx, session, rewound)
         for episode in dict.fromkeys(message.episode for message in rewound if message.episode):
             removed = frozenset(message.id for message in rewound if message.episode == episode)
-            _remove_from_episode(ctx, episode, removed, scanned=scanned)
+            _remove_from_episode(ctx, session, episode, removed, scanned=scanned)
         sessions.next_generation(ctx.tx, session)
         ctx.touch(session.space, (message.id for message in rewound))
         ctx.log(session.space, "session.rewind", (), session=session.id, seqs=[message.seq for message in rewound])
@@ -56,11 +58,13 @@ def _seq(ctx: WriteContext, session: Session, after: int | str) -> int:
     return message.seq
 
 
-def _remove_from_episode(ctx: WriteContext, episode: str, removed: frozenset[str], *, scanned: bool) -> None:
+def _remove_from_episode(
+    ctx: WriteContext, session: Session, episode: str, removed: frozenset[str], *, scanned: bool
+) -> None:
     """Remove messages from an episode by a new revision; an episode without messages is deleted."""
     ctx.lock([episode])
     memory = memories.find(ctx.tx, ctx.writable, episode)
-    if memory is None or memory.deleted is not None:
+    if memory is None or memory.deleted is not None or rewinds_under_review.is_out_of_reach(ctx, session, memory):
         return
     try:
         memory = hand_edits.with_file_changes(ctx, memory, scanned=scanned)
@@ -72,6 +76,7 @@ def _remove_from_episode(ctx: WriteContext, episode: str, removed: frozenset[str
         ctx.touch(memory.space, [memory.id])
         ctx.pending.note_changed_text(memory)
         return
+    rewinds_under_review.require_unedited(ctx, memory)
     text = transcript.without(memory.text, removed)
     if text is None:
         store_version.delete(ctx, memory, how="rewind")

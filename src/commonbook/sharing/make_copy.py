@@ -12,6 +12,7 @@ from commonbook.model.spaces import Space
 from commonbook.ports.database import RetryTransaction
 from commonbook.sharing import words_for_copies
 from commonbook.tables import copies, links, memories
+from commonbook.write import proposals
 from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import identity_fields
 
@@ -52,7 +53,8 @@ def make_copy(
 
 
 def require_shareable(source: Memory) -> None:
-    """Refuse a memory that cannot be shared: a notice."""
+    """Refuse a memory that cannot be shared: a notice, and one that is only proposed."""
+    proposals.require_approved(source)
     if source.kind == "notice":
         raise BadInput(
             "a notice cannot be shared: it concerns one memory of its space", fix="share the memory that it names"

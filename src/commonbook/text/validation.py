@@ -23,6 +23,7 @@ from commonbook.model.memory import (
     MENTIONS,
     NO_METADATA,
     RELATIONS,
+    WOULD_SUPERSEDE,
     Kind,
     Metadata,
     Scalar,
@@ -171,10 +172,16 @@ def require_page_limit(value: int, *, has_next: bool = True) -> None:
 
 
 def validate_new_relation(value: str) -> str:
-    """Return a relation that a caller may link two memories by; only sharing makes copies."""
+    """Return a relation that a caller may link two memories by; the book alone makes those of copies and proposals."""
     relation = validate_relation(value)
     if relation == "shared_from":
         raise BadInput("only sharing links a copy to its source", fix="make a copy with `share` or `pull`")
+    if relation == WOULD_SUPERSEDE:
+        # It takes effect when a file is moved, by the rights of the person who moves it.
+        raise BadInput(
+            f"only the book writes the relation {relation!r}, for what is proposed",
+            fix="use `replaces`, or the relation 'supersedes'",
+        )
     return relation
 
 

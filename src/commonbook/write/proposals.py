@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import Final
 
 from commonbook.access import permissions, review
+from commonbook.errors import Conflict
 from commonbook.model.memory import WOULD_SUPERSEDE, Link, Memory
-from commonbook.model.spaces import Space
+from commonbook.model.spaces import Actor, Space
 from commonbook.text import space_names
 from commonbook.write.context import WriteContext
 from commonbook.write.foreign_writes import ForeignWrite
@@ -46,10 +47,24 @@ def proposed_relation(relation: str) -> str:
     return WOULD_SUPERSEDE if relation == _SUPERSEDES else relation
 
 
+def _proposed_links(memory: Memory) -> tuple[Link, ...]:
+    links = (link._replace(relation=proposed_relation(link.relation)) for link in memory.links)
+    return tuple({(link.relation, link.target): link for link in links}.values())
+
+
+def require_approved(memory: Memory) -> None:
+    """Raise Conflict if a memory is proposed: it supersedes nothing, and is not copied, before a person approves it."""
+    if memory.space.holds_proposals:
+        raise Conflict(
+            f"memory {memory.id} is only proposed",
+            fix="let a person approve it first; `remember` with `replaces` proposes a successor",
+        )
+
+
 def approved_links(memory: Memory) -> tuple[Link, ...]:
     """Return the links of a proposed memory as they are after its approval."""
     links = (link._replace(relation=_SUPERSEDES) if link.relation == WOULD_SUPERSEDE else link for link in memory.links)
-    # A person may have added the link by hand already.
+    # An older file of an approved memory may have the one link, and the memory the other.
     return tuple({(link.relation, link.target): link for link in links}.values())
 
 
@@ -59,8 +74,11 @@ def after_move(old: Memory, new: Memory) -> Memory:
 
 
 def in_effect(memory: Memory) -> Memory:
-    """Return a memory with its links as they are where it is: they take effect outside of the proposals.
+    """Return the memory of a file with its links as they are where it is: they take effect outside of the proposals.
 
-    A file may have been moved out of the proposals while no database knew it.
+    A file may have been moved out of the proposals while no database knew it. Only agents propose, so the links of a
+    memory of a person take no effect by that.
     """
-    return memory if memory.space.holds_proposals else memory._replace(links=approved_links(memory))
+    if memory.space.holds_proposals:
+        return memory._replace(links=_proposed_links(memory))
+    return memory._replace(links=approved_links(memory)) if Actor(memory.author).is_agent else memory

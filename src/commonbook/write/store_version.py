@@ -21,6 +21,9 @@ from commonbook.write.context import WriteContext
 _REASONING_RELATIONS: Final = frozenset((*REASONING, "supersedes", "shared_from"))
 """Relations whose change may need a notice to dependents."""
 
+_FROM_FILES: Final = frozenset({"file", "import"})
+"""The verbs of changes that came as files, in which a line may say more than a caller may."""
+
 
 def store_version(
     ctx: WriteContext,
@@ -43,7 +46,7 @@ def store_version(
         text = rewound_messages.text_after_move(ctx.tx, new, by_hand=how == "file")
         if text != new.text:
             new, changed_fields = new._replace(text=text), sorted({*changed_fields, "text"})
-    if how == "file":
+    if how in _FROM_FILES:
         new = proposals.in_effect(new)
     new = _without_stale_reasons(new._replace(version=version or old.version + 1, updated=ctx.tx.now))
     new = link_hashes.with_known_hashes(ctx.tx, ctx.engines.keys, ctx.spaces, _rebind(ctx, old, new))
@@ -173,7 +176,7 @@ def add_from_file(ctx: WriteContext, memory: Memory, *, readable: SpaceScope) ->
 
     The links that it has are translated if their targets are in the spaces `readable`.
     """
-    keys = ctx.engines.keys
+    keys, memory = ctx.engines.keys, proposals.in_effect(memory)
     memory = link_hashes.with_known_hashes(ctx.tx, keys, readable, _bind_copy_from_file(ctx, memory))
     (memory,) = memories.add(ctx.tx, keys, [memory])
     links.add(ctx.tx, memory.space.id, memory.links)
