@@ -202,7 +202,8 @@ def _create_memory(ctx: WriteContext, imported: ImportedFile, memory_id: str) ->
         title=document.title or "",
         text=document.text,
     )
-    memory = new_memory_from_document(memory, document, ctx.engines.keys, same_id=same_id)
+    # Who may write here may decide here: decisions of another home are taken over.
+    memory = new_memory_from_document(memory, document, ctx.engines.keys, same_id=same_id, takes_decisions=True)
     return memory._replace(
         version=store_version.version_from_file(ctx) if same_id else 1,
         created=created,
@@ -210,8 +211,6 @@ def _create_memory(ctx: WriteContext, imported: ImportedFile, memory_id: str) ->
         revised_at=updated,
         # An imported copy is claimed even if this home wrote its file: a tie that was ended here stays ended.
         shared=memory.shared._replace(claimed=True) if memory.shared else None,
-        # Who may write here may decide here: decisions of another home are taken over.
-        decisions=tuple(line.decision for line in document.invalidations_triaged) if same_id else (),
         # An episode that was moved away from its session names a log of another space: an import has no say there.
         session=None if document.session_space else document.session_id,
         session_space=None,
