@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple, Self
 
-from commonbook.errors import BadFile, FileInTheWay
+from commonbook.errors import BadFile, Conflict, FileInTheWay
 from commonbook.files import hand_edits
 from commonbook.markdown import obsidian
 from commonbook.markdown.front_matter import Document
@@ -260,7 +260,10 @@ def plan_import(
     proposed = _updated_memory(present, imported)._replace(deleted=None)
     if present.deleted:
         proposed = hand_edits.with_words_taken(ctx, proposed, imported.document)
-    proposed = store_version.with_hashes(ctx, proposed)
+    try:
+        proposed = store_version.without_rewound(ctx, present, store_version.with_hashes(ctx, proposed))
+    except Conflict:
+        outcome = "rewound" if outcome == "updated" else outcome
     return ImportPlan(
         imported=imported,
         outcome=outcome,
