@@ -9,7 +9,7 @@ from commonbook.model.memory import Memory, Receipt, receipt_of
 from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
 from commonbook.sharing import propagate
-from commonbook.tables import file_journal, memories
+from commonbook.tables import file_journal, memories, supersession
 from commonbook.text import validation
 from commonbook.write import store_version
 from commonbook.write.context import WriteContext
@@ -58,11 +58,24 @@ def _restore(ctx: WriteContext, tombstone: Memory) -> Memory:
             f"{tombstone.id} is a notice that was decided or withdrawn",
             fix="a notice comes back by itself when its cause does; `history` of the memory shows the decision",
         )
-    restored = store_version.without_rewound(ctx, tombstone, _with_tie(ctx, tombstone))
+    restored = store_version.without_rewound(ctx, tombstone, _with_tie(ctx, _without_foreign_links(ctx, tombstone)))
     changed = hand_edits.changed_fields(tombstone, restored)
     return hand_edits.restore(
         ctx, tombstone, restored._replace(path=path_of_restored(ctx, tombstone)), changed, how="undelete"
     )
+
+
+def _without_foreign_links(ctx: WriteContext, tombstone: Memory) -> Memory:
+    """Return a memory without its links `supersedes` to memories in spaces that the actor may not write to now.
+
+    To supersede a memory again needs the same right as to supersede it.
+    """
+    superseded = sorted(supersession.targets_of(tombstone))
+    ctx.lock(superseded)
+    found = memories.get_headers_any_space(ctx.tx, ctx.spaces, superseded) if superseded else {}
+    foreign = {id_ for id_, memory in found.items() if memory.space.id not in ctx.writable}
+    links = (link for link in tombstone.links if link.relation != "supersedes" or link.target not in foreign)
+    return tombstone._replace(links=tuple(links)) if foreign else tombstone
 
 
 def _with_tie(ctx: WriteContext, tombstone: Memory) -> Memory:
