@@ -50,8 +50,6 @@ def record_supersession(ctx: WriteContext, old: Memory, new: Memory, why: str) -
         links=(*new.links, link), supersede_reasons=(*reasons, SupersedeReason(old.id, why)) if why else reasons
     )
     store_version.store_version(ctx, new, superseding, ["links"], how="supersede", superseded=old.id)
-    if old.space.id != new.space.id:
-        ctx.log(old.space, "superseded", (old.id,), by=new.id)
     added = notices.update_notices(ctx)
     readable = ctx.readable
     return SupersedeReport(old.id, new.id, new=True, notified=sum(notice.space.id in readable for notice in added))

@@ -328,6 +328,7 @@ def _add(ctx: WriteContext, plans: Sequence[ImportPlan]) -> list[Memory]:
     file_journal.clear_former_paths(ctx.tx, proposed)
     for plan, memory in zip((plan for plan in plans if plan.proposed is not None), added, strict=True):
         ctx.log_memory(memory, "import", source=plan.imported.note.path_hash)
+        ctx.log_superseded(None, memory)
         _record_import(ctx, plan, memory, memory.version)
     return added
 

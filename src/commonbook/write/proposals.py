@@ -46,6 +46,11 @@ def proposed_relation(relation: str) -> str:
     return WOULD_SUPERSEDE if relation == _SUPERSEDES else relation
 
 
+def to_be_superseded(memory: Memory) -> list[str]:
+    """Return the ids of the memories that a proposed one supersedes once it is approved."""
+    return [link.target for link in memory.links if link.relation == WOULD_SUPERSEDE]
+
+
 def approved_links(memory: Memory) -> tuple[Link, ...]:
     """Return the links of a proposed memory as they are after its approval."""
     links = (link._replace(relation=_SUPERSEDES) if link.relation == WOULD_SUPERSEDE else link for link in memory.links)

@@ -69,6 +69,7 @@ def store_version(
     if _reasoning_differs(old, new):
         ctx.note_reasoning_change(old, new)
     ctx.log_memory(new, _action(old, new, how), fields=sorted(changed_fields), **logged)
+    ctx.log_superseded(old if old.deleted is None else None, new)
     _write_file(ctx, new, document, how=how)
     return new
 
