@@ -137,6 +137,49 @@ def test_what_it_superseded_is_superseded_again(book: Book):
     assert [hit.memory for hit in book.recall("oil costs").hits if hit.memory in {old, new}] == [new]
 
 
+def superseded_by_bob(book: Book) -> tuple[str, str]:
+    """Return a memory of `team` and its successor that Bob has deleted; he may no longer write to `team`."""
+    for space in ("team", "bobs"):
+        book.create_space(space)
+        book.grant(BOB, space, "writer")
+    old = book.remember("oil costs five", space="team").id
+    new = book.acting_as(BOB).remember("oil is free", space="bobs", replaces=old).id
+    book.acting_as(BOB).delete(new)
+    book.grant(BOB, "team", "reader")
+    return old, new
+
+
+def test_an_undelete_supersedes_nothing_in_a_space_that_its_actor_may_not_write_to(book: Book):
+    old, new = superseded_by_bob(book)
+    book.acting_as(BOB).undelete(new)
+    assert (book.get(old).marks, book.get(new).links, book.get(new).text) == ((), (), "oil is free")
+    assert [hit.memory for hit in book.recall("oil costs five", spaces="team").hits] == [old]
+    assert actions(book, "bobs")[-1] == "undelete"
+    book.delete(new)
+    book.undelete(new)
+    assert book.get(old).superseded_by is None, "the link is gone"
+
+
+def test_an_undelete_by_somebody_who_may_write_to_both_spaces_supersedes_again(book: Book):
+    old, new = superseded_by_bob(book)
+    book.undelete(new)
+    assert book.get(old).superseded_by == new
+
+
+@pytest.mark.parametrize("is_named", [False, True])
+def test_a_deleted_successor_supersedes_no_more_after_a_reinstate(book: Book, is_named: bool):
+    old, new = superseded_by_bob(book)
+    book.grant(ANA, "team", "writer")
+    assert "successor_ended" in book.get(old).marks
+    book.acting_as(ANA).reinstate(old, **({"by": new} if is_named else {}))
+    assert book.get(old).marks == ()
+    assert book.inbox().items == ()
+    book.undelete(new)
+    assert (book.get(old).marks, book.get(new).links) == ((), ())
+    with pytest.raises(Conflict, match="is not superseded"):
+        book.acting_as(ANA).reinstate(old)
+
+
 def test_notices_about_a_deleted_ground_are_withdrawn(book: Book):
     ground = book.remember("oil costs five", space="facts").id
     dependent = book.reflect("oil is cheap", [ground], space="a").id

@@ -246,9 +246,9 @@ class Histories(RuleBasedStateMachine):
     @rule(who=WHO, at=AT, one=st.booleans())
     def reinstate(self, who: str, at: int, one: bool) -> None:
         live = [each for each in self._memories() if not each.deleted]
-        gone = [each for each in live if self.model.doubted(each.id) or each.retractions]
+        gone = [each for each in live if self.model.direct_successors(each.id) or each.retractions]
         old, actor = self._some(at, gone, self._memories()), self.people[who]
-        ended = self.model.doubted(old.id)
+        ended = self.model.direct_successors(old.id)
         by = ended[at % len(ended)] if one and ended else None
         taken_back = old.retractions if by is None else set()
         refused = self._refusal(actor, old) or (None if ended or taken_back else Conflict)

@@ -84,6 +84,61 @@ def test_an_older_revision_brings_no_rewound_message_back(book: Book, episode: s
     assert book.get(copy).freshness == "fresh"
 
 
+def test_an_older_revision_of_a_moved_episode_brings_back_nothing_that_was_rewound_before_the_move(book, episode):
+    copy = book.share(episode, "pub").id
+    book.rewind("s", 1, space="hr")
+    book.move(episode, "press")
+    for one in (episode, copy):
+        book.edit(one, to_revision=1)
+        assert "walrus" not in book.get(one).text
+    assert recalled(book, "walrus", "hr", "pub", "press") == []
+
+
+def test_a_message_whose_rewind_did_not_reach_a_moved_episode_stays_in_its_revisions(book: Book, episode: str):
+    book.grant(BOB, "hr", "writer")
+    book.move(episode, "press")
+    first = book.get(episode)
+    book.edit(episode, text=first.text + "\n\nand heavy")
+    book.acting_as(BOB).rewind("s", 1, space="hr")
+    book.edit(episode, to_revision=first.revision)
+    assert book.get(episode).text == first.text
+
+
+@pytest.mark.parametrize("is_moved", [False, True])
+def test_an_import_brings_no_rewound_message_back_into_a_deleted_episode(book, episode, tmp_path, is_moved):
+    copy = book.share(episode, "pub").id
+    book.export(str(tmp_path / "exported"))
+    book.rewind("s", 1, space="hr")
+    if is_moved:
+        book.move(episode, "press")
+    book.delete(episode)
+    book.import_folder(str(tmp_path / "exported"))
+    assert [("zebra" in book.get(one).text, "walrus" in book.get(one).text) for one in (episode, copy)] == [
+        (True, False),
+        (True, False),
+    ]
+    assert (recalled(book, "walrus", "hr", "pub", "press"), book.get(copy).freshness) == ([], "fresh")
+
+
+def test_an_import_brings_no_rewound_message_back_into_a_deleted_copy(book: Book, episode: str, tmp_path: Path):
+    copy = book.share(episode, "pub").id
+    book.export(str(tmp_path / "exported"))
+    book.rewind("s", 1, space="hr")
+    book.unshare(copy)
+    book.import_folder(str(tmp_path / "exported"))
+    assert ("walrus" in book.get(copy).text, book.get(copy).freshness) == (False, "fresh")
+
+
+def test_an_import_does_not_bring_back_an_episode_that_was_rewound_as_a_whole(book, episode, tmp_path):
+    book.export(str(tmp_path / "exported"))
+    book.rewind("s", 0, space="hr")
+    for dry_run in (True, False):
+        report = book.import_folder(str(tmp_path / "exported"), dry_run=dry_run)
+        assert "rewound" in " ".join(finding.why for finding in report.skipped)
+    with pytest.raises(NotFound):
+        book.get(episode)
+
+
 @pytest.mark.parametrize("mode", ["live", "snapshot"])
 def test_an_undeleted_copy_brings_no_rewound_message_back(book: Book, episode: str, mode):
     book.grant(BOB, "pub", "writer")

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from commonbook.markdown import keyed_hashes
+from commonbook.markdown import keyed_hashes, retracted_times
 from commonbook.markdown.memory_conversion import memory_from_document, proven_decisions, proven_tie
-from commonbook.model.memory import is_retracted
 
 if TYPE_CHECKING:
     from commonbook.markdown.front_matter import Document
@@ -22,12 +21,10 @@ if TYPE_CHECKING:
 def apply_document(ctx: WriteContext, memory: Memory, document: Document) -> Memory:
     """Return a memory with the changes of its file, and with those of our lines that the database has yet to learn.
 
-    The times of a retracted memory stay as they are, since only `reinstate` takes a retraction back.
+    The times of a retracted memory stay as they are, unless such a line takes the retraction back.
     """
     edited = _with_proven_lines(ctx, memory, document)
-    if edited.decisions == memory.decisions and is_retracted(memory, ctx.tx.now):
-        return edited._replace(expires=memory.expires, valid_until=memory.valid_until)
-    return edited
+    return retracted_times.with_times_of_decisions(memory, edited, document)
 
 
 def _with_proven_lines(ctx: WriteContext, memory: Memory, document: Document) -> Memory:

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from commonbook.errors import BadTime
-from commonbook.markdown import file_format
+from commonbook.markdown import file_format, retracted_times
 from commonbook.markdown.file_format import Dialect
 from commonbook.markdown.front_matter import ROW_FIELDS, VERBATIM_FIELDS, CopyLine, DecisionLine, Document
 from commonbook.model.invalidation import Decision, Notice
@@ -175,7 +175,8 @@ def memory_from_document(memory: Memory, document: Document) -> Memory:
 
     In a note of a person, no front matter means that the fields are empty: an older commit may have none.
     A file cannot change the id, the session, whose log has the messages, or the lines that prove these. Nor can it
-    change the properties of a copy (with the link to its source) or of a notice, or the decisions about it.
+    change the properties of a copy (with the link to its source) or of a notice, or the decisions about it, or the
+    times that a retraction has set.
     """
     absent = file_format.absent_fields(memory.layout)
     if not document.has_front and not absent:
@@ -183,7 +184,7 @@ def memory_from_document(memory: Memory, document: Document) -> Memory:
         return memory._replace(text=document.text, layout=layout)
     if memory.notice is not None:
         document = document._replace(kind=memory.kind)
-    return memory._replace(
+    edited = memory._replace(
         kind=document.kind or memory.kind,
         title=document.title or title_of_note(memory, document.text),
         text=document.text,
@@ -194,13 +195,17 @@ def memory_from_document(memory: Memory, document: Document) -> Memory:
         links=memory.links if memory.notice else _with_source_link(memory.source, _links_of(document, memory)),
         **_verbatim(document),
     )
+    return retracted_times.with_times_kept(memory, edited)
 
 
-def new_memory_from_document(memory: Memory, document: Document, keys: Keys, *, same_id: bool) -> Memory:
+def new_memory_from_document(
+    memory: Memory, document: Document, keys: Keys, *, same_id: bool, takes_decisions: bool = False
+) -> Memory:
     """Return a new memory with the content of its file, including the session and its space.
 
     With `same_id` the file has this memory's id, so its notice and proven decisions are taken over as well. In a file
-    that somebody copied they belong to the memory that it was copied from.
+    that somebody copied they belong to the memory that it was copied from. With `takes_decisions`, those that are not
+    proven are taken over too. A memory that was retracted has ended, even if its file lacks the time.
     """
     session_space = document.session_space if document.session_space != memory.space.name else None
     if not document.has_front:
@@ -210,13 +215,15 @@ def new_memory_from_document(memory: Memory, document: Document, keys: Keys, *, 
     )
     if not same_id:
         return memory
-    return memory._replace(
+    every = tuple(line.decision for line in document.invalidations_triaged)
+    memory = memory._replace(
         notice=notice_of(document),
         message_lines=document.messages,
         supersede_reasons=document.superseded_because,
-        decisions=proven_decisions(document, memory.id, keys),
+        decisions=every if takes_decisions else proven_decisions(document, memory.id, keys),
         shared=_copy_info(document, memory, keys),
     )
+    return retracted_times.with_times_restored(memory)
 
 
 def proven_decisions(document: Document, memory_id: str, keys: Keys) -> tuple[Decision, ...]:

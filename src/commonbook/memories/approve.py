@@ -12,7 +12,7 @@ from commonbook.access import permissions, scope
 from commonbook.errors import Conflict, NotAllowed
 from commonbook.files import hand_edits, scan
 from commonbook.memories.edit import require_version
-from commonbook.memories.move import move_to
+from commonbook.memories.move import logging_refused_approval, move_to
 from commonbook.memories.proposals import request_of
 from commonbook.model.sharing import APPROVED, REJECTED, WITHDRAWN
 from commonbook.sharing import propagate, requests
@@ -38,6 +38,7 @@ def approve(
 
     def operation(ctx: WriteContext, *, scanned: bool) -> ShareRequest:
         memory = ctx.require_readable(request_id)
+        note_proposal(memory)
         if ctx.actor.is_agent:
             raise _no_approval(ctx.actor, memory)
         memory = _require_waiting(hand_edits.with_file_changes(ctx, _writable(ctx, memory), scanned=scanned))
@@ -48,7 +49,8 @@ def approve(
         ctx.log(space, "proposal.approve", (), memory=memory.id, proposed_by=memory.author, note=_note_hash(ctx, note))
         return _decide(ctx, request_of(accepted, space), APPROVED, note)
 
-    return scan.write_with_scan(engines, actor, operation)
+    with logging_refused_approval(engines, actor) as note_proposal:
+        return scan.write_with_scan(engines, actor, operation)
 
 
 def reject(engines: Engines, actor: Actor, request_id: str, *, note: str) -> ShareRequest:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
 from commonbook.errors import BadInput
 from commonbook.memories.edit import change
 from commonbook.memories.marks import live_ids
@@ -12,9 +15,10 @@ from commonbook.ports.engines import Engines
 from commonbook.reasoning import link_checks
 from commonbook.tables import memories
 from commonbook.text import space_names
-from commonbook.write import store_version
+from commonbook.write import proposals, store_version
 from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import moved_path
+from commonbook.write.refusals import logging_refusal
 
 
 def move(engines: Engines, actor: Actor, memory_id: str, to: str, *, expected_version: int | None) -> Receipt:
@@ -22,9 +26,26 @@ def move(engines: Engines, actor: Actor, memory_id: str, to: str, *, expected_ve
     space_names.require_space_name(to)
 
     def operation(ctx: WriteContext, memory: Memory) -> Memory:
+        note_proposal(memory)
         return move_to(ctx, memory, ctx.require_writable_space(to))
 
-    return change(engines, actor, memory_id, operation, expected_version=expected_version)
+    with logging_refused_approval(engines, actor) as note_proposal:
+        return change(engines, actor, memory_id, operation, expected_version=expected_version)
+
+
+@contextmanager
+def logging_refused_approval(engines: Engines, actor: Actor) -> Iterator[Callable[[Memory], None]]:
+    """If the block is refused, log that in the spaces of what the memory would supersede that it has noted.
+
+    The block notes the memory by the function that it gets, inside of its transaction.
+    """
+    superseded: list[str] = []
+
+    def note_proposal(memory: Memory) -> None:
+        superseded[:] = proposals.to_be_superseded(memory)
+
+    with logging_refusal(engines, actor, "supersede", superseded):
+        yield note_proposal
 
 
 def move_to(ctx: WriteContext, memory: Memory, space: Space) -> Memory:
@@ -48,7 +69,7 @@ def _links_to_take_effect(ctx: WriteContext, memory: Memory) -> tuple[Link, ...]
 
     Its links take effect by the move, so they need the rights and fulfil the conditions of links that are made now.
     """
-    superseded = [link.target for link in memory.links if link.relation == WOULD_SUPERSEDE]
+    superseded = proposals.to_be_superseded(memory)
     ctx.lock(superseded)
     live = live_ids(ctx.tx, ctx.spaces, superseded)
     new = resolve_links(ctx, memory.id, [("supersedes", target) for target in superseded if target in live])

@@ -128,6 +128,7 @@ def _store(ctx: WriteContext, masked: MaskedDraft, space: Space, *, compare_in: 
     if memory.links:
         ctx.note_reasoning_change(None, memory)
     ctx.log_memory(memory, "remember", **_logged_links(memory))
+    ctx.log_superseded(None, memory)
     receipt = receipt_of(memory, new=True)
     return receipt._replace(duplicate_of=duplicate, near_duplicates=near, masked=masked.masked), memory
 

@@ -8,10 +8,10 @@ from commonbook.files import hand_edits
 from commonbook.model.memory import Memory, Receipt, receipt_of
 from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
-from commonbook.sharing import freshness, propagate
-from commonbook.tables import file_journal, memories
+from commonbook.sharing import propagate
+from commonbook.tables import file_journal, memories, supersession
 from commonbook.text import validation
-from commonbook.write import rewound_messages, store_version
+from commonbook.write import store_version
 from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import path_of_restored
 from commonbook.write.transaction import write
@@ -58,11 +58,24 @@ def _restore(ctx: WriteContext, tombstone: Memory) -> Memory:
             f"{tombstone.id} is a notice that was decided or withdrawn",
             fix="a notice comes back by itself when its cause does; `history` of the memory shows the decision",
         )
-    restored = _without_rewound(ctx, _with_tie(ctx, tombstone))
+    restored = store_version.without_rewound(ctx, tombstone, _with_tie(ctx, _without_foreign_links(ctx, tombstone)))
     changed = hand_edits.changed_fields(tombstone, restored)
     return hand_edits.restore(
         ctx, tombstone, restored._replace(path=path_of_restored(ctx, tombstone)), changed, how="undelete"
     )
+
+
+def _without_foreign_links(ctx: WriteContext, tombstone: Memory) -> Memory:
+    """Return a memory without its links `supersedes` to memories in spaces that the actor may not write to now.
+
+    To supersede a memory again needs the same right as to supersede it.
+    """
+    superseded = sorted(supersession.targets_of(tombstone))
+    ctx.lock(superseded)
+    found = memories.get_headers_any_space(ctx.tx, ctx.spaces, superseded) if superseded else {}
+    foreign = {id_ for id_, memory in found.items() if memory.space.id not in ctx.writable}
+    links = (link for link in tombstone.links if link.relation != "supersedes" or link.target not in foreign)
+    return tombstone._replace(links=tuple(links)) if foreign else tombstone
 
 
 def _with_tie(ctx: WriteContext, tombstone: Memory) -> Memory:
@@ -75,17 +88,3 @@ def _with_tie(ctx: WriteContext, tombstone: Memory) -> Memory:
     if link is None or memories.find(ctx.tx, ctx.readable, link.target) is not None:
         return tombstone
     return store_version.following_no_more(ctx, tombstone)
-
-
-def _without_rewound(ctx: WriteContext, memory: Memory) -> Memory:
-    """Return an episode, or a copy of one, without the messages that were rewound while it was deleted.
-
-    A copy that was not edited has taken over what is left.
-    """
-    text = rewound_messages.text_without_rewound(ctx.tx, ctx.spaces, memory, memory.text)
-    link = memory.source
-    if text == memory.text or link is None or freshness.was_edited(memory):
-        return memory._replace(text=text)
-    remaining = store_version.with_hashes(ctx, memory._replace(text=text))
-    taken = link._replace(target_hash=remaining.copy_hash)
-    return remaining._replace(links=tuple(taken if one == link else one for one in memory.links))

@@ -50,8 +50,6 @@ def record_supersession(ctx: WriteContext, old: Memory, new: Memory, why: str) -
         links=(*new.links, link), supersede_reasons=(*reasons, SupersedeReason(old.id, why)) if why else reasons
     )
     store_version.store_version(ctx, new, superseding, ["links"], how="supersede", superseded=old.id)
-    if old.space.id != new.space.id:
-        ctx.log(old.space, "superseded", (old.id,), by=new.id)
     added = notices.update_notices(ctx)
     readable = ctx.readable
     return SupersedeReport(old.id, new.id, new=True, notified=sum(notice.space.id in readable for notice in added))
@@ -76,7 +74,7 @@ def _reinstate(ctx: WriteContext, *, old_id: str, by: str | None, scanned: bool)
     """
     ctx.lock([old_id])
     old = ctx.require_writable(old_id)
-    successors = _doubted_successors(ctx, old, by)
+    successors = _successors(ctx, old, by)
     link_checks.require_may_reinstate(ctx, old, successors)
     is_retracted = by is None and any(decision.verdict == RETRACT for decision in old.decisions)
     if not successors and not is_retracted:
@@ -99,21 +97,15 @@ def _reinstate(ctx: WriteContext, *, old_id: str, by: str | None, scanned: bool)
     return SupersedeReport(old.id, visible[0] if visible else "", new=False, notified=0)
 
 
-def _doubted_successors(ctx: WriteContext, old: Memory, by: str | None) -> list[Memory]:
-    """Lock and return the direct successors that keep a memory superseded: all, or those that are or lead to `by`.
+def _successors(ctx: WriteContext, old: Memory, by: str | None) -> list[Memory]:
+    """Lock and return the direct successors of a memory: all, or those that are or lead to `by`.
 
-    A deleted one is among them if another memory stands in its place. With all of them go those that are deleted: who
-    reinstates a memory has decided about its ended successors too.
+    Deleted ones are among them: else an undelete would supersede the memory again, against the decision.
     """
     incoming = links.incoming_any_space(ctx.tx, [old.id], relations=("supersedes",))
     ctx.lock({link.source for link in incoming} - {old.id})
     successors = supersession.successors_of(ctx.tx, ctx.spaces, [old.id])
-    wanted = successors.doubted(old.id)
-    if by is not None:
-        leading = {successor.id for successor in successors.leading_to(old.id, by, ctx.tx.now)}
-        wanted = [successor for successor in wanted if successor.id in leading]
-    elif wanted:
-        wanted = list(successors.direct.get(old.id, ()))
+    wanted = successors.direct.get(old.id, ()) if by is None else successors.leading_to(old.id, by, ctx.tx.now)
     ids = sorted(successor.id for successor in wanted)
     by_id = memories.get_many(ctx.tx, ctx.spaces, ids)
     return [by_id[id_] for id_ in ids if id_ in by_id]

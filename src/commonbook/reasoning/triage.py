@@ -18,6 +18,7 @@ from commonbook.reasoning.decisions import record_decision
 from commonbook.tables import copies, memories, supersession
 from commonbook.text import masking, validation
 from commonbook.write.context import WriteContext
+from commonbook.write.refusals import logging_refusal
 
 
 def triage(
@@ -31,9 +32,10 @@ def triage(
         raise BadInput("`supersede`, and no other decision, needs a successor", fix="name the successor by its id")
     by = validation.validate_memory_id(by) if by is not None else None
     line = masking.mask(validation.validate_line(note, "note")).text
-    return scan.write_with_scan(
-        engines, actor, partial(_triage, memory_id=memory_id, verdict=verdict, note=line, by=by)
-    )
+    with logging_refusal(engines, actor, "supersede", [memory_id] if by else []):
+        return scan.write_with_scan(
+            engines, actor, partial(_triage, memory_id=memory_id, verdict=verdict, note=line, by=by)
+        )
 
 
 def _triage(

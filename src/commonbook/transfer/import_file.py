@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple, Self
 
-from commonbook.errors import BadFile, FileInTheWay
+from commonbook.errors import BadFile, Conflict, FileInTheWay
 from commonbook.files import hand_edits
 from commonbook.markdown import obsidian
 from commonbook.markdown.front_matter import Document
@@ -202,7 +202,8 @@ def _create_memory(ctx: WriteContext, imported: ImportedFile, memory_id: str) ->
         title=document.title or "",
         text=document.text,
     )
-    memory = new_memory_from_document(memory, document, ctx.engines.keys, same_id=same_id)
+    # Who may write here may decide here: decisions of another home are taken over.
+    memory = new_memory_from_document(memory, document, ctx.engines.keys, same_id=same_id, takes_decisions=True)
     return memory._replace(
         version=store_version.version_from_file(ctx) if same_id else 1,
         created=created,
@@ -210,8 +211,6 @@ def _create_memory(ctx: WriteContext, imported: ImportedFile, memory_id: str) ->
         revised_at=updated,
         # An imported copy is claimed even if this home wrote its file: a tie that was ended here stays ended.
         shared=memory.shared._replace(claimed=True) if memory.shared else None,
-        # Who may write here may decide here: decisions of another home are taken over.
-        decisions=tuple(line.decision for line in document.invalidations_triaged) if same_id else (),
         # An episode that was moved away from its session names a log of another space: an import has no say there.
         session=None if document.session_space else document.session_id,
         session_space=None,
@@ -261,7 +260,10 @@ def plan_import(
     proposed = _updated_memory(present, imported)._replace(deleted=None)
     if present.deleted:
         proposed = hand_edits.with_words_taken(ctx, proposed, imported.document)
-    proposed = store_version.with_hashes(ctx, proposed)
+    try:
+        proposed = store_version.without_rewound(ctx, present, store_version.with_hashes(ctx, proposed))
+    except Conflict:
+        outcome = "rewound" if outcome == "updated" else outcome
     return ImportPlan(
         imported=imported,
         outcome=outcome,
@@ -326,6 +328,7 @@ def _add(ctx: WriteContext, plans: Sequence[ImportPlan]) -> list[Memory]:
     file_journal.clear_former_paths(ctx.tx, proposed)
     for plan, memory in zip((plan for plan in plans if plan.proposed is not None), added, strict=True):
         ctx.log_memory(memory, "import", source=plan.imported.note.path_hash)
+        ctx.log_superseded(None, memory)
         _record_import(ctx, plan, memory, memory.version)
     return added
 

@@ -54,6 +54,10 @@ _WHY_SKIPPED: Final = {
         "its memory was deleted here after it was imported",
         "copy the file into the home's folder if the memory should come back",
     ),
+    "rewound": (
+        "all messages of this episode were rewound",
+        "`commonbook session show` still has them; append again what should stay",
+    ),
     "mistyped": (
         "a field of the memory has a value in it that it cannot have",
         "correct the field: docs/FRONT-MATTER.md shows how each one is written",

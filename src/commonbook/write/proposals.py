@@ -47,6 +47,11 @@ def proposed_relation(relation: str) -> str:
     return WOULD_SUPERSEDE if relation == _SUPERSEDES else relation
 
 
+def to_be_superseded(memory: Memory) -> list[str]:
+    """Return the ids of the memories that a proposed one supersedes once it is approved."""
+    return [link.target for link in memory.links if link.relation == WOULD_SUPERSEDE]
+
+
 def _proposed_links(memory: Memory) -> tuple[Link, ...]:
     links = (link._replace(relation=proposed_relation(link.relation)) for link in memory.links)
     return tuple({(link.relation, link.target): link for link in links}.values())

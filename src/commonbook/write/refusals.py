@@ -26,6 +26,7 @@ from commonbook.write.transaction import write
 def logging_refusal(engines: Engines, actor: Actor, verb: str, ids: Iterable[str]) -> Iterator[None]:
     """If the block raises NotAllowed or NotFound, log the refused attempt in the spaces of these memories.
 
+    The ids are read after the block, which may add to them. An attempt on a notice aimed at its dependent.
     The attempt counts as a write of the actor, whether there are such memories or not: the write of the block itself
     was rolled back with its count.
     """
@@ -44,6 +45,10 @@ def _note_refusals(ctx: WriteContext, *, verb: str, ids: Sequence[str]) -> None:
         return
     writable = ctx.writable
     aimed_at = memories.get_many(ctx.tx, ctx.spaces, sorted(set(ids)))
+    notices = {memory.id: memory.notice.dependent for memory in aimed_at.values() if memory.notice}
+    if notices:
+        ids = [notices.get(id_, id_) for id_ in ids]
+        aimed_at = memories.get_many(ctx.tx, ctx.spaces, sorted(set(ids)))
     refused = [(memory.space, memory.id) for memory in aimed_at.values() if memory.space.id not in writable]
     refused += [(ctx.system_space(HOME_SPACE), id_) for id_ in sorted(set(ids) - aimed_at.keys())]
     # The counts are locked in the order of the spaces, against deadlocks.

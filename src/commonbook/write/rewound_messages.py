@@ -1,6 +1,7 @@
 """Takes rewound messages out of texts that a verb brings back: of an episode, or of a copy of one.
 
-While an episode is in another space than its session, a rewind of the session does not reach it, nor its copies.
+While an episode is in another space than its session, a rewind of the session does not reach it, nor its copies. What
+was rewound before it went there is not in its text, and does not come back there either.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 from commonbook.errors import Conflict
 from commonbook.markdown import transcript
 from commonbook.tables import memories, sessions
+from commonbook.tables.session_places import moves
 
 if TYPE_CHECKING:
     from commonbook.model.memory import Memory
@@ -22,18 +24,25 @@ def rewound_in(tx: Reading, spaces: SpaceScope, memory: Memory) -> frozenset[str
 
     `spaces` are all spaces of the book.
     """
-    origin = memory
-    if memory.shared is not None:
-        found = {} if memory.shared.claimed else memories.get_headers(tx, spaces, [memory.shared.root])
-        if memory.shared.root not in found:
-            return frozenset()
-        origin = found[memory.shared.root]
-    return _rewound_of(tx, origin)
+    origin = _origin(tx, spaces, memory)
+    return _rewound_of(tx, origin) if origin else frozenset()
+
+
+def _origin(tx: Reading, spaces: SpaceScope, memory: Memory) -> Memory | None:
+    """Return the root of a copy, without its text, or the memory itself; None if the root is not known."""
+    if memory.shared is None:
+        return memory
+    found = {} if memory.shared.claimed else memories.get_headers(tx, spaces, [memory.shared.root])
+    return found.get(memory.shared.root)
 
 
 def text_without_rewound(tx: Reading, spaces: SpaceScope, memory: Memory, text: str) -> str:
-    """Return a text that a verb brings back into a memory without rewound messages; Conflict if it has no others."""
-    rewound = rewound_in(tx, spaces, memory)
+    """Return a text that a verb brings back into a memory without rewound messages; Conflict if it has no others.
+
+    Where the episode is away from its session, these are the messages that it does not have any more.
+    """
+    origin = _origin(tx, spaces, memory)
+    rewound = _rewound_of(tx, origin) | _lost_before_move(tx, spaces, origin) if origin else frozenset()
     remaining = transcript.without(text, rewound) if rewound else text
     if remaining is None:
         raise Conflict(
@@ -41,6 +50,14 @@ def text_without_rewound(tx: Reading, spaces: SpaceScope, memory: Memory, text: 
             fix="`commonbook session show` still has them; append again what should stay",
         )
     return remaining
+
+
+def _lost_before_move(tx: Reading, spaces: SpaceScope, episode: Memory) -> frozenset[str]:
+    """Return the rewound messages that are not in the text of an episode which is away from its session."""
+    rewound = moves.rewound_elsewhere(tx, episode.id, episode.space.id) if episode.session else frozenset()
+    present = memories.find(tx, spaces, episode.id) if rewound else None
+    held = {message.id for message in transcript.parse(present.text).messages} if present else frozenset()
+    return rewound - held
 
 
 def text_after_move(tx: Reading, memory: Memory, *, by_hand: bool) -> str:

@@ -72,8 +72,25 @@ def store_version(
     if _reasoning_differs(old, new):
         ctx.note_reasoning_change(old, new)
     ctx.log_memory(new, _action(old, new, how), fields=sorted(changed_fields), **logged)
+    ctx.log_superseded(old if old.deleted is None else None, new)
     _write_file(ctx, new, document, how=how)
     return new
+
+
+def without_rewound(ctx: WriteContext, present: Memory, restored: Memory) -> Memory:
+    """Return a memory that a verb brings back, or changes by an import, without messages that were rewound.
+
+    It is an episode or a copy of one. A copy that was not edited has taken over what is left. Conflict if nothing is.
+    """
+    text = rewound_messages.text_without_rewound(ctx.tx, ctx.spaces, present, restored.text)
+    link, is_claimed = restored.source, restored.shared is not None and restored.shared.claimed
+    if text == restored.text:
+        return restored
+    remaining = with_hashes(ctx, restored._replace(text=text))
+    if link is None or (not is_claimed and link.target_hash not in {None, restored.copy_hash}):
+        return remaining
+    taken = link._replace(target_hash=remaining.copy_hash)
+    return remaining._replace(links=tuple(taken if one == link else one for one in restored.links))
 
 
 def _write_file(ctx: WriteContext, memory: Memory, document: Document | None, *, how: str) -> None:

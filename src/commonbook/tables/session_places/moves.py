@@ -95,6 +95,16 @@ def episodes(tx: Reading, session: Session) -> list[str]:
     return [episode for (episode,) in rows]
 
 
+def rewound_elsewhere(tx: Reading, episode: str, space: str) -> frozenset[str]:
+    """Return the rewound messages of an episode in this space whose session is in another one."""
+    rows = tx.rows(
+        "SELECT id FROM message WHERE episode = :episode AND space <> :space AND taken_back IS NOT NULL",
+        episode=episode,
+        space=space,
+    )
+    return frozenset(message for (message,) in rows)
+
+
 def space_of_episode(tx: Reading, episode: str) -> str | None:
     """Return the space of the session whose messages an episode holds; None if it holds none."""
     rows = tx.rows("SELECT space FROM message WHERE episode = :episode LIMIT 1", episode=episode)
