@@ -26,6 +26,7 @@ class CopyVerbs(Machine):
 
     def _share(self, source: Memory, where: str, mode: Refresh) -> None:
         may = self.model.may(self.who, where, "writer") and self.model.may_read(self.who, source)
+        may = may and not source.proposed
         book = self.world.hands[self.who]
         must = self.model.surely_gives(source)
         receipt = self._try(lambda: book.share(source.id, where, refresh=mode), may=may, must=must)
@@ -80,7 +81,7 @@ class CopyVerbs(Machine):
         memory = self._memory(at)
         if memory is None:
             return
-        may = self.model.may(who, where, "reader") and self.model.may_read(who, memory)
+        may = self.model.may(who, where, "reader") and self.model.may_read(who, memory) and not memory.proposed
         made = self._try(lambda: self.world.hands[who].request_share(memory.id, where, refresh=mode), may=may)
         if made is not None and made.id not in self.requests:
             self.requests.append(made.id)

@@ -111,7 +111,8 @@ class MemoryVerbs(Machine):
         if memory is None or target is None or memory is target or (relation, target.id) in memory.links:
             return
         may = self.model.may_write(who, memory) and self.model.may_read(who, target)
-        may = may and (relation != SUPERSEDES or self.model.may_write(who, target))
+        is_open = self.model.may_write(who, target) and not memory.proposed
+        may = may and (relation != SUPERSEDES or is_open)
         if self._try(lambda: self.world.hands[who].link(memory.id, relation, target.id), may=may):
             memory.links[relation, target.id] = target.words
 

@@ -21,7 +21,7 @@ class ReasoningVerbs(Machine):
         old, new = self._memory(at, self._is_needed), self._memory(by)
         if old is None or new is None or old is new:
             return
-        may = self.model.may_write(who, old) and self.model.may_write(who, new)
+        may = self.model.may_write(who, old) and self.model.may_supersede(who, new)
         if self._try(lambda: self.world.hands[who].supersede(old.id, new.id, reason="newer"), may=may):
             new.links.setdefault(("supersedes", old.id), old.words)
 
@@ -32,7 +32,10 @@ class ReasoningVerbs(Machine):
         old = self._memory(at, lambda one: one.retracted or self.model.successors(one.id))
         if old is None:
             return
-        may = None if self.model.may_write(who, old) else False
+        is_held_back = any(
+            self.model.holds_back(who, one.space) for one in self.model.successors(old.id) if not one.deleted
+        )
+        may = None if self.model.may_write(who, old) and not is_held_back else False
         if not self._try(lambda: self.world.hands[who].reinstate(old.id), may=may):
             return
         for one in self.model.successors(old.id):
@@ -58,7 +61,7 @@ class ReasoningVerbs(Machine):
         if memory is None or successor is None or (verdict == "supersede" and memory is successor):
             return
         chosen = successor.id if verdict == "supersede" else None
-        may = self.model.may_write(who, memory) and (not chosen or self.model.may_write(who, successor))
+        may = self.model.may_write(who, memory) and (not chosen or self.model.may_supersede(who, successor))
         must = verdict != "supersede" and bool(self.model.doubts(memory.id, upper=False))
         book = self.world.hands[who]
         if not self._try(lambda: book.triage(memory.id, verdict, note="so it is", by=chosen), may=may, must=must):

@@ -32,7 +32,7 @@ class SessionVerbs(Machine):
         key = self.model.reached((where or DEFAULT_SPACE, name))
         receipt = self.world.append(self.who, name, words, where)
         self.model.moved.pop(key, None)
-        self.model.sessions.setdefault(key, []).extend(Message(word) for word in words)
+        self.model.sessions.setdefault(key, []).extend(Message(word, by=self.who) for word in words)
         return receipt
 
     def _may_record(self, who: str, space: str, key: SessionKey) -> bool:
@@ -118,6 +118,9 @@ class SessionVerbs(Machine):
         messages = self.world.messages(OWNER, name, key[0]) or ()
         last = messages[min(after, len(messages)) - 1] if after and messages else None
         may = self._may_find(who, space, key)
+        if may and self.model.holds_back(who, key[0]):
+            # An agent takes back its own messages, unless their episode was edited, or the log of them is lost.
+            may = None if self.model.are_own(who, key, words_of(last.text)[0] if last else None) else False
         if (
             self._try(
                 lambda: self.world.rewind(who, name, last.id if last else 0, space), may=may, must=space == key[0]

@@ -103,12 +103,16 @@ class Memory:
 
 @dataclass
 class Message:
-    """A message; `unsure` if a lost or older database leaves open whether it is there, or is rewound."""
+    """A message; `unsure` if a lost or older database leaves open whether it is there, or is rewound.
+
+    `by` is the principal that appended it, as far as that is known.
+    """
 
     word: str
     episode: str | None = None
     rewound: bool = False
     unsure: bool = False
+    by: str | None = None
 
 
 @dataclass

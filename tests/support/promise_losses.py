@@ -26,7 +26,9 @@ def lose_database(model: Model) -> None:
 
 def go_back(model: Model, older: Model) -> None:
     """Take the grants, rules and unsettled messages of an older database; the files decide about memories."""
-    model.roles, model.rules, model.reviews = dict(older.roles), dict(older.rules), set(older.reviews)
+    model.roles, model.rules = dict(older.roles), dict(older.rules)
+    # The stricter one holds: a file begins a review, and does not end one.
+    model.reviews = older.reviews | model.filed_reviews
     _forget_moves(model, older)
     for key in older.sessions:
         # A session that was moved since is where it was.

@@ -293,13 +293,11 @@ class Model(Rights):
 
     def rewind(self, who: str, key: SessionKey, after: str | None) -> list[Message]:
         """Rewind a session after a word (None: all). Episodes change where the principal may write to them now."""
-        messages = self.sessions[key]
-        words = [message.word for message in messages]
-        rewound = [one for one in messages[words.index(after) + 1 if after else 0 :] if not one.rewound]
+        rewound = self._to_rewind(key, after)
         for message in rewound:
             message.rewound = True
             episode = self.memories.get(message.episode or "")
-            if episode is not None and self._may_rewind(who, episode) and message.word in episode.words:
+            if episode is not None and self._may_rewind(who, key, episode) and message.word in episode.words:
                 episode.words = tuple(word for word in episode.words if word != message.word)
         for id_ in {one.episode or "" for one in rewound if one.episode in self.memories}:
             memory = self.memories[id_]
@@ -307,8 +305,19 @@ class Model(Rights):
             memory.note_place()
         return rewound
 
-    def _may_rewind(self, who: str, episode: Memory) -> bool:
-        return not episode.deleted and self.granted(who, episode.space, "writer")
+    def are_own(self, who: str, key: SessionKey, after: str | None) -> bool:
+        """Tell whether a principal may have appended all messages that a rewind takes back."""
+        return all(message.by in (None, who) or message.unsure for message in self._to_rewind(key, after))
+
+    def _to_rewind(self, key: SessionKey, after: str | None) -> list[Message]:
+        messages = self.sessions[key]
+        words = [message.word for message in messages]
+        return [one for one in messages[words.index(after) + 1 if after else 0 :] if not one.rewound]
+
+    def _may_rewind(self, who: str, key: SessionKey, episode: Memory) -> bool:
+        """Tell whether a rewind reaches an episode: beside its session, or where its principal may write."""
+        may = self.granted if episode.space == key[0] else self.may
+        return not episode.deleted and may(who, episode.space, "writer")
 
     def present(self, key: SessionKey) -> SessionKey:
         """Return where a session is now, if it was moved."""

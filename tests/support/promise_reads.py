@@ -56,6 +56,9 @@ class ReadChecks:
             self._require_known(who, request, words | self._requested_words(who, request))
         self._check_proposals(who, {one.id for one in pending if one.purpose == "proposal"})
         self._check_proposals(who, {one.id for one in inbox.proposals})
+        about = [model.memories[one.dependent.id] for one in inbox.items if one.dependent.id in model.memories]
+        if any(one.proposed and one.author != who and not model.decides(who, one) for one in about):
+            self.fail("proposed", f"{who} is shown a notice about what another has proposed: {about}")
         hidden = [id_ for id_ in self.world.listed_widely(who) if id_ in model.memories and model[id_].proposed]
         if hidden:
             self.fail("proposed", f"{who} lists {hidden} without naming the space of the proposals")

@@ -82,6 +82,10 @@ class Rights:
         is_foreign = is_agent(who) and memory.proposed and memory.author != who
         return not memory.deleted and not is_foreign and self.may(who, memory.space, "writer")
 
+    def may_supersede(self, who: str, memory: Memory) -> bool:
+        """Tell whether a principal may let a memory supersede another: not one that is only proposed."""
+        return self.may_write(who, memory) and not memory.proposed
+
     def may_accept(self, who: str, memory: Memory, space: str) -> bool:
         """Tell whether a principal may move a memory into a space: its links take effect if it was proposed."""
         replaced = [self.memories[target] for target in memory.replaced() if target in self.memories]
