@@ -311,11 +311,12 @@ def test_the_approval_is_of_the_version_that_was_seen(team):
 
 
 def test_a_request_to_share_is_of_the_version_that_was_seen_too(team):
-    source = team.remember("Ours", space="notes").id
     team.grant(ANA, "notes", "writer")
-    team.acting_as(ANA).request_share(source, "team")
+    ana = team.acting_as(ANA)
+    source = ana.remember("Ours", space="notes").id
+    ana.request_share(source, "team")
     (seen,) = team.pending()
-    team.edit(source, text="Changed")
+    ana.edit(source, text="Changed")
     with pytest.raises(VersionConflict):
         team.approve(seen.id, expected_version=seen.version)
     assert team.approve(seen.id, expected_version=team.pending()[0].version).state == "approved"

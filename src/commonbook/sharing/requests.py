@@ -113,7 +113,7 @@ def approve(
         if _identity(ctx.actor.principal) in _excluded_approvers(request, memory):
             raise NotAllowed(
                 f"{ctx.actor.principal} asked for this, or wrote it, and cannot approve it",
-                fix="let another admin approve it",
+                fix="let another admin approve it, or share it in your own name if you may",
             )
         if request.space_id not in permissions.administered(ctx.tx, ctx.actor, ctx.spaces):
             raise permissions.refusal(ctx.actor, request.space)

@@ -49,10 +49,10 @@ def copy_of(book: Book, refresh: Refresh = "live") -> str:
 
 def request_to_decide(book: Book) -> str:
     board = book.create_space(f"board{os.urandom(3).hex()}").name
-    book.grant("agent:asker", "s", "reader")
+    book.grant("agent:asker", "s", "writer")
     book.grant("agent:asker", board, "reader")
-    memory = book.remember("please", space="s").id
-    return book.acting_as("agent:asker").request_share(memory, board).id
+    asker = book.acting_as("agent:asker")
+    return asker.request_share(asker.remember("please", space="s").id, board).id
 
 
 def memory(book: Book) -> str:
