@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from commonbook.access import permissions
 from commonbook.model.spaces import Actor, Space, SpaceScope
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from commonbook.text import space_names
 else:
     space_names = LazyModule("commonbook.text.space_names")
+
+_MAX_NAMED_SPACES: Final = 5
 
 
 def select(tx: Reading, actor: Actor, name: str | None = None) -> SpaceScope:
@@ -48,6 +50,16 @@ def scope_of(tx: Reading, actor: Actor, names: Sequence[str], *, refuse: bool = 
             permissions.require_create(tx, actor, known, top)
         scope |= selected
     return scope
+
+
+def note_other_spaces(tx: Reading, actor: Actor) -> list[str]:
+    """Return a note for somebody who may read none of the spaces that are searched by default, but others."""
+    readable = without_proposals(select(tx, actor))
+    names = sorted(space.name for space in readable.values() if not space_names.is_system(space.name))
+    if permissions.is_owner(actor) or not names:
+        return []
+    listed = ", ".join(names[:_MAX_NAMED_SPACES]) + (", ..." if len(names) > _MAX_NAMED_SPACES else "")
+    return [f"no space that is searched by default may be read by {actor.principal}; name one: {listed}, or / for all"]
 
 
 class LazyScope(Mapping[str, Space]):

@@ -15,12 +15,11 @@ from typing import Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from commonbook.access import permissions, rate_limits, scope
+from commonbook.access import rate_limits, scope
 from commonbook.errors import Busy, CommonbookError, EmbedderFailed
 from commonbook.model.recall import RecallRequest, RecallResult
 from commonbook.model.reports import Finding, Progress
 from commonbook.model.spaces import Actor
-from commonbook.ports.database import Reading
 from commonbook.ports.embedding import Embedder, Thesaurus
 from commonbook.ports.engines import Engines
 from commonbook.ports.index import Index, IndexView
@@ -33,13 +32,11 @@ from commonbook.recall.query import ParsedQuery, parse
 from commonbook.recall.result import result_of
 from commonbook.sharing import refresh
 from commonbook.tables import changes
-from commonbook.text import space_names
 
 Turn: TypeAlias = AbstractContextManager[None]
 
 _CACHE_TEXTS: Final = 500
 _MAX_ATTEMPTS: Final = 3
-_MAX_NAMED_SPACES: Final = 5
 _ONLY_STOP_WORDS: Final = 'every word of the query is too common to search for; "in quotes" it is found as it stands'
 
 
@@ -134,7 +131,7 @@ class Recaller:
             if require_counted is not None:
                 require_counted()
             if request.spaces_by_default and not allowed:
-                notes += _other_spaces(tx, actor)
+                notes += scope.note_other_spaces(tx, actor)
             pending = self._updater.pending(tx, view, total_changes(), limit=limit)
             watch.lap("pending")
             index_query, expansions = self._queries.build(query, allowed, vector)
@@ -237,13 +234,3 @@ class Recaller:
         if view.state is not None and view.state.unembedded and self._embedder.slow:
             notes.append(f"{view.state.unembedded} passages wait for their vectors; run `commonbook reindex`")
         return vector
-
-
-def _other_spaces(tx: Reading, actor: Actor) -> list[str]:
-    """Return a note for somebody who may read none of the spaces that are searched by default, but others."""
-    readable = scope.without_proposals(scope.select(tx, actor))
-    names = sorted(space.name for space in readable.values() if not space_names.is_system(space.name))
-    if permissions.is_owner(actor) or not names:
-        return []
-    listed = ", ".join(names[:_MAX_NAMED_SPACES]) + (", ..." if len(names) > _MAX_NAMED_SPACES else "")
-    return [f"no space that is searched by default may be read by {actor.principal}; name one: {listed}, or / for all"]
