@@ -282,6 +282,18 @@ def test_an_agent_changes_and_withdraws_its_own_proposal(team):
     assert (kept.state, kept.decided_by, kept.note) == ("withdrawn", AGENT, "no")
 
 
+def test_an_agent_decides_about_its_own_proposal_whose_ground_is_gone(team):
+    ground, agent = team.remember("The deploy runs on Fridays", space="team").id, team.acting_as(AGENT)
+    thought = agent.reflect("Fridays are busy", [ground], space="team").id
+    team.delete(ground)
+    assert "suspect" in agent.get(thought).marks
+    with pytest.raises(NotAllowed):
+        team.acting_as(OTHER).triage(thought, "keep")
+    assert agent.triage(thought, "keep", note="still true").resolved == 1
+    assert "suspect" not in agent.get(thought).marks
+    assert team.inbox(space="team/_proposed").items == ()
+
+
 def test_a_rejection_deletes_and_can_be_undone(team):
     memory = propose(team)
     ana = team.acting_as(ANA)

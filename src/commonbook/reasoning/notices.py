@@ -296,6 +296,14 @@ def _store(ctx: WriteContext, old: Memory, new: Memory) -> None:
 # --- removing
 
 
+def remove_decided(ctx: WriteContext, outline: Memory, verdict: str) -> None:
+    """Delete a notice about a memory that the actor may write to, and has decided about.
+
+    The right on the memory is enough: an agent may not write beside its own proposal, where the notice is.
+    """
+    remove_notice(ctx.because(ForeignWrite.NOTICE), outline, how="triage", verdict=verdict)
+
+
 def remove_notice(ctx: WriteContext, outline: Memory, *, how: str, **logged: object) -> None:
     """Delete a notice that is withdrawn or decided; its content stays in the log."""
     notice = memories.get_many(ctx.tx, ctx.spaces, [outline.id])[outline.id]

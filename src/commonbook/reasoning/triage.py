@@ -59,7 +59,7 @@ def _triage(
     keys = {invalidation.key for invalidation in settled}
     for about in open_notices.about(ctx.tx, ctx.spaces, [memory.id]).get(memory.id, ()):
         if about.notice.key in keys:
-            notices.remove_notice(ctx, about.memory, how="triage", verdict=verdict)
+            notices.remove_decided(ctx, about.memory, verdict)
     if successor is not None:
         supersede.record_supersession(ctx, memory, successor, note)
     return TriageReport(memory.id, verdict, len(settled), memory.version, memory.space.name, memory.path)

@@ -27,7 +27,8 @@ class ForeignWrite(Enum):
     )
     NOTICE = (
         "A notice is made beside a memory that depends on something superseded or deleted, wherever that memory is. The"
-        " notice names the principal that caused it, which learns nothing of spaces that it may not read."
+        " notice names the principal that caused it, which learns nothing of spaces that it may not read. Who decides"
+        " about the memory removes it."
     )
     REINSTATE = (
         "Reinstating a memory removes the links by which others supersede it. The right to write to the reinstated one"
