@@ -11,13 +11,14 @@ import stat
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 import commonbook
-from commonbook.interfaces.cli.output.terminal import ago
+from commonbook.interfaces.cli.output.terminal import Screen, ago
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -127,6 +128,29 @@ def test_a_list_of_spaces_fits_80_columns_with_each_space_on_one_line(terminal):
     seen = terminal("space", "list", env={"COLUMNS": "80"}).plain
     for name in names:
         assert re.search(rf"^{name} +{name} .* +[0-9a-f]{{8}} *$", seen, re.MULTILINE), seen
+
+
+def test_copies_in_a_space_with_a_long_name_are_listed_as_stale_within_80_columns(terminal, tmp_path):
+    memory = json.loads(pipe(tmp_path, "remember", "Deploy only after two people have read it", "--json"))["id"]
+    pipe(tmp_path, "share", memory, "--to", "projects/a-long-project-name", "--refresh", "snapshot")
+    pipe(tmp_path, "edit", memory, "Deploy only after three people have read it", "--tag", "deploy")
+    for command in (("list",), ("copies", memory)):
+        seen = terminal(*command, env={"COLUMNS": "80"}).plain
+        assert re.search(r"\bstale\b", seen), seen
+        assert all(re.search(rf"\b{word}\b", seen) for word in ("Deploy", "only", "after", "people", "read")), seen
+
+
+@pytest.mark.parametrize("width", range(20, 130, 7))
+def test_no_cell_of_a_table_is_cropped(monkeypatch, capsys, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    headers = ("space", "principal", "role", "expires", "granted by", "granted")
+    row = ("projects/a-long-project-name", "user:somebody@example.org", "write", "never", "user:local", "2 minutes ago")
+    other = ("team", "agent:x", "read", "2027-01-01 00:00", "user:local", "just now")
+    Screen(colour=False).table(headers, [row, other])
+    seen = capsys.readouterr().out
+    cells = "".join((*headers, *row, *other)).replace(" ", "")
+    assert all(len(line) <= width for line in seen.splitlines())
+    assert not Counter(cells) - Counter(seen), seen
 
 
 def test_show_on_a_terminal_takes_no_markup_from_a_memory(terminal, memory):

@@ -64,12 +64,13 @@ class Screen:
         """Print a table without its empty columns, or its rows one below the other where a word would not fit."""
         cells = [[_text(value) for value in row] for row in rows]
         columns = [at for at in range(len(headers)) if any(row[at] for row in cells)]
-        widths = {at: _widest_word([headers[at], *(row[at].plain for row in cells)]) for at in columns}
-        if sum(widths.values()) + len(columns) * _GAP_CHARS <= self._console.width:
+        texts = [[headers[at], *(row[at].plain for row in cells)] for at in columns]
+        if widths := _column_widths(texts, self._console.width - len(columns) * _GAP_CHARS):
             table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-            for at, width in widths.items():
+            for at, width in zip(columns, widths, strict=True):
                 style = "cyan" if headers[at] == "id" else ""
-                table.add_column(headers[at], style=style, overflow="fold", min_width=width)
+                # The width is given, since Rich shares too little room by other rules, and crops.
+                table.add_column(headers[at], style=style, overflow="fold", width=width)
             for row in cells:
                 table.add_row(*(row[at] for at in columns))
             self._console.print(table)
@@ -121,6 +122,23 @@ class Screen:
 def _text(cell: Cell) -> Text:
     text, style = (cell, "") if isinstance(cell, str) else cell
     return Text(one_line(text), style)
+
+
+def _column_widths(columns: Sequence[Sequence[str]], room: int) -> list[int] | None:
+    """Return a width for each column of texts, or None if a word would not fit.
+
+    Each column gets what its words need. The rest goes one by one to the narrowest column that would still wrap
+    (max-min fairness), so that short values stay on one line.
+    """
+    widths = [_widest_word(texts) for texts in columns]
+    wanted = [max(map(cell_len, texts)) for texts in columns]
+    rest = room - sum(widths)
+    if rest < 0:
+        return None
+    while rest and (wrapped := [at for at, width in enumerate(widths) if width < wanted[at]]):
+        widths[min(wrapped, key=widths.__getitem__)] += 1
+        rest -= 1
+    return widths
 
 
 def _widest_word(texts: Iterable[str]) -> int:
