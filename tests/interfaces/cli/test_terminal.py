@@ -153,6 +153,21 @@ def test_no_cell_of_a_table_is_cropped(monkeypatch, capsys, width):
     assert not Counter(cells) - Counter(seen), seen
 
 
+def test_notes_are_wrapped_between_words_and_their_commands_are_whole(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr("commonbook.interfaces.cli.output.terminal.is_terminal", lambda stream: True)
+    command = "commonbook login https://memory.example.com K3VQ7M-2JXW5T-R8LQ4N-6YZB2D"
+    Screen(colour=False).note("or let another machine have the key, once and within ten minutes:", command=command)
+    assert capsys.readouterr().err.splitlines() == [
+        "or let another machine have the key,",
+        "once and within ten minutes:",
+        f"  {command}",
+    ]
+    path = "/somewhere/with/a/path/that/is/longer/than/the/terminal.md"
+    Screen(colour=False).note(f"see {path}")
+    assert path in capsys.readouterr().err.splitlines()
+
+
 def test_show_on_a_terminal_takes_no_markup_from_a_memory(terminal, memory):
     seen = terminal("show", memory[-8:])
     assert "Alice owns [bold]billing[/bold]" in seen.plain
@@ -204,6 +219,15 @@ def test_deleting_by_id_names_the_title_and_asks_on_a_terminal_unless_told_not_t
     assert json.loads(pipe(tmp_path, "list", "--json"))["items"] == []
 
 
+def test_receipts_on_a_terminal_say_only_what_was_done(terminal, tmp_path, memory):
+    assert f"Not deleted: {memory[-8:]} in personal" in terminal("undelete", memory).plain
+    assert f"Moved {memory[-8:]} to office" in terminal("move", memory, "office").plain
+    copy = pipe(tmp_path, "share", memory, "--to", "team").split("\t")[0]
+    assert terminal("unshare", copy).plain.strip() == f"Unshared {copy[-8:]}: removed from team"
+    pipe(tmp_path, "delete", memory)
+    assert f"Undeleted {memory[-8:]} in office" in terminal("undelete", memory).plain
+
+
 def test_a_migration_asks_on_a_terminal_and_the_old_home_then_says_in_every_answer_that_it_was_moved(
     terminal, tmp_path, memory
 ):
@@ -249,7 +273,8 @@ def test_edit_opens_the_persons_own_editor(terminal, editor, tmp_path, memory):
 
 
 def test_an_editor_that_changes_nothing_makes_no_revision(terminal, editor, tmp_path, memory):
-    assert terminal("edit", memory, env=editor('echo >>"$2"')).code == 0
+    seen = terminal("edit", memory, env=editor('echo >>"$2"'))
+    assert (seen.code, f"Not changed: {memory[-8:]}" in seen.plain) == (0, True)
     assert json.loads(pipe(tmp_path, "show", memory, "--json"))["version"] == 1
 
 

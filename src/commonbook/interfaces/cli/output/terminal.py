@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
@@ -12,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from commonbook.interfaces.cli.output.plain import Branch, Cell, clean, one_line
+from commonbook.interfaces.cli.output.plain import Branch, Cell, clean, is_terminal, one_line
 
 _ID_TAIL_CHARS = 8
 _GAP_CHARS = 2
@@ -40,9 +41,16 @@ class Screen:
         """Print a command to be copied: the terminal wraps it, so that no line end gets into the copy."""
         self._console.print(Text(f"  {clean(text)}"), soft_wrap=True)
 
-    def note(self, text: str) -> None:
-        """Print a note on standard error, apart from the answer."""
-        print(clean(text), file=sys.stderr)
+    def note(self, text: str, *, command: str = "") -> None:
+        """Print a note on standard error, wrapped between words; a command to be copied has a line of its own."""
+        for line in clean(text).split("\n"):
+            print(self._wrapped(line) if is_terminal(sys.stderr) else line, file=sys.stderr)
+        if command:
+            print(f"  {clean(command)}", file=sys.stderr)
+
+    def _wrapped(self, line: str) -> str:
+        """Return a line broken between words alone, so that a path or an address can be copied whole."""
+        return textwrap.fill(line, self._console.width, break_long_words=False, break_on_hyphens=False)
 
     def styled(self, phrases: Iterable[tuple[str, str]], *, indent: int = 0) -> None:
         """Print phrases, each in its own style, as one text that is wrapped and indented."""
@@ -111,12 +119,15 @@ class Screen:
         del rows
         self.line(one_line(sentence), style)
 
-    def receipt(self, did: str, *, memory_id: str, space: str, path: str, version: int) -> None:
+    def receipt(
+        self, did: str, *, memory_id: str, space: str, path: str, version: int, preposition: str = "in"
+    ) -> None:
         """Print which memory was stored, and where."""
-        line = Text.assemble((did, "green"), " ", (self.name(memory_id), "cyan"), f" in {one_line(space)}")
+        line = Text.assemble((did, "green"), " ", (self.name(memory_id), "cyan"), f" {preposition} {one_line(space)}")
         line.append(f" (version {version})" if version > 1 else "")
         self._console.print(line)
-        self.line(f"  {path}", "dim")
+        # The terminal wraps it, so that it can be copied whole.
+        self._console.print(Text(f"  {clean(path)}", "dim"), soft_wrap=True)
 
 
 def _text(cell: Cell) -> Text:
