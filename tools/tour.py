@@ -21,8 +21,12 @@ import textwrap
 from contextlib import closing, suppress
 from pathlib import Path
 
-WIDTH = 100
-"""The width of the terminal on which the commands run."""
+MAX_WIDTH = 100
+"""The width of the terminal on which the commands run, if the one of the tour is not narrower."""
+
+MIN_WIDTH = 40
+INDENT = 4
+"""How far the output of a command is indented."""
 
 
 class Tour:
@@ -38,10 +42,11 @@ class Tour:
         self._env |= {"HOME": str(folder), "TERM": "xterm"}
         if not sys.stdout.isatty():
             self._env["NO_COLOR"] = "1"
+        self._width = _width()
 
     def say(self, text: str) -> None:
         """Print what the next step shows."""
-        print("\n" + textwrap.fill(text, 92) + "\n")
+        print("\n" + textwrap.fill(text, min(self._width, 92)) + "\n")
 
     def run(self, *args: str, code: int = 0) -> str:
         """Run a command on a terminal, show its output, and require its exit code; return the output without colour."""
@@ -55,7 +60,7 @@ class Tour:
     def _run_on_terminal(self, command: list[str]) -> tuple[str, int]:
         """Run a command on a terminal of its own; return what a person would see, and its exit code."""
         master, slave = pty.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, WIDTH, 0, 0))
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, self._width, 0, 0))
         process = subprocess.Popen(
             command, cwd=self._folder, env=self._env, stdin=subprocess.DEVNULL, stdout=slave, stderr=slave
         )
@@ -76,12 +81,21 @@ class Tour:
     def quote(self, text: str) -> None:
         """Show the output of a command, or the content of a file."""
         lines = (line.rstrip() for line in text.strip("\n").splitlines())
-        print(textwrap.indent("\n".join(lines).strip("\n"), "    "))
+        print(textwrap.indent("\n".join(lines).strip("\n"), " " * INDENT))
 
     def require(self, wanted: str, output: str) -> None:
         """Stop the tour if the output lacks what was promised, on one line or broken over two."""
         if wanted not in " ".join(output.split()):
             sys.exit(f"the tour stopped: {wanted!r} was expected here")
+
+
+def _width() -> int:
+    """Return the width for the commands: what they print fits the terminal of the tour with its indent."""
+    if not sys.stdout.isatty():
+        return MAX_WIDTH
+    columns = os.get_terminal_size(sys.stdout.fileno()).columns
+    # A terminal that does not know its width says 0.
+    return max(min(columns - INDENT, MAX_WIDTH), MIN_WIDTH) if columns else MAX_WIDTH
 
 
 def _short_id(receipt: str) -> str:
@@ -209,11 +223,11 @@ def _verify_the_log(tour: Tour) -> None:
 def _next_steps(tour: Tour) -> None:
     tour.say("That was the tour. Its home is removed now. Where to go from here:")
     tour.quote(
-        "commonbook --help                        all commands\n"
-        'commonbook remember "…"                  start your own book in ~/commonbook\n'
-        "commonbook init ~/notes                  … or make a folder of notes a home, which\n"
-        "export COMMONBOOK_HOME=~/notes           every command uses from then on\n"
-        'eval "$(commonbook completion bash)"     complete commands with the tab key'
+        "commonbook --help                     all commands\n"
+        'commonbook remember "…"               start your own book in ~/commonbook\n'
+        "commonbook init ~/notes               … or make a home of your notes, which\n"
+        "export COMMONBOOK_HOME=~/notes        every command uses from then on\n"
+        'eval "$(commonbook completion bash)"  complete commands with the tab key'
     )
     print()
 

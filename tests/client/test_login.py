@@ -14,6 +14,7 @@ import pytest
 
 import commonbook
 from commonbook.errors import BadInput, NotAllowed
+from commonbook.interfaces.cli.main import main
 from tests.interfaces.cli.test_cli import cli, cli_without_book
 from tests.support.http_servers import Cable
 from tests.support.servers import serving
@@ -97,6 +98,30 @@ def test_a_server_that_does_not_answer_is_named(book, server, cli_without_book, 
     assert (result.code, server.url in result.err) == (1, True)
 
 
+def test_a_login_that_waits_for_a_server_says_so(cli_without_book, monkeypatch):
+    monkeypatch.setattr("commonbook.client.login._SECONDS", 2.0)
+    monkeypatch.setattr("commonbook.interfaces.cli.commands.access._QUIET_SECONDS", 0.01)
+    address = "http://127.0.0.1:1"
+    result = cli_without_book("login", address, "AAAAAA-AAAAAA-AAAAAA-AAAAAA")
+    assert result.err.startswith(f"{address} does not answer yet; trying again\n")
+    assert cli_without_book("login", address, "AAAAAA-AAAAAA-AAAAAA-AAAAAA", "--json").error["type"] == "unreachable"
+
+
+def test_a_login_names_the_command_that_uses_the_server(book, server, cli_without_book):
+    code = book.create_login(book.create_key("agent:helper").key.id).code
+    assert f"\n  commonbook --url {server.url} recall\n" in cli_without_book("login", server.url, code).err
+
+
+def test_without_a_home_the_variable_of_a_server_leads_to_its_option(tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv("COMMONBOOK_DATABASE", raising=False)
+    monkeypatch.setenv("COMMONBOOK_HOME", str(tmp_path / "nowhere"))
+    assert main(["recall"]) == 1
+    assert "--url" not in capsys.readouterr().err
+    monkeypatch.setenv("COMMONBOOK_URL", "https://memory.example.com")
+    assert main(["recall"]) == 1
+    assert 'commonbook --url "$COMMONBOOK_URL"' in capsys.readouterr().err
+
+
 def test_a_key_that_is_no_word_is_refused_without_showing_it():
     with pytest.raises(BadInput) as refused:
         commonbook.connect("http://127.0.0.1:1", "two words")
@@ -107,13 +132,14 @@ def test_commands_print_the_address_of_a_server_that_runs_on_their_home(chosen, 
     def printed() -> tuple[str, str, str]:
         created = cli("key", "create", "user:local")
         login = next(line for line in created.err.splitlines() if "commonbook login" in line)
-        link = str(cli("sign-in", "--json").json["link"])
+        signed = cli("sign-in", "--json")
+        link = str(signed.json["link"]) if signed.code == 0 else signed.error["message"]
         return login.partition("commonbook login ")[2].split()[0], link.partition("/sign-in")[0], created.err
 
     cli("remember", "Alice owns billing")
-    default = "http://127.0.0.1:7373"
+    default, refused = "http://127.0.0.1:7373", "no server runs on this home now, so no link would work"
     login, link, notes = printed()
-    assert (login, link) == (default, default)
+    assert (login, link) == (default, refused)
     assert "no server runs on this home now" in notes
     with serving(None) as first, serving(None) as second:
         login, link, notes = printed()
@@ -123,5 +149,5 @@ def test_commands_print_the_address_of_a_server_that_runs_on_their_home(chosen, 
         assert printed()[:2] == (first.url, first.url)
         assert first.end() == 0
         login, link, notes = printed()
-        assert (login, link) == (default, default)
+        assert (login, link) == (default, refused)
         assert "no server runs on this home now" in notes

@@ -98,7 +98,8 @@ def test_show_names_it(book: Book, edited: tuple[str, Path, bytes], capsys: pyte
     assert main(command) == 0
     shown = capsys.readouterr().out
     assert "reverted" in shown
-    assert f"commonbook edit {id_} --to-revision 2" in shown
+    assert "reverted: a save brought older words back\n" in shown
+    assert f"to take the others: commonbook edit {id_} --to-revision 2\n" in shown
     assert main(["--home", str(book.home), "edit", id_, "--to-revision", "3"]) == 0
     capsys.readouterr()
     assert main(command) == 0

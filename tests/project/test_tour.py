@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
+import re
+import struct
 import subprocess
 import sys
+import termios
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -34,6 +40,23 @@ def test_the_tour_shows_everything_and_leaves_nothing_behind(tmp_path):
         assert expected in done.stdout
     assert "correct-h0rse" not in done.stdout.replace("My password=correct-h0rse", "", 1)
     assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_the_tour_fits_a_terminal_of_80_columns(tmp_path):
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    process = subprocess.Popen([sys.executable, str(TOUR)], cwd=tmp_path, stdout=slave, stderr=slave)
+    os.close(slave)
+    seen = bytearray()
+    with suppress(OSError):  # Linux reports the end of a terminal as an error.
+        while part := os.read(master, 65536):
+            seen += part
+    os.close(master)
+    lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode()).replace("\r\n", "\n").splitlines()
+    assert process.wait(60) == 0, "\n".join(lines)
+    assert [line for line in lines if line.startswith("    ") and len(line) > 80] == []
+    assert any("─" * 40 in line for line in lines), "there are tables"
 
 
 def test_the_tour_fails_when_a_step_fails(tmp_path):

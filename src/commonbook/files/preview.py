@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from difflib import SequenceMatcher
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +18,7 @@ from commonbook.model.reports import Finding, HomePlan, Progress
 from commonbook.model.spaces import is_space_file
 from commonbook.runtime.batches import in_batches
 from commonbook.tables import file_journal, memories, spaces
+from commonbook.text import masking
 from commonbook.text.secrets import secret_names
 
 if TYPE_CHECKING:
@@ -33,7 +34,9 @@ def preview(engines: Engines, home: str, *, progress: Progress) -> HomePlan:
     """Scan the folder, which must be a read-only one, and return what the scan would write."""
     scan.scan(engines, progress=progress)
     with engines.db.reading() as tx:
-        by_space = _notes_by_space(tx)
+        found = [file.memory for file in file_journal.synced_files(tx).values() if file.memory and not file.trouble]
+        by_space = _notes_by_space(tx, found)
+        secrets = _count_secrets(tx, found)
         added: Counter[str] = Counter()
         changed_files = replaced_lines = 0
         for before, after in _pending_contents(tx, engines):
@@ -52,20 +55,30 @@ def preview(engines: Engines, home: str, *, progress: Progress) -> HomePlan:
         added=dict(added),
         replaced_lines=replaced_lines,
         new_files=new_files,
+        secrets=secrets,
         skipped=secret_names.safe_findings(
             Finding("left out", path, why, _FIX) for path, why in sorted(skipped.items())
         ),
     )
 
 
-def _notes_by_space(tx: Reading) -> Counter[str]:
+def _notes_by_space(tx: Reading, found: Sequence[str]) -> Counter[str]:
     """Count the memories that have a file, by the name of their space."""
     names = {space.id: space.name for space in spaces.get_all(tx).values()}
-    found = [file.memory for file in file_journal.synced_files(tx).values() if file.memory and not file.trouble]
     counted: Counter[str] = Counter()
     for batch in in_batches(found, _BATCH):
         counted.update(names[space] for space in memories.spaces_of(tx, batch).values())
     return counted
+
+
+def _count_secrets(tx: Reading, found: Sequence[str]) -> int:
+    """Count the secrets that an import would mask in the texts of these memories."""
+    everywhere = spaces.get_all(tx)
+    return sum(
+        masking.mask(memory.text).count
+        for batch in in_batches(found, _BATCH)
+        for memory in memories.get_many(tx, everywhere, batch).values()
+    )
 
 
 def _pending_contents(tx: Reading, engines: Engines) -> Iterator[tuple[bytes, bytes]]:

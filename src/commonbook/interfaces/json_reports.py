@@ -122,4 +122,5 @@ def home_plan_json(plan: HomePlan, *, made: bool) -> dict[str, Any]:
         "new_files": list(plan.new_files),
         "skipped": findings_json(plan.skipped),
         "trusts": plan.trusts,
+        "secrets": plan.secrets,
     }

@@ -197,6 +197,8 @@ class HomePlan(NamedTuple):
     skipped: tuple[Finding, ...] = ()
     trusts: bool = False
     """Whether the database, the keys and the settings that the folder brings are used."""
+    secrets: int = 0
+    """The number of passwords and other secrets in the texts, which stay as they are."""
 
 
 class TransferReport(NamedTuple):

@@ -235,14 +235,14 @@ def test_a_new_key_comes_with_the_line_that_logs_another_machine_in(team, monkey
     assert INSTANT.match(result.json["login"]["expires"])
     assert result.json["secret"] not in result.json["login"]["command"]
     plain = team("key", "create", "agent:helper")
-    assert re.search(r"commonbook login http://127\.0\.0\.1:7373 [A-Z2-7-]{27}\n", plain.err)
+    assert re.search(r"^  commonbook login http://127\.0\.0\.1:7373 [A-Z2-7-]{27}\n", plain.err, re.MULTILINE)
     monkeypatch.setenv("COMMONBOOK_URL", "https://elsewhere.example.com")
     assert "commonbook login https://elsewhere.example.com " in team("key", "create", "agent:helper").err
 
 
 def test_a_new_key_that_reaches_nothing_says_so(cli):
     cli("space", "create", "team")
-    note = "user:eve has no grant, so the key reaches no space yet: commonbook grant add user:eve SPACE ROLE"
+    note = "user:eve has no grant, so the key reaches no space yet:\n  commonbook grant add user:eve SPACE ROLE\n"
     assert note in cli("key", "create", "user:eve").err
     assert cli("key", "create", "user:eve", "--json").err == ""
     cli("grant", "add", "user:eve", "team", "reader")

@@ -195,7 +195,9 @@ def test_a_mistyped_space_is_noticed_where_nothing_is_found(cli):
     for command in (("list",), ("recall", "billing"), ("recall", "billing", "--prompt", "100")):
         result = cli(*command, "--space", "team/bckend")
         assert (result.code, result.out, note in result.err) == (0, "", True), result
-        assert cli(*command, "--space", "team/bckend", "--json").err == ""
+        as_json = cli(*command, "--space", "team/bckend", "--json")
+        assert (as_json.err, as_json.json["notes"]) == ("", [note])
+        assert "notes" not in cli(*command, "--space", "personal", "--json").json
         for known in ("team/backend", "team/", "personal", "/"):
             assert "there is no space" not in cli(*command, "--space", known).err
 

@@ -477,3 +477,22 @@ def test_a_deleted_memory_of_a_space_that_one_may_not_read_is_not_found_by_its_t
     cli("space", "create", "open")
     cli("grant", "add", "user:eve", "open", "admin")
     assert cli("undelete", "Tabs are nice", "--as", "user:eve").code == 3
+
+
+# --- help
+
+
+@pytest.mark.parametrize(
+    ("command", "words", "not_words"),
+    [
+        ("remember", "--space SPACE the space to write to;", "a final /"),
+        ("recall", "/ alone means all that you may read", "to write to"),
+        ("install", "--space SPACE a space that the agent may write to as well", "a final /"),
+        ("edit", "--tag TAG these tags in place of all others", "--tag TAG a tag"),
+    ],
+)
+def test_the_help_of_an_option_says_what_it_does_in_that_command(capsys, command, words, not_words):
+    assert main([command, "--help"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert words in shown
+    assert not_words not in shown

@@ -270,6 +270,16 @@ def test_init_adds_lines_to_the_front_matter_and_changes_no_other_line(cli, vaul
     assert git(vault, "diff") == diff, "a later opening writes nothing"
 
 
+def test_init_counts_the_secrets_in_the_notes_and_leaves_them_there(cli, tmp_path, home):
+    (tmp_path / "notes").mkdir()
+    note = tmp_path / "notes" / "wifi.md"
+    note.write_text("The router: password=correct-h0rse-battery\n")
+    assert "secrets: 1 in the texts, which stay as they are" in cli("init", str(note.parent), "--dry-run").out
+    assert cli("init", str(note.parent), "--yes", "--json").json["secrets"] == 1
+    assert "password=correct-h0rse-battery" in note.read_text()
+    assert "secrets:" not in cli("init", str(tmp_path / "new"), "--dry-run").out
+
+
 def test_a_file_that_does_not_parse_is_named_and_left_alone(cli, vault, home):
     (vault / "broken.md").write_bytes(b"---\ntitle: [\n---\ntext\n")
     plan = cli("init", str(vault), "--yes", "--json").json

@@ -689,7 +689,7 @@ def test_what_somebody_else_decided_meanwhile_can_be_passed_over(doubtful, cli, 
     person.answer(NOTE, "")
     person.wait_for("fix: ")
     person.answer(CHOICE, "n")
-    person.wait_for("there are more: --after ")
+    person.wait_for("there are more: --after")
     assert person.end() == 0
     assert len(inbox(cli)) == 3
 

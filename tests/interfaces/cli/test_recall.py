@@ -282,6 +282,23 @@ def test_in_a_pipe_a_message_stands_between_its_neighbours(cli):
     ]
 
 
+def test_in_a_pipe_a_message_of_no_episode_names_its_session_and_the_command_that_shows_it(cli):
+    cli("session", "append", "support-42", "We have moved")
+    cli("session", "append", "support-42", "Where do we keep the spare keys?")
+    lines = cli("recall", "spare keys", "-k", "1").out.splitlines()
+    assert lines[0].startswith("user:local in support-42  episode  personal  ")
+    command = "commonbook session show support-42 --space personal --after 1"
+    assert lines[-1] == f"  support-42, message 2  {command}"
+    assert "Where do we keep the spare keys?" in cli(*command.split()[1:]).out
+
+
+def test_in_a_pipe_a_message_of_an_episode_names_its_session_too(cli):
+    cli("session", "append", "support-42", "Where do we keep the spare keys?")
+    cli("session", "flush", "support-42")
+    hit = cli("recall", "spare keys", "-k", "1", "--json").json["hits"][0]
+    assert f"{hit['memory']}  support-42, message 1  {hit['path']}" in cli("recall", "spare keys", "-k", "1").out
+
+
 def test_the_newest_have_no_score_and_an_empty_line_between_them(cli):
     cli.remember("one", "--occurred", "2026-01-02T03:04Z")
     cli.remember("two")

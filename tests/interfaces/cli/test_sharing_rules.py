@@ -45,6 +45,19 @@ def test_rules_are_added_listed_and_removed(cli):
     assert cli("rules", "remove", added["id"]).code == 3
 
 
+def test_where_there_is_nothing_the_commands_say_so(cli):
+    assert (cli("rules", "list").out, cli("rules", "list").err) == ("", "no rules\n")
+    assert (cli("pending").out, cli("pending").err) == ("", "no requests\n")
+
+
+@pytest.mark.parametrize("command", ["approve", "reject"])
+def test_an_id_of_no_request_is_refused_with_the_command_that_lists_them(cli, waiting, command):
+    refused = cli(command, "1234", "--json")
+    assert (refused.code, refused.error["message"]) == (2, "'1234' is not the id of a request")
+    assert "`commonbook pending`" in refused.error["fix"]
+    assert "`commonbook rules list`" in cli("rules", "remove", "1234").err
+
+
 def test_what_waits_is_shown_and_decided(cli, waiting):
     assert (waiting["text"], waiting["requested_by"], waiting["state"]) == ("may I come in?", BOB, "waiting")
     assert "may I come in?" in cli("pending", "--space", "team").out

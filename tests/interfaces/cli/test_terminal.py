@@ -11,13 +11,14 @@ import stat
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 import commonbook
-from commonbook.interfaces.cli.output.terminal import ago
+from commonbook.interfaces.cli.output.terminal import Screen, ago
 
 COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -129,6 +130,44 @@ def test_a_list_of_spaces_fits_80_columns_with_each_space_on_one_line(terminal):
         assert re.search(rf"^{name} +{name} .* +[0-9a-f]{{8}} *$", seen, re.MULTILINE), seen
 
 
+def test_copies_in_a_space_with_a_long_name_are_listed_as_stale_within_80_columns(terminal, tmp_path):
+    memory = json.loads(pipe(tmp_path, "remember", "Deploy only after two people have read it", "--json"))["id"]
+    pipe(tmp_path, "share", memory, "--to", "projects/a-long-project-name", "--refresh", "snapshot")
+    pipe(tmp_path, "edit", memory, "Deploy only after three people have read it", "--tag", "deploy")
+    for command in (("list",), ("copies", memory)):
+        seen = terminal(*command, env={"COLUMNS": "80"}).plain
+        assert re.search(r"\bstale\b", seen), seen
+        assert all(re.search(rf"\b{word}\b", seen) for word in ("Deploy", "only", "after", "people", "read")), seen
+
+
+@pytest.mark.parametrize("width", range(20, 130, 7))
+def test_no_cell_of_a_table_is_cropped(monkeypatch, capsys, width):
+    monkeypatch.setenv("COLUMNS", str(width))
+    headers = ("space", "principal", "role", "expires", "granted by", "granted")
+    row = ("projects/a-long-project-name", "user:somebody@example.org", "write", "never", "user:local", "2 minutes ago")
+    other = ("team", "agent:x", "read", "2027-01-01 00:00", "user:local", "just now")
+    Screen(colour=False).table(headers, [row, other])
+    seen = capsys.readouterr().out
+    cells = "".join((*headers, *row, *other)).replace(" ", "")
+    assert all(len(line) <= width for line in seen.splitlines())
+    assert not Counter(cells) - Counter(seen), seen
+
+
+def test_notes_are_wrapped_between_words_and_their_commands_are_whole(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setattr("commonbook.interfaces.cli.output.terminal.is_terminal", lambda stream: True)
+    command = "commonbook login https://memory.example.com K3VQ7M-2JXW5T-R8LQ4N-6YZB2D"
+    Screen(colour=False).note("or let another machine have the key, once and within ten minutes:", command=command)
+    assert capsys.readouterr().err.splitlines() == [
+        "or let another machine have the key,",
+        "once and within ten minutes:",
+        f"  {command}",
+    ]
+    path = "/somewhere/with/a/path/that/is/longer/than/the/terminal.md"
+    Screen(colour=False).note(f"see {path}")
+    assert path in capsys.readouterr().err.splitlines()
+
+
 def test_show_on_a_terminal_takes_no_markup_from_a_memory(terminal, memory):
     seen = terminal("show", memory[-8:])
     assert "Alice owns [bold]billing[/bold]" in seen.plain
@@ -180,6 +219,15 @@ def test_deleting_by_id_names_the_title_and_asks_on_a_terminal_unless_told_not_t
     assert json.loads(pipe(tmp_path, "list", "--json"))["items"] == []
 
 
+def test_receipts_on_a_terminal_say_only_what_was_done(terminal, tmp_path, memory):
+    assert f"Not deleted: {memory[-8:]} in personal" in terminal("undelete", memory).plain
+    assert f"Moved {memory[-8:]} to office" in terminal("move", memory, "office").plain
+    copy = pipe(tmp_path, "share", memory, "--to", "team").split("\t")[0]
+    assert terminal("unshare", copy).plain.strip() == f"Unshared {copy[-8:]}: removed from team"
+    pipe(tmp_path, "delete", memory)
+    assert f"Undeleted {memory[-8:]} in office" in terminal("undelete", memory).plain
+
+
 def test_a_migration_asks_on_a_terminal_and_the_old_home_then_says_in_every_answer_that_it_was_moved(
     terminal, tmp_path, memory
 ):
@@ -225,7 +273,8 @@ def test_edit_opens_the_persons_own_editor(terminal, editor, tmp_path, memory):
 
 
 def test_an_editor_that_changes_nothing_makes_no_revision(terminal, editor, tmp_path, memory):
-    assert terminal("edit", memory, env=editor('echo >>"$2"')).code == 0
+    seen = terminal("edit", memory, env=editor('echo >>"$2"'))
+    assert (seen.code, f"Not changed: {memory[-8:]}" in seen.plain) == (0, True)
     assert json.loads(pipe(tmp_path, "show", memory, "--json"))["version"] == 1
 
 

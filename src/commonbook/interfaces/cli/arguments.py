@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from commonbook.interfaces.cli.parser import Parser, amount, number, seconds
+from commonbook.interfaces.cli.parser import SPACE_HELP, SPACE_HELP_OF, Parser, amount, number, seconds
 from commonbook.model.memory import MODES
 from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.version import __version__
@@ -67,7 +67,9 @@ def _command_name(argv: Sequence[str]) -> str | None:
     return None
 
 
-def _common_options(to: argparse.ArgumentParser, *, several: bool = False, **defaults: object) -> None:
+def _common_options(
+    to: argparse.ArgumentParser, *, several: bool = False, space_help: str = SPACE_HELP, **defaults: object
+) -> None:
     """Add the options that may stand before or after the command.
 
     After the command they have no defaults, which would overwrite the values given before it. With `several`, more than
@@ -81,13 +83,9 @@ def _common_options(to: argparse.ArgumentParser, *, several: bool = False, **def
     group.add_argument("--home", metavar="DIR", default=default("home"), help="the folder with the Markdown files")
     group.add_argument("--url", metavar="URL", default=default("url"), help="a server, in place of a home")
     if several:
-        summary = (
-            "a space; with a final /, all below it too (repeatable); default: the space of this project, and personal"
-        )
-        group.add_argument("--space", metavar="SPACE", dest="spaces", action="append", default=[], help=summary)
+        group.add_argument("--space", metavar="SPACE", dest="spaces", action="append", default=[], help=space_help)
     else:
-        summary = "the space; with a final /, all below it too"
-        group.add_argument("--space", metavar="SPACE", default=default("space"), help=summary)
+        group.add_argument("--space", metavar="SPACE", default=default("space"), help=space_help)
     group.add_argument(
         "--as",
         metavar="PRINCIPAL",
@@ -101,7 +99,7 @@ def _common_options(to: argparse.ArgumentParser, *, several: bool = False, **def
 
 def _command(commands: argparse._SubParsersAction[Parser], name: str, summary: str) -> Parser:
     command = commands.add_parser(name, help=summary, description=summary)
-    _common_options(command, several=name in _WITH_SEVERAL_SPACES)
+    _common_options(command, several=name in _WITH_SEVERAL_SPACES, space_help=SPACE_HELP_OF.get(name, SPACE_HELP))
     return command
 
 
@@ -129,7 +127,12 @@ def _remember(to: Parser) -> None:
 def _edit(to: Parser) -> None:
     _id(to)
     _text(to)
-    _fields(to, clears=" (none clears it)", meta="set this metadata, keep the rest; NAME= removes it, none removes all")
+    _fields(
+        to,
+        clears=" (none clears it)",
+        tag="these tags in place of all others: one, or several with commas (repeatable)",
+        meta="set this metadata, keep the rest; NAME= removes it, none removes all",
+    )
     to.add_argument("--add-tag", action="append", default=[], metavar="TAG", help="add a tag (repeatable)")
     to.add_argument("--remove-tag", action="append", default=[], metavar="TAG", help="remove a tag (repeatable)")
     _no_mask(to)
@@ -346,10 +349,16 @@ def _no_mask(to: Parser) -> None:
     )
 
 
-def _fields(to: Parser, *, clears: str = "", meta: str = "metadata of your own (repeatable)") -> None:
+def _fields(
+    to: Parser,
+    *,
+    clears: str = "",
+    tag: str = "a tag, or several with commas (repeatable)",
+    meta: str = "metadata of your own (repeatable)",
+) -> None:
     to.add_argument("--title", help="the title; else the text's first line")
     to.add_argument("--kind", help="note, fact, preference, decision, procedure, episode or reflection")
-    to.add_argument("--tag", action="append", metavar="TAG", help="a tag, or several with commas (repeatable)")
+    to.add_argument("--tag", action="append", metavar="TAG", help=tag)
     to.add_argument("--importance", metavar="0..1", help=f"how much it matters{clears}")
     to.add_argument("--meta", action="append", metavar="NAME=VALUE", help=meta)
     for name, summary in _TIMES:

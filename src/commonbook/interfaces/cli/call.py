@@ -77,22 +77,22 @@ class Call:
         self.progress.pause()
         print(f"commonbook: this book was moved to {plain.clean(moved_to)}, and is read-only here", file=sys.stderr)
 
-    def note_unknown_spaces(self, names: Iterable[str]) -> None:
-        """Say on standard error which of these spaces, where nothing was found, are not there for this reader."""
-        if self.args.json:
-            return
+    def notes_on_spaces(self, names: Iterable[str]) -> list[str]:
+        """Return a note for each of these spaces, where nothing was found, that is not there for this reader."""
         from commonbook.interfaces.similar_names import did_you_mean
         from commonbook.text import space_names
 
         known: list[str] = []
-        # The command is done and its answer is printed, so a failure here is no failure of the command.
+        # The command has its answer, so a failure here is no failure of the command.
         with suppress(CommonbookError):
             known = [space.name for space in self.book.spaces()]
+        notes: list[str] = []
         for name in names if known else ():
             top = name.removesuffix("/")
             is_made_later = not top or top == space_names.PERSONAL or space_names.is_system(top)
             if not is_made_later and not any(space_names.is_within(each, top) for each in known):
-                self.out.note(f"there is no space {top!r} that you may read{did_you_mean(top, known)}")
+                notes.append(f"there is no space {top!r} that you may read{did_you_mean(top, known)}")
+        return notes
 
     def flush(self) -> None:
         """Flush standard output."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from commonbook.compose.book import may_be_made, open_book
-from commonbook.errors import BadInput
+from commonbook.errors import BadInput, NoHome
 from commonbook.interfaces.cli.call import Call, Command
 
 if TYPE_CHECKING:
@@ -30,11 +30,23 @@ def run(args: Namespace) -> int:
     if name in _WITHOUT_BOOK | _OPENS_BOOK_LATER or (name in _WITHOUT_NEW_BOOK and not _has_book(call.settings)):
         return command(call)
     create = _is_first_write(name, args) and may_be_made(call.settings)
-    with call.progress, open_book(call.settings, create=create, progress=call.progress) as book:
+    with call.progress, _open(call, create=create) as book:
         call.report_migration(book.schema_migration)
         call.report_move(book.moved_to)
         call.book = _for_actor(book, call)
         return command(call)
+
+
+def _open(call: Call, *, create: bool) -> Book:
+    """Open the book of the home; COMMONBOOK_URL alone uses no server, so the error says what does."""
+    try:
+        return open_book(call.settings, create=create, progress=call.progress)
+    except NoHome as error:
+        from commonbook.settings.remote import RemoteSettings
+
+        if RemoteSettings.load().url is not None:
+            error.fix += '; `commonbook --url "$COMMONBOOK_URL"` uses the book of that server'
+        raise
 
 
 def _run_remotely(name: str, command: Command, call: Call) -> int:

@@ -14,6 +14,17 @@ _MIN_SECONDS: Final = 0.01
 _HELP: Final = frozenset({"-h", "--help", "--version"})
 """Options that end the parsing with an answer, whatever else is given."""
 
+SPACE_HELP: Final = "the space; a final / adds all below it, and / alone means all that you may read"
+"""The help of --space, except in the commands of SPACE_HELP_OF."""
+_SPACE_TO_WRITE_HELP: Final = "the space to write to; default: that of this project, else personal"
+SPACE_HELP_OF: Final = {
+    "recall": "a space (repeatable); a final / adds all below it, and / alone means all that you may read; "
+    "default: that of this project, and personal",
+    "install": "a space that the agent may write to as well, with all below it (repeatable); personal and projects "
+    "are always among them",
+    **dict.fromkeys(("remember", "reflect", "append", "switch", "import"), _SPACE_TO_WRITE_HELP),
+}
+
 
 class _FixedWidth(argparse.HelpFormatter):
     """A formatter of fixed width: argparse makes one for every argument, and asking for the terminal size is slow."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, cast
 
-from commonbook.errors import BadInput, NotFound
+from commonbook.errors import BadInput, NotFound, Unreachable
 from commonbook.interfaces import json_values
 from commonbook.model.ids import format_time
 from commonbook.model.spaces import LOCAL_OWNER
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 _DEFAULT_URL: Final = "http://127.0.0.1:7373"
 """The address of `commonbook serve`, unless another one is given."""
+_QUIET_SECONDS: Final = 1.0
+"""After so long without an answer, a person is told that the login goes on."""
 
 
 def _whoami(call: Call) -> int:
@@ -172,13 +175,13 @@ def _show_new_key(out: Output, new: NewKey, command: str, *, is_served: bool, ha
     key, secret = new
     out.report(f"Created a key for {key.principal}: {secret}", [(key.id, key.principal, secret)])
     out.note("save it now: it is shown once and stored nowhere. Programs read it from COMMONBOOK_KEY")
-    out.note(f"or let another machine have the key, once and within ten minutes: {command}")
+    out.note("or let another machine have the key, once and within ten minutes:", command=command)
     if not is_served:
         out.note("no server runs on this home now: start one with `commonbook serve`, and use the address it prints")
     if not has_grant:
         out.note(
-            f"{key.principal} has no grant, so the key reaches no space yet: "
-            f"commonbook grant add {key.principal} SPACE ROLE"
+            f"{key.principal} has no grant, so the key reaches no space yet:",
+            command=f"commonbook grant add {key.principal} SPACE ROLE",
         )
 
 
@@ -213,12 +216,31 @@ def _login(call: Call) -> int:
 
     args = call.args
     code = args.code or sys.stdin.readline().strip()
-    key, files = log_in(RemoteSettings.load(), args.address, code, allow_http=args.allow_http)
+    with _note_on_wait(call, f"{args.address} does not answer yet; trying again"):
+        key, files = log_in(RemoteSettings.load(), args.address, code, allow_http=args.allow_http)
     answer = {"key": key.id, "principal": key.principal, "expires": _time_json(key.expires), "files": files}
     sentence = f"Saved the key of {key.principal} in {', '.join(files)}"
-    return call.print_answer(
-        answer, lambda out: out.report(sentence, [(key.id, key.principal, file) for file in files])
-    )
+
+    def show(out: Output) -> None:
+        out.report(sentence, [(key.id, key.principal, file) for file in files])
+        out.note("the book of the server, in place of a home:", command=f"commonbook --url {args.address} recall")
+
+    return call.print_answer(answer, show)
+
+
+@contextmanager
+def _note_on_wait(call: Call, note: str) -> Iterator[None]:
+    """Print a note if the work takes longer than a moment; none beside JSON, whose errors are JSON too."""
+    import threading
+
+    timer = threading.Timer(_QUIET_SECONDS, call.out.note, [note])
+    timer.daemon = True
+    if not call.args.json:
+        timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 # --- sign-in of a browser
@@ -226,7 +248,12 @@ def _login(call: Call) -> int:
 
 def _sign_in(call: Call) -> int:
     args = call.args
-    url = args.address or args.url or _running_server(call) or _DEFAULT_URL
+    url = args.address or args.url or _running_server(call)
+    if url is None:
+        raise Unreachable(
+            "no server runs on this home now, so no link would work",
+            fix="start one with `commonbook serve`, or name the address of one elsewhere: `commonbook sign-in URL`",
+        )
     made = _book_with_key(call).create_sign_in()
     link = f"{url.partition(',')[0].rstrip('/')}/sign-in#{made.code}"
     if args.open:

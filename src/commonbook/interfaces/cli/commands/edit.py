@@ -17,8 +17,13 @@ if TYPE_CHECKING:
     from commonbook.model.memory import Receipt
 
 
-def edit_in_editor(book: Book, memory_id: str, editor: str, *, expected_version: int | None, mask: bool) -> Receipt:
-    """Open the text of a memory in an editor, and save it with optimistic locking on the version."""
+def edit_in_editor(
+    book: Book, memory_id: str, editor: str, *, expected_version: int | None, mask: bool
+) -> tuple[Receipt, bool]:
+    """Open the text of a memory in an editor, and save it with optimistic locking on the version.
+
+    The second value tells whether the memory has changed.
+    """
     memory = book.get(memory_id)
     path = _write_draft(memory.text)
     try:
@@ -37,7 +42,7 @@ def edit_in_editor(book: Book, memory_id: str, editor: str, *, expected_version:
         print(f"commonbook: your text is kept in {path}", file=sys.stderr)
         raise
     os.unlink(path)
-    return receipt
+    return receipt, receipt.version != memory.version
 
 
 def _write_draft(text: str) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from commonbook.errors import Ambiguous, BadInput, NotFound
@@ -83,19 +84,19 @@ def _edit(call: Call) -> int:
         changes["tags"], expected = _changed_tags(call, memory_id, changes.get("tags", UNSET), expected)
     if args.to_revision is not None:
         changes["to_revision"] = args.to_revision
+    verb = "Edited"
     if changes:
         receipt = call.book.edit(memory_id, **changes, expected_version=expected, mask=args.mask)
     elif is_terminal(sys.stdin) and is_terminal(sys.stdout):
         from commonbook.interfaces.cli.commands.edit import edit_in_editor
 
-        receipt = edit_in_editor(
+        receipt, is_changed = edit_in_editor(
             call.book, memory_id, call.settings.editor or "vi", expected_version=expected, mask=args.mask
         )
+        verb = "Edited" if is_changed else "Not changed:"
     else:
         raise BadInput("there is nothing to change", fix="give a text, - for standard input, --file, or a field")
-    code = call.print_answer(
-        json_values.receipt_json(receipt), lambda out: memories.show_receipt(out, "Edited", receipt)
-    )
+    code = call.print_answer(json_values.receipt_json(receipt), lambda out: memories.show_receipt(out, verb, receipt))
     if receipt.copies:
         # If there are very many copies, a job updates the rest.
         call.work_briefly()
@@ -151,7 +152,8 @@ def _move(call: Call) -> int:
     args = call.args
     receipt = call.book.move(call.resolve_id(args.id), args.to, expected_version=args.expected_version)
     return call.print_answer(
-        json_values.receipt_json(receipt), lambda out: memories.show_receipt(out, "Moved", receipt)
+        json_values.receipt_json(receipt),
+        lambda out: memories.show_receipt(out, "Moved", receipt, preposition="to"),
     )
 
 
@@ -199,13 +201,20 @@ def _confirm_delete(call: Call, matches: Deleted) -> bool:
 
 
 def _undelete(call: Call) -> int:
-    receipt = call.book.undelete(_deleted_id(call, call.args.id))
-    code = call.print_answer(
-        json_values.receipt_json(receipt), lambda out: memories.show_receipt(out, "Undeleted", receipt)
-    )
+    memory_id = _deleted_id(call, call.args.id)
+    verb = "Not deleted:" if _is_live(call, memory_id) else "Undeleted"
+    receipt = call.book.undelete(memory_id)
+    code = call.print_answer(json_values.receipt_json(receipt), lambda out: memories.show_receipt(out, verb, receipt))
     if receipt.copies:
         call.work_briefly()
     return code
+
+
+def _is_live(call: Call, memory_id: str) -> bool:
+    try:
+        return call.book.get(memory_id).deleted is None
+    except NotFound:
+        return False
 
 
 def _deleted_id(call: Call, part: str) -> str:
@@ -292,12 +301,16 @@ def _links(call: Call) -> int:
 def _list(call: Call) -> int:
     args = call.args
     page = call.book.list(_filter(args), limit=args.limit, after=args.after)
-    code = call.print_answer(
-        json_values.page_json(page), lambda out: memories.show_page(out, page, whole_ids=args.deleted)
+    notes = call.notes_on_spaces([args.space]) if args.space and not page.items else []
+    return call.print_answer(
+        _with_notes(json_values.page_json(page), notes),
+        lambda out: memories.show_page(out, page, whole_ids=args.deleted, notes=notes),
     )
-    if not page.items and args.space:
-        call.note_unknown_spaces([args.space])
-    return code
+
+
+def _with_notes(data: dict[str, Any], notes: list[str]) -> dict[str, Any]:
+    """Return an answer with further notes, if there are any."""
+    return {**data, "notes": [*data.get("notes", ()), *notes]} if notes else data
 
 
 def _recall(call: Call) -> int:
@@ -328,17 +341,21 @@ def _recall(call: Call) -> int:
         progress=call.progress,
     )
     where = " and ".join(spaces or dict.fromkeys((call.book.default_space, PERSONAL)))
-    data = json_values.recall_result_json(result, explain=args.explain)
+    notes = call.notes_on_spaces(spaces) if spaces and not result.hits else []
+    data = _with_notes(json_values.recall_result_json(result, explain=args.explain), notes)
     if args.prompt is not None:
         prompt = result.as_prompt(max_tokens=args.prompt)
-        code = call.print_answer({**data, "prompt": prompt}, lambda out: hits.show_prompt(out, prompt, result, where))
+        show = partial(hits.show_prompt, prompt=prompt, result=result, where=where)
+        data["prompt"] = prompt
     else:
-        code = call.print_answer(
-            data, lambda out: hits.show_recall_result(out, result, where=where, explain=args.explain)
-        )
-    if not result.hits and spaces:
-        call.note_unknown_spaces(spaces)
-    return code
+        show = partial(hits.show_recall_result, result=result, where=where, explain=args.explain)
+    return call.print_answer(data, lambda out: _show_with_notes(out, show, notes))
+
+
+def _show_with_notes(out: Output, show: Callable[[Output], None], notes: list[str]) -> None:
+    show(out)
+    for note in notes:
+        out.note(note)
 
 
 def _max_hits(args: Namespace) -> int:

@@ -53,7 +53,13 @@ def _pull(call: Call) -> int:
 
 
 def _unshare(call: Call) -> int:
-    return _print_receipt(call, "Unshared", call.book.unshare(call.resolve_id(call.args.id)))
+    receipt = call.book.unshare(call.resolve_id(call.args.id))
+    # The file of the copy is gone, so only programs get its path.
+    row = (receipt.id, receipt.space, receipt.path, str(receipt.version))
+    return call.print_answer(
+        json_values.receipt_json(receipt),
+        lambda out: out.report(f"Unshared {out.name(receipt.id)}: removed from {receipt.space}", [row]),
+    )
 
 
 def _refresh(call: Call) -> int:

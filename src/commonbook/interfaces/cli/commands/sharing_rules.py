@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from commonbook.errors import BadInput
 from commonbook.interfaces import json_values
-from commonbook.model.ids import format_time
+from commonbook.model.ids import UUID_PATTERN, format_time
 
 if TYPE_CHECKING:
     from commonbook.interfaces.cli.call import Call, Command
@@ -41,7 +42,7 @@ def _list_rules(call: Call) -> int:
 
 
 def _remove_rule(call: Call) -> int:
-    rule_id = _match_id(call.args.id, (rule.id for rule in call.book.rules()))
+    rule_id = _match_id(call.args.id, (rule.id for rule in call.book.rules()), "rule", "rules list")
     rule = call.book.remove_rule(rule_id)
     return call.print_answer(_rule_json(rule), lambda out: out.line(f"Removed the rule {rule.id}."))
 
@@ -62,7 +63,8 @@ def _reject(call: Call) -> int:
 
 
 def _decide(call: Call, decide: Callable[..., ShareRequest]) -> int:
-    request_id = _match_id(call.args.id, (request.id for request in call.book.pending(decided=True)))
+    known = (request.id for request in call.book.pending(decided=True))
+    request_id = _match_id(call.args.id, known, "request", "pending")
     decided = decide(request_id, note=call.args.note)
     copy = f": {decided.copy} in {decided.space}" if decided.copy else ""
     if decided.purpose == "proposal":
@@ -100,12 +102,15 @@ def _parse_per_minute(argument: str) -> int | None:
         raise BadInput(f"{argument!r} is not a whole number", fix="give how many a minute, or `none`") from None
 
 
-def _match_id(part: str, ids: Iterable[str]) -> str:
-    """Return the id that begins or ends with these digits; else the argument itself, which the book then refuses."""
+def _match_id(part: str, ids: Iterable[str], noun: str, command: str) -> str:
+    """Return the id that begins or ends with these digits; `command` lists those that there are."""
     digits = part.strip().lower()
     matches = [id_ for id_ in ids if digits and (id_.startswith(digits) or id_.endswith(digits))]
     if len(matches) > 1:
         raise BadInput(f"{part!r} matches several ids: {', '.join(matches)}", fix="give more digits of the id")
+    if not matches and not re.fullmatch(UUID_PATTERN, digits, re.ASCII):
+        raise BadInput(f"{part!r} is not the id of a {noun}", fix=f"`commonbook {command}` shows the ids")
+    # The book refuses a whole id that it does not know.
     return matches[0] if matches else part
 
 
@@ -180,7 +185,10 @@ def _show_rules(out: Output, rules: Sequence[SharingRule]) -> None:
         )
         for rule in rules
     ]
-    out.table(("id", "space", "takes from", "filter", "created by", "state"), rows)
+    if rows:
+        out.table(("id", "space", "takes from", "filter", "created by", "state"), rows)
+    else:
+        out.note("no rules")
 
 
 def _filter_text(rule: SharingRule) -> str:
@@ -203,7 +211,10 @@ def show_requests(out: Output, requests: Sequence[ShareRequest]) -> None:
         )
         for request in requests
     ]
-    out.table(("id", "space", "for", "memory", "requested by", "requested", "state"), rows)
+    if rows:
+        out.table(("id", "space", "for", "memory", "requested by", "requested", "state"), rows)
+    else:
+        out.note("no requests")
 
 
 def _state(request: ShareRequest) -> str:

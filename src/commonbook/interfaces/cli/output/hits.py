@@ -6,6 +6,7 @@ Only headings begin at the left edge, so that no text in a memory can look like 
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, TypeAlias
 
@@ -84,7 +85,8 @@ def _heading(out: Output, hit: Hit) -> Iterator[_Phrase]:
     if hit.type == "message" and hit.author:
         yield one_line(hit.author), "bold"
         yield " in ", "dim"
-        yield one_line(hit.title), ""
+        # A message that is in no episode yet has no other title than its own words.
+        yield one_line(hit.title if hit.memory else hit.session or hit.title), ""
     else:
         yield one_line(hit.title), "bold"
     yield f"  {hit.kind}  {hit.space}  {out.moment(hit.occurred or hit.created)}", "dim"
@@ -93,11 +95,14 @@ def _heading(out: Output, hit: Hit) -> Iterator[_Phrase]:
 
 
 def _source(out: Output, hit: Hit) -> Iterator[_Phrase]:
-    """Yield id, place, marks, freshness and tags of a hit."""
+    """Yield id, place, marks, freshness and tags of a hit; without an id, the command that shows it."""
     yield out.name(hit.memory), "cyan"
     if hit.seq is not None:
-        yield f"message {hit.seq}", "dim"
+        yield f"{hit.session}, message {hit.seq}" if hit.session else f"message {hit.seq}", "dim"
     yield hit.path or "", "dim"
+    if not hit.memory and hit.session and hit.seq:
+        place = f"{shlex.quote(hit.session)} --space {shlex.quote(hit.space)}"
+        yield f"commonbook session show {place} --after {hit.seq - 1}", "cyan"
     for mark in hit.marks:
         by = f" by {out.name(hit.superseded_by)}" if mark == "superseded" and hit.superseded_by else ""
         yield f"{mark}{by}", "yellow"

@@ -32,6 +32,8 @@ def _facts(plan: HomePlan) -> Iterator[tuple[str, str]]:
         yield "new files", ", ".join(plan.new_files)
     if plan.trusts:
         yield "trusted", "the database, keys and settings that .commonbook/ brings"
+    if plan.secrets:
+        yield "secrets", f"{plan.secrets} in the texts, which stay as they are (`commonbook import` masks them)"
     if plan.skipped:
         yield "left out", f"{len(plan.skipped)}"
 

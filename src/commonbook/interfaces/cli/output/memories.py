@@ -28,9 +28,16 @@ if TYPE_CHECKING:
 _MAX_NAMED_ATTACHMENTS: Final = 10
 
 
-def show_receipt(out: Output, verb: str, receipt: Receipt) -> None:
+def show_receipt(out: Output, verb: str, receipt: Receipt, *, preposition: str = "in") -> None:
     """Show the receipt of a write; changed copies and similar memories become notes."""
-    out.receipt(verb, memory_id=receipt.id, space=receipt.space, path=receipt.path, version=receipt.version)
+    out.receipt(
+        verb,
+        memory_id=receipt.id,
+        space=receipt.space,
+        path=receipt.path,
+        version=receipt.version,
+        preposition=preposition,
+    )
     if receipt.proposed:
         out.note("note: it is proposed, and not recalled until a person approves it: commonbook inbox")
     if receipt.masked:
@@ -75,8 +82,9 @@ def _fields(
     yield "tags", ", ".join(memory.tags)
     yield "marks", (", ".join(memory.marks), _colour(memory))
     if "reverted" in memory.marks:
-        command = f"commonbook edit {memory.id} --to-revision"
-        yield "a save brought older words back; to take the others", f"{command} {memory.revision - 1}"
+        command = f"commonbook edit {out.name(memory.id)} --to-revision"
+        yield "reverted", "a save brought older words back"
+        yield "to take the others", f"{command} {memory.revision - 1}"
         yield "to keep these", f"{command} {memory.revision}"
     yield "superseded by", memory.superseded_by or ""
     if memory.invalidations or memory.decisions:
@@ -124,8 +132,8 @@ def _copy_fields(out: Output, memory: Memory) -> Iterable[tuple[str, Cell]]:
     yield "claimed", "by an import: the share itself is not in this log" if memory.shared.claimed else ""
 
 
-def show_page(out: Output, page: Page, *, whole_ids: bool) -> None:
-    """Show a page of memories; a note gives the cursor of the next page."""
+def show_page(out: Output, page: Page, *, whole_ids: bool, notes: Iterable[str] = ()) -> None:
+    """Show a page of memories, and notes; one of them gives the cursor of the next page."""
     headers = ("id", "space", "kind", "created", "title", "tags", "marks")
     rows = [
         (
@@ -145,6 +153,8 @@ def show_page(out: Output, page: Page, *, whole_ids: bool) -> None:
         out.note("no memories")
     if page.next:
         out.note(f"there are more: --after {page.next}")
+    for note in notes:
+        out.note(note)
 
 
 def _marks(memory: Memory) -> Cell:

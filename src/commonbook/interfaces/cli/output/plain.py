@@ -53,8 +53,8 @@ class Output(Protocol):
         """Print a command to be copied, on one line however long it is."""
         ...
 
-    def note(self, text: str) -> None:
-        """Print a note on standard error, apart from the answer."""
+    def note(self, text: str, *, command: str = "") -> None:
+        """Print a note on standard error, apart from the answer; a command to be copied has a line of its own."""
         ...
 
     def styled(self, phrases: Iterable[tuple[str, str]], *, indent: int = 0) -> None:
@@ -93,7 +93,9 @@ class Output(Protocol):
         """Print the result of a command: a sentence for people, or rows of values for programs."""
         ...
 
-    def receipt(self, did: str, *, memory_id: str, space: str, path: str, version: int) -> None:
+    def receipt(
+        self, did: str, *, memory_id: str, space: str, path: str, version: int, preposition: str = "in"
+    ) -> None:
         """Print which memory was stored, and where."""
         ...
 
@@ -110,9 +112,11 @@ class Plain:
         """Print a command to be copied."""
         self.line(f"  {text}")
 
-    def note(self, text: str) -> None:
-        """Print a note on standard error, apart from the answer."""
+    def note(self, text: str, *, command: str = "") -> None:
+        """Print a note on standard error, apart from the answer; a command to be copied has a line of its own."""
         print(clean(text), file=sys.stderr)
+        if command:
+            print(f"  {clean(command)}", file=sys.stderr)
 
     def styled(self, phrases: Iterable[tuple[str, str]], *, indent: int = 0) -> None:
         """Print phrases as one indented text, without their styles."""
@@ -155,9 +159,11 @@ class Plain:
         del sentence, style
         self.table((), rows)
 
-    def receipt(self, did: str, *, memory_id: str, space: str, path: str, version: int) -> None:
+    def receipt(
+        self, did: str, *, memory_id: str, space: str, path: str, version: int, preposition: str = "in"
+    ) -> None:
         """Print id, space, path and version of a stored memory, separated by tabs."""
-        del did
+        del did, preposition
         self.table((), [(memory_id, space, path, str(version))])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
@@ -12,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from commonbook.interfaces.cli.output.plain import Branch, Cell, clean, one_line
+from commonbook.interfaces.cli.output.plain import Branch, Cell, clean, is_terminal, one_line
 
 _ID_TAIL_CHARS = 8
 _GAP_CHARS = 2
@@ -40,9 +41,16 @@ class Screen:
         """Print a command to be copied: the terminal wraps it, so that no line end gets into the copy."""
         self._console.print(Text(f"  {clean(text)}"), soft_wrap=True)
 
-    def note(self, text: str) -> None:
-        """Print a note on standard error, apart from the answer."""
-        print(clean(text), file=sys.stderr)
+    def note(self, text: str, *, command: str = "") -> None:
+        """Print a note on standard error, wrapped between words; a command to be copied has a line of its own."""
+        for line in clean(text).split("\n"):
+            print(self._wrapped(line) if is_terminal(sys.stderr) else line, file=sys.stderr)
+        if command:
+            print(f"  {clean(command)}", file=sys.stderr)
+
+    def _wrapped(self, line: str) -> str:
+        """Return a line broken between words alone, so that a path or an address can be copied whole."""
+        return textwrap.fill(line, self._console.width, break_long_words=False, break_on_hyphens=False)
 
     def styled(self, phrases: Iterable[tuple[str, str]], *, indent: int = 0) -> None:
         """Print phrases, each in its own style, as one text that is wrapped and indented."""
@@ -64,12 +72,13 @@ class Screen:
         """Print a table without its empty columns, or its rows one below the other where a word would not fit."""
         cells = [[_text(value) for value in row] for row in rows]
         columns = [at for at in range(len(headers)) if any(row[at] for row in cells)]
-        widths = {at: _widest_word([headers[at], *(row[at].plain for row in cells)]) for at in columns}
-        if sum(widths.values()) + len(columns) * _GAP_CHARS <= self._console.width:
+        texts = [[headers[at], *(row[at].plain for row in cells)] for at in columns]
+        if widths := _column_widths(texts, self._console.width - len(columns) * _GAP_CHARS):
             table = Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-            for at, width in widths.items():
+            for at, width in zip(columns, widths, strict=True):
                 style = "cyan" if headers[at] == "id" else ""
-                table.add_column(headers[at], style=style, overflow="fold", min_width=width)
+                # The width is given, since Rich shares too little room by other rules, and crops.
+                table.add_column(headers[at], style=style, overflow="fold", width=width)
             for row in cells:
                 table.add_row(*(row[at] for at in columns))
             self._console.print(table)
@@ -110,17 +119,37 @@ class Screen:
         del rows
         self.line(one_line(sentence), style)
 
-    def receipt(self, did: str, *, memory_id: str, space: str, path: str, version: int) -> None:
+    def receipt(
+        self, did: str, *, memory_id: str, space: str, path: str, version: int, preposition: str = "in"
+    ) -> None:
         """Print which memory was stored, and where."""
-        line = Text.assemble((did, "green"), " ", (self.name(memory_id), "cyan"), f" in {one_line(space)}")
+        line = Text.assemble((did, "green"), " ", (self.name(memory_id), "cyan"), f" {preposition} {one_line(space)}")
         line.append(f" (version {version})" if version > 1 else "")
         self._console.print(line)
-        self.line(f"  {path}", "dim")
+        # The terminal wraps it, so that it can be copied whole.
+        self._console.print(Text(f"  {clean(path)}", "dim"), soft_wrap=True)
 
 
 def _text(cell: Cell) -> Text:
     text, style = (cell, "") if isinstance(cell, str) else cell
     return Text(one_line(text), style)
+
+
+def _column_widths(columns: Sequence[Sequence[str]], room: int) -> list[int] | None:
+    """Return a width for each column of texts, or None if a word would not fit.
+
+    Each column gets what its words need. The rest goes one by one to the narrowest column that would still wrap
+    (max-min fairness), so that short values stay on one line.
+    """
+    widths = [_widest_word(texts) for texts in columns]
+    wanted = [max(map(cell_len, texts)) for texts in columns]
+    rest = room - sum(widths)
+    if rest < 0:
+        return None
+    while rest and (wrapped := [at for at, width in enumerate(widths) if width < wanted[at]]):
+        widths[min(wrapped, key=widths.__getitem__)] += 1
+        rest -= 1
+    return widths
 
 
 def _widest_word(texts: Iterable[str]) -> int:
