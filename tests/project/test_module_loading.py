@@ -16,7 +16,7 @@ with contextlib.redirect_stdout(io.StringIO()):
 print(*sorted(name for name in sys.modules if name.partition(".")[0] == "commonbook"))
 """
 MAX_OF_STATUS = 90
-MAX_OF_APPEND = 132
+MAX_OF_APPEND = 133
 
 
 def loaded_by(home: Path, *command: str) -> list[str]:
