@@ -31,7 +31,7 @@ def test_an_agent_reinstates_nothing_that_a_memory_under_review_supersedes(team)
     new = team.remember("The deploy runs on Mondays", space="team", replaces=old).id
     before = team.get(new)
     for by in (None, new):
-        with pytest.raises(NotAllowed, match="may only propose"):
+        with pytest.raises(NotAllowed, match="has a successor that agent:helper may not change"):
             team.acting_as(AGENT).reinstate(old, by=by)
     assert (team.get(new), team.get(old).superseded_by) == (before, new)
     team.acting_as(ANA).reinstate(old)

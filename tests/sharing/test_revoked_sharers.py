@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from commonbook import Book, NotAllowed, NotFound
+from commonbook import BadInput, Book, NotAllowed, NotFound
 
 BOB, CAROL, AGENT = "user:bob", "user:carol", "agent:x"
 
@@ -170,3 +170,21 @@ def test_the_owner_revokes_a_grant_on_a_space_that_two_share(book: Book, bob: Bo
     bob.edit(source, text="deploy with care")
     assert (book.get(copy.id).text, book.get(copy.id).freshness) == ("deploy with make", "revoked")
     assert book.verify_log().findings == ()
+
+
+def test_a_grant_on_a_space_that_two_share_can_be_given_back_to_them_alone(book: Book, bob: Book):
+    first, second = (bob.remember(text).id for text in ("deploy with make", "deploy with care"))
+    space = bob.share_with(first, CAROL).space
+    book.revoke(CAROL, space)
+    with pytest.raises(NotAllowed, match=f"{CAROL} has lost the right"):
+        bob.share_with(second, CAROL)
+    with pytest.raises(BadInput, match="none of the two"):
+        book.grant("user:dave", space, "reader")
+    with pytest.raises(NotAllowed):
+        bob.grant(CAROL, space, "writer")
+    book.grant(CAROL, space, "writer")
+    copy = bob.share_with(second, CAROL).id
+    assert book.acting_as(CAROL).get(copy).text == "deploy with care"
+    book.revoke(BOB, space)
+    with pytest.raises(NotAllowed, match=f"{BOB} has lost the right"):
+        bob.share_with(first, CAROL)

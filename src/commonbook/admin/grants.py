@@ -19,14 +19,17 @@ from commonbook.write.transaction import write
 def grant(
     engines: Engines, actor: Actor, principal: str, space: str, role: Role, *, expires: datetime | str | None = None
 ) -> Grant:
-    """Grant a principal a role on a space and all spaces below it, in place of an earlier grant on the space."""
+    """Grant a principal a role on a space and all spaces below it, in place of an earlier grant on the space.
+
+    The owner gives a grant back on a space that two principals share.
+    """
     principal = _require_grantee(principal)
-    space_names.require_space_name(space)
+    is_shared_by_two = _is_shared_by_two(space)
     require_role(role)
 
     def operation(ctx: WriteContext) -> Grant:
         _lock_space(ctx, space)
-        granted_space = administered_space(ctx, space)
+        granted_space = _space_of_two(ctx, space, principal) if is_shared_by_two else administered_space(ctx, space)
         review.require_none_below(ctx.actor, space, ctx.spaces)
         until = require_future(engines, ctx.tx.now, expires)
         new_grant = Grant(principal, granted_space, role, actor.principal, ctx.tx.now, until)
@@ -43,9 +46,7 @@ def revoke(engines: Engines, actor: Actor, principal: str, space: str) -> None:
     The grants on a space that two principals share are made by the program, and revoked by the owner.
     """
     principal = _require_grantee(principal)
-    is_shared_by_two = space_names.is_shared_by_two(space)
-    if not is_shared_by_two:
-        space_names.require_space_name(space)
+    is_shared_by_two = _is_shared_by_two(space)
 
     def operation(ctx: WriteContext) -> None:
         _lock_space(ctx, space)
@@ -75,10 +76,25 @@ def list_grants(engines: Engines, actor: Actor, *, space: str | None = None) -> 
         )
 
 
-def _space_of_two(ctx: WriteContext, name: str) -> Space:
-    """Return a space that two principals share, or raise NotFound; NotAllowed for all but the owner."""
-    permissions.require_owner(ctx.actor, "revoke the grants on a space that two share")
-    return readable_space(ctx, name)
+def _is_shared_by_two(space: str) -> bool:
+    """Tell whether a space is one that two principals share; any other must have a name that a caller may give."""
+    is_shared = space_names.is_shared_by_two(space)
+    if not is_shared:
+        space_names.require_space_name(space)
+    return is_shared
+
+
+def _space_of_two(ctx: WriteContext, name: str, principal: str | None = None) -> Space:
+    """Return a space that two principals share, or raise NotFound; NotAllowed for all but the owner.
+
+    With `principal`, BadInput if that would be a third one. The owner of the home needs no grant.
+    """
+    permissions.require_owner(ctx.actor, "change the grants on a space that two share")
+    space = readable_space(ctx, name)
+    others = {grant.principal for grant in grants.on_spaces(ctx.tx, {space.id: space})} - {principal}
+    if principal is not None and any(name != space_names.shared_between(principal, other) for other in others):
+        raise BadInput(f"{principal} is none of the two who share {name!r}", fix="`share` the memory with it instead")
+    return space
 
 
 def _lock_space(ctx: WriteContext, name: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from commonbook.access import permissions
-from commonbook.errors import BadInput
+from commonbook.errors import BadInput, NotAllowed
 from commonbook.files import hand_edits
 from commonbook.model.memory import Memory, Receipt, receipt_of
 from commonbook.model.spaces import Actor
@@ -14,12 +14,14 @@ from commonbook.text import validation
 from commonbook.write import store_version
 from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import path_of_restored
+from commonbook.write.refusals import logging_refusal
 from commonbook.write.transaction import write
 
 
 def undelete(engines: Engines, actor: Actor, memory_id: str) -> Receipt:
     """Bring a deleted memory back; one that is not deleted stays as it is."""
     memory_id = validation.validate_memory_id(memory_id)
+    refused: set[str] = set()
 
     def operation(ctx: WriteContext) -> Receipt:
         ctx.lock([memory_id])
@@ -27,12 +29,14 @@ def undelete(engines: Engines, actor: Actor, memory_id: str) -> Receipt:
         if memory.deleted is not None:
             memory = _with_file_back(ctx, memory)
         if memory.deleted is not None:
+            _require_may_supersede(ctx, memory, refused)
             memory = _restore(ctx, memory)
         updated = propagate.propagate_to_copies(ctx)
         readable = ctx.readable if updated else {}
         return receipt_of(memory, new=False)._replace(copies=sum(copy.space.id in readable for copy in updated))
 
-    return write(engines, actor, operation)
+    with logging_refusal(engines, actor, "supersede", refused):
+        return write(engines, actor, operation)
 
 
 def _require_writable(ctx: WriteContext, memory_id: str) -> Memory:
@@ -58,24 +62,28 @@ def _restore(ctx: WriteContext, tombstone: Memory) -> Memory:
             f"{tombstone.id} is a notice that was decided or withdrawn",
             fix="a notice comes back by itself when its cause does; `history` of the memory shows the decision",
         )
-    restored = store_version.without_rewound(ctx, tombstone, _with_tie(ctx, _without_foreign_links(ctx, tombstone)))
+    restored = store_version.without_rewound(ctx, tombstone, _with_tie(ctx, tombstone))
     changed = hand_edits.changed_fields(tombstone, restored)
     return hand_edits.restore(
         ctx, tombstone, restored._replace(path=path_of_restored(ctx, tombstone)), changed, how="undelete"
     )
 
 
-def _without_foreign_links(ctx: WriteContext, tombstone: Memory) -> Memory:
-    """Return a memory without its links `supersedes` to memories in spaces that the actor may not write to now.
+def _require_may_supersede(ctx: WriteContext, tombstone: Memory, refused: set[str]) -> None:
+    """Raise NotAllowed if a memory would supersede one again in a space that the actor may not write to now.
 
-    To supersede a memory again needs the same right as to supersede it.
+    To supersede again needs the same right as to supersede. `refused` gets the ids of those memories. To bring it back
+    without the link would end a supersession that the actor may not end.
     """
     superseded = sorted(supersession.targets_of(tombstone))
     ctx.lock(superseded)
     found = memories.get_headers_any_space(ctx.tx, ctx.spaces, superseded) if superseded else {}
-    foreign = {id_ for id_, memory in found.items() if memory.space.id not in ctx.writable}
-    links = (link for link in tombstone.links if link.relation != "supersedes" or link.target not in foreign)
-    return tombstone._replace(links=tuple(links)) if foreign else tombstone
+    refused |= {id_ for id_, memory in found.items() if memory.space.id not in ctx.writable}
+    if refused:
+        raise NotAllowed(
+            f"{tombstone.id} would supersede a memory again in a space that {ctx.actor.principal} may not write to",
+            fix="let somebody undelete it who may write to both, or first `reinstate` the superseded memory",
+        )
 
 
 def _with_tie(ctx: WriteContext, tombstone: Memory) -> Memory:

@@ -29,7 +29,7 @@ def require_may_reinstate(ctx: WriteContext, old: Memory, successors: Sequence[M
     """Raise NotAllowed if a review keeps the actor from changing one of the successors, whose space is not named."""
     if any(review.holds_back(ctx.actor, successor.space.name, ctx.spaces) for successor in successors):
         raise NotAllowed(
-            f"memory {old.id} is superseded by one of a space where {ctx.actor.principal} may only propose",
+            f"memory {old.id} has a successor that {ctx.actor.principal} may not change",
             fix="let a person reinstate it",
         )
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from hashlib import blake2b
 from typing import Final
 
 from commonbook.access import authentication, permissions, rate_limits
-from commonbook.errors import BadInput, CommonbookError, TooLarge
+from commonbook.errors import BadInput, CommonbookError, NotAllowed, TooLarge
 from commonbook.files import scan
 from commonbook.model.memory import LIVE, Memory, Refresh
 from commonbook.model.sharing import ShareReceipt
-from commonbook.model.spaces import LOCAL_OWNER, WRITER, Actor, Grant, Space
+from commonbook.model.spaces import LOCAL_OWNER, WRITER, Actor, Grant, Space, SpaceScope
 from commonbook.ports.engines import Engines
 from commonbook.sharing import make_copy, tie_again
 from commonbook.tables import grants, rate_counts
@@ -86,7 +85,7 @@ def share_with(
 def _space_between(ctx: WriteContext, principal: str) -> Space:
     """Return the space that only the actor and a principal can read; create it, with grants for both, if needed."""
     both = sorted({ctx.actor.principal, principal})
-    name = f"{space_names.SHARED_BETWEEN}/{blake2b(' '.join(both).encode(), digest_size=8).hexdigest()}"
+    name = space_names.shared_between(*both)
     exists = any(space.name == name for space in ctx.spaces.values())
     space = ctx.system_space(name)
     if not exists:
@@ -95,6 +94,14 @@ def _space_between(ctx: WriteContext, principal: str) -> Space:
             if member != LOCAL_OWNER:
                 grants.put(ctx.tx, Grant(member, space, WRITER, ctx.actor.principal, ctx.tx.now))
                 system.log(space, "grant", (), principal=member, role=WRITER, expires=None)
-    if space.id not in ctx.writable:
-        raise permissions.refusal(ctx.actor, name)
+    for member, scope in ((ctx.actor.principal, ctx.writable), (principal, _readable_for(ctx, principal, space))):
+        if space.id not in scope:
+            raise NotAllowed(
+                f"{member} has lost the right on {name!r}, which the two share",
+                fix=f"let the owner of the home give it back: `commonbook grant add {member} {name} writer`",
+            )
     return space
+
+
+def _readable_for(ctx: WriteContext, principal: str, space: Space) -> SpaceScope:
+    return permissions.readable(ctx.tx, Actor(principal), {space.id: space})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
 from commonbook.errors import BadSpaceName
@@ -102,6 +103,12 @@ def proposals_of(name: str) -> str:
 def reviewed_space(name: str) -> str:
     """Return the name of the space to which the memories of a space are proposed; of any other space its own name."""
     return name.removesuffix(f"/{PROPOSED}")
+
+
+def shared_between(first: str, second: str) -> str:
+    """Return the name of the space that only these two principals share."""
+    both = " ".join(sorted((first, second)))
+    return f"{SHARED_BETWEEN}/{blake2b(both.encode(), digest_size=8).hexdigest()}"
 
 
 def is_shared_by_two(name: str) -> bool:
