@@ -157,8 +157,11 @@ def _rules(scenario: Scenario, bob: Scenario, first: str, second: str) -> None:
     scenario.show("remove_rule", rule_id=rule["id"])
     requests = [bob.show("request_share", memory_id=memory, to="company")["id"] for memory in (second, first)]
     scenario.show("pending", space="company")
-    scenario.show("approve", request_id=requests[0], note="fits here")
-    scenario.show("reject", request_id=requests[1], note="too early")
+    # The author of the text does not decide.
+    scenario.call("grant", principal="user:carol", space="company", role="admin")
+    carol = scenario.with_key(scenario.call("create_key", principal="user:carol")["secret"])
+    carol.show("approve", request_id=requests[0], note="fits here")
+    carol.show("reject", request_id=requests[1], note="too early")
 
 
 def _reasoning(scenario: Scenario, first: str, second: str) -> None:

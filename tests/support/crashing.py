@@ -276,7 +276,10 @@ def _logged(book: Book) -> dict[str, Counter[tuple[str, str, int]]]:
             for entry in page:
                 for subject in json.loads(entry.subjects)[:1]:
                     count = entries.setdefault(subject, Counter())
-                    count[entry.action, entry.actor, json.loads(entry.payload)["version"]] += 1
+                    payload = json.loads(entry.payload)
+                    # That a memory is superseded from another space is no version of it.
+                    if entry.action != "superseded":
+                        count[entry.action, entry.actor, payload["version"]] += 1
     return entries
 
 

@@ -102,6 +102,7 @@ def everything(book: Book, folder: Path) -> None:
     book.sync()
     book.accept_deletions()
     book.spaces()
+    book.whoami()
 
 
 def _shared(book: Book, memory: str) -> None:
