@@ -142,6 +142,9 @@ class ReadChecks:
             # An agent under review decides about its own proposals.
             decides = entry.action == "triage" and self.model.granted(who, space, "writer")
             return decides or entry.action in _OF_NOTICES
+        if space == "_home":
+            # A refused attempt on something that nobody knows is logged there.
+            return entry.action in {"space.create", "refused"}
         if self.model.granted(who, space, "writer") and _is_conversation(entry):
             # No review limits what is recorded of conversations.
             return True
