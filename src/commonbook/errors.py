@@ -106,6 +106,9 @@ class NotFound(CommonbookError):
 class NotAllowed(CommonbookError):
     """The actor lacks the permission."""
 
+    aimed_at: tuple[str, ...] = ()
+    """The memories of other spaces that the attempt would have changed: for the log, and for no answer."""
+
 
 class Conflict(CommonbookError):
     """The book is not in the state that the caller assumed."""

@@ -112,7 +112,9 @@ class Accidents(Machine):
             memory.noted = then.noted
         elif database is not self.model:
             promise_losses.put_back_decisions(memory, then, database.memories.get(memory.id))
-        memory.links, memory.ends, memory.took = dict(then.links), then.ends, then.took
+        memory.links, memory.took = dict(then.links), then.took
+        # A file whose decision is known to be a retraction gets the time of that back.
+        memory.ends = memory.ends if memory.retracted else then.ends
         memory.write(then.words)
         # What a file would supersede, it supersedes outside of the proposals.
         self.model.accept(memory, memory.space, by_hand=True)

@@ -1,7 +1,8 @@
-"""Verbs of the random test: remember, edit, expire, move, delete and link."""
+"""Verbs of the random test: remember, edit, expire, move, delete, undelete and link."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 from hypothesis import strategies as st
@@ -33,6 +34,7 @@ class MemoryVerbs(Machine):
         if not reflect:
             replaced = [one for relation, one in wanted if relation == SUPERSEDES]
             may = may and (place != where or all(self.model.may_write(self.who, one) for one in replaced))
+            may = may and (place != where or self._may_supersede(where, replaced))
         if reflect:
             wanted = [("reflects_on", one) for _, one in wanted]
             receipt = self._try(lambda: book.reflect(text(word), [one.id for _, one in wanted], space=where), may=may)
@@ -47,6 +49,10 @@ class MemoryVerbs(Machine):
             memory = Memory(receipt.id, place, (word,), kind, self.who, links=made)
             memory.note_place()
             self.model.memories[receipt.id] = memory
+
+    def _may_supersede(self, space: str, replaced: list[Memory]) -> bool:
+        now = self.world.clock.now()
+        return self.model.may_supersede_again(self.who, space, [one.id for one in replaced], now)
 
     @verb(who=WHO, at=AT)
     def edit(self, who: str, at: int) -> None:
@@ -69,8 +75,11 @@ class MemoryVerbs(Machine):
         memory = self._memory(at, lambda one: (SUPERSEDES in {name for name, _ in one.links}) or self._has_copies(one))
         if memory is None or memory.retracted:
             return
-        ends, book = self.world.clock.now() + timedelta(days=days), self.world.hands[who]
+        now, book = self.world.clock.now(), self.world.hands[who]
+        ends = now + timedelta(days=days)
         may = self.model.may_write(who, memory)
+        if self.model.ended(memory, now):
+            may = may and self.model.may_revive(who, memory, now)
         if self._try(lambda: book.edit(memory.id, expires=ends), may=may, must=True):
             memory.ends = ends
 
@@ -89,7 +98,9 @@ class MemoryVerbs(Machine):
             lambda one: self.world.hands[one].move(memory.id, where),
             [one for one in readers if one != who and not self.model.may_write(one, memory)],
         )
+        replaced = [self.model[target] for target in memory.replaced() if not self.model[target].deleted]
         may, must = self.model.may_accept(who, memory, where), not memory.replaced()
+        may = may and self._may_supersede(where, replaced)
         if self._try(lambda: self.world.hands[who].move(memory.id, where), may=may, must=must):
             self.model.accept(memory, where)
             memory.write(words)
@@ -104,6 +115,28 @@ class MemoryVerbs(Machine):
         if self._try(lambda: self.world.hands[who].delete(memory.id), may=may, must=True):
             memory.deleted = True
 
+    @precondition(lambda self: any(one.deleted and not one.forgotten for one in self.model.memories.values()))
+    @verb(who=WHO, at=AT)
+    def undelete(self, who: str, at: int) -> None:
+        """Bring a memory back. A copy is tied as is true then, and an episode has what was not rewound since."""
+        self._begin("undelete", who, ties=True)
+        deleted = [one for one in self.model.memories.values() if one.deleted and not one.forgotten]
+        memory = self._some(at, [one for one in deleted if one.superseded() or self._has_copies(one)], deleted)
+        if memory is None:
+            return
+        who = self._likely(who, memory.space)
+        now, book = self.world.clock.now(), self.world.hands[who]
+        may = self.model.may_write(who, replace(memory, deleted=False)) and self.model.may_revive(who, memory, now)
+        if self._try(lambda: book.undelete(memory.id), may=may):
+            memory.deleted = False
+            if memory.kind == "episode":
+                words = words_of(self.world.listed(OWNER)[memory.id].text)
+                rewound = {one.word for one in self.model.messages_of(memory) if one.rewound and not one.unsure}
+                if not words or not set(words) <= set(memory.words) - rewound:
+                    self.checks.fail("rewound", f"{memory} is back with {words}, and {rewound} were rewound")
+                memory.write(words)
+            memory.note_place()
+
     @verb(who=WHO, at=AT, relation=st.sampled_from([*REASONING, SUPERSEDES, "related_to"]), to=AT)
     def link(self, who: str, at: int, relation: str, to: int) -> None:
         self._begin("link", who)
@@ -112,7 +145,7 @@ class MemoryVerbs(Machine):
             return
         may = self.model.may_write(who, memory) and self.model.may_read(who, target)
         is_open = self.model.may_write(who, target) and not memory.proposed
-        may = may and (relation != SUPERSEDES or is_open)
+        may = may and (relation != SUPERSEDES or (is_open and self._may_supersede(memory.space, [target])))
         if self._try(lambda: self.world.hands[who].link(memory.id, relation, target.id), may=may):
             memory.links[relation, target.id] = target.words
 

@@ -21,9 +21,16 @@ class ReasoningVerbs(Machine):
         old, new = self._memory(at, self._is_needed), self._memory(by)
         if old is None or new is None or old is new:
             return
-        may = self.model.may_write(who, old) and self.model.may_supersede(who, new)
+        may = self.model.may_write(who, old) and self._may_succeed(old, new)
         if self._try(lambda: self.world.hands[who].supersede(old.id, new.id, reason="newer"), may=may):
             new.links.setdefault(("supersedes", old.id), old.words)
+
+    def _may_succeed(self, old: Memory, new: Memory) -> bool:
+        """Tell whether the principal may let a memory supersede another; to say so again changes nothing."""
+        now = self.world.clock.now()
+        is_new = old.id not in new.superseded()
+        may = not is_new or self.model.may_supersede_again(self.who, new.space, [old.id], now)
+        return may and self.model.may_supersede(self.who, new)
 
     @precondition(lambda self: any(one.retracted or self.model.successors(one.id) for one in self.model.live()))
     @verb(who=WHO, at=AT)
@@ -35,7 +42,10 @@ class ReasoningVerbs(Machine):
         is_held_back = any(
             self.model.holds_back(who, one.space) for one in self.model.successors(old.id) if not one.deleted
         )
-        may = None if self.model.may_write(who, old) and not is_held_back else False
+        now = self.world.clock.now()
+        holds_again = old.retracted and self.model.ended(old, now)
+        may_revive = not holds_again or self.model.may_revive(who, old, now)
+        may = None if self.model.may_write(who, old) and not is_held_back and may_revive else False
         if not self._try(lambda: self.world.hands[who].reinstate(old.id), may=may):
             return
         for one in self.model.successors(old.id):
@@ -61,7 +71,7 @@ class ReasoningVerbs(Machine):
         if memory is None or successor is None or (verdict == "supersede" and memory is successor):
             return
         chosen = successor.id if verdict == "supersede" else None
-        may = self.model.may_write(who, memory) and (not chosen or self.model.may_supersede(who, successor))
+        may = self.model.may_write(who, memory) and (not chosen or self._may_succeed(memory, successor))
         must = verdict != "supersede" and bool(self.model.doubts(memory.id, upper=False))
         book = self.world.hands[who]
         if not self._try(lambda: book.triage(memory.id, verdict, note="so it is", by=chosen), may=may, must=must):

@@ -97,6 +97,10 @@ class Memory:
         """Return what a proposed memory supersedes when it is accepted."""
         return [target for relation, target in self.links if relation == WOULD_SUPERSEDE]
 
+    def superseded(self) -> list[str]:
+        """Return what a memory superseded, whether it still holds or not."""
+        return [target for relation, target in self.links if relation == SUPERSEDES]
+
     def direct_sources(self) -> list[str]:
         return [target for relation, target in self.links if relation in REASONING]
 

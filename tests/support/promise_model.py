@@ -13,7 +13,7 @@ Where the promises leave something open, the model has a lower and an upper boun
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from itertools import pairwise, takewhile
 
@@ -147,6 +147,26 @@ class Model(Rights):
             reached |= {one.id: one for one in new}
             waiting += [one.id for one in new if through(one)]
         return list(reached.values())
+
+    def may_supersede_again(self, who: str, space: str, targets: Iterable[str], now: datetime) -> bool:
+        """Tell whether a principal may let a memory of a space supersede others.
+
+        That needs the right to write to every other space that these are in, and what ended ones of them superseded.
+        """
+        reached: dict[str, Memory] = {}
+        waiting = list(targets)
+        while waiting:
+            one = self.memories.get(waiting.pop())
+            if one is None or one.forgotten or one.id in reached:
+                continue
+            reached[one.id] = one
+            if one.deleted or self.ended(one, now):
+                waiting += one.superseded()
+        return all(one.space == space or self.may(who, one.space, "writer") for one in reached.values())
+
+    def may_revive(self, who: str, memory: Memory, now: datetime) -> bool:
+        """Tell whether a principal may let an ended memory hold again, by what it superseded."""
+        return self.may_supersede_again(who, memory.space, memory.superseded(), now)
 
     def _is_replaced(self, id_: str) -> bool:
         """Tell whether a memory that is not deleted stands behind a deleted successor."""
@@ -290,6 +310,11 @@ class Model(Rights):
     def message(self, word: str) -> Message | None:
         every = (message for messages in self.sessions.values() for message in messages)
         return next((message for message in every if message.word == word), None)
+
+    def messages_of(self, episode: Memory) -> list[Message]:
+        """Return the messages that an episode has, wherever its session is."""
+        every = (message for messages in self.sessions.values() for message in messages)
+        return [message for message in every if message.episode == episode.id]
 
     def rewind(self, who: str, key: SessionKey, after: str | None) -> list[Message]:
         """Rewind a session after a word (None: all). Episodes change where the principal may write to them now."""

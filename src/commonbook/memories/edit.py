@@ -68,7 +68,9 @@ def edit(
     def complete(receipt: Receipt) -> Receipt:
         return receipt._replace(masked=masked, tags_in_text=in_text)
 
-    return change(engines, actor, memory_id, operation, expected_version=expected_version, complete=complete)
+    # An expired memory that is valid for longer supersedes again, which may be refused.
+    with logging_refusal(engines, actor, "supersede", ()):
+        return change(engines, actor, memory_id, operation, expected_version=expected_version, complete=complete)
 
 
 def _older_text(ctx: WriteContext, memory: Memory, number: int) -> tuple[str, str]:

@@ -21,7 +21,7 @@ from commonbook.tables import duplicates, idempotency, links, memories
 from commonbook.text import space_names, validation
 from commonbook.write import proposals
 from commonbook.write.context import WriteContext
-from commonbook.write.new_memory import new_memory
+from commonbook.write.new_memory import log_new_memory, new_memory
 from commonbook.write.refusals import logging_refusal
 from commonbook.write.transaction import write
 
@@ -127,8 +127,7 @@ def _store(ctx: WriteContext, masked: MaskedDraft, space: Space, *, compare_in: 
     links.add(ctx.tx, space.id, memory.links)
     if memory.links:
         ctx.note_reasoning_change(None, memory)
-    ctx.log_memory(memory, "remember", **_logged_links(memory))
-    ctx.log_superseded(None, memory)
+    log_new_memory(ctx, memory, "remember", **_logged_links(memory))
     receipt = receipt_of(memory, new=True)
     return receipt._replace(duplicate_of=duplicate, near_duplicates=near, masked=masked.masked), memory
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from commonbook.access import permissions
-from commonbook.errors import BadInput, NotAllowed
+from commonbook.errors import BadInput
 from commonbook.files import hand_edits
 from commonbook.model.memory import Memory, Receipt, receipt_of
 from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
 from commonbook.sharing import propagate
-from commonbook.tables import file_journal, memories, supersession
+from commonbook.tables import file_journal, memories
 from commonbook.text import validation
 from commonbook.write import store_version
 from commonbook.write.context import WriteContext
@@ -21,7 +21,6 @@ from commonbook.write.transaction import write
 def undelete(engines: Engines, actor: Actor, memory_id: str) -> Receipt:
     """Bring a deleted memory back; one that is not deleted stays as it is."""
     memory_id = validation.validate_memory_id(memory_id)
-    refused: set[str] = set()
 
     def operation(ctx: WriteContext) -> Receipt:
         ctx.lock([memory_id])
@@ -29,13 +28,12 @@ def undelete(engines: Engines, actor: Actor, memory_id: str) -> Receipt:
         if memory.deleted is not None:
             memory = _with_file_back(ctx, memory)
         if memory.deleted is not None:
-            _require_may_supersede(ctx, memory, refused)
             memory = _restore(ctx, memory)
         updated = propagate.propagate_to_copies(ctx)
         readable = ctx.readable if updated else {}
         return receipt_of(memory, new=False)._replace(copies=sum(copy.space.id in readable for copy in updated))
 
-    with logging_refusal(engines, actor, "supersede", refused):
+    with logging_refusal(engines, actor, "supersede", ()):
         return write(engines, actor, operation)
 
 
@@ -67,23 +65,6 @@ def _restore(ctx: WriteContext, tombstone: Memory) -> Memory:
     return hand_edits.restore(
         ctx, tombstone, restored._replace(path=path_of_restored(ctx, tombstone)), changed, how="undelete"
     )
-
-
-def _require_may_supersede(ctx: WriteContext, tombstone: Memory, refused: set[str]) -> None:
-    """Raise NotAllowed if a memory would supersede one again in a space that the actor may not write to now.
-
-    To supersede again needs the same right as to supersede. `refused` gets the ids of those memories. To bring it back
-    without the link would end a supersession that the actor may not end.
-    """
-    superseded = sorted(supersession.targets_of(tombstone))
-    ctx.lock(superseded)
-    found = memories.get_headers_any_space(ctx.tx, ctx.spaces, superseded) if superseded else {}
-    refused |= {id_ for id_, memory in found.items() if memory.space.id not in ctx.writable}
-    if refused:
-        raise NotAllowed(
-            f"{tombstone.id} would supersede a memory again in a space that {ctx.actor.principal} may not write to",
-            fix="let somebody undelete it who may write to both, or first `reinstate` the superseded memory",
-        )
 
 
 def _with_tie(ctx: WriteContext, tombstone: Memory) -> Memory:

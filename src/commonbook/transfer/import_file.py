@@ -33,7 +33,7 @@ from commonbook.transfer.import_spaces import Place
 from commonbook.transfer.known_files import compare_with_history
 from commonbook.write import store_version
 from commonbook.write.context import WriteContext
-from commonbook.write.new_memory import free_path, new_memory, path_of_restored
+from commonbook.write.new_memory import free_path, log_new_memory, new_memory, path_of_restored
 
 _LINK_BYTES: Final = 64
 _OWN_BYTES: Final = 4096
@@ -327,8 +327,7 @@ def _add(ctx: WriteContext, plans: Sequence[ImportPlan]) -> list[Memory]:
     added = store_version.add_many_from_files(ctx, list(proposed.values()), readable=ctx.readable)
     file_journal.clear_former_paths(ctx.tx, proposed)
     for plan, memory in zip((plan for plan in plans if plan.proposed is not None), added, strict=True):
-        ctx.log_memory(memory, "import", source=plan.imported.note.path_hash)
-        ctx.log_superseded(None, memory)
+        log_new_memory(ctx, memory, "import", source=plan.imported.note.path_hash)
         _record_import(ctx, plan, memory, memory.version)
     return added
 

@@ -220,7 +220,7 @@ class WriteContext:
         Every change of a row is recorded here, so the right to write to the space that the row is in now is required
         here. A payload that names a principal changes the permissions of that principal, so they are read again.
         """
-        if self.foreign is None and not self.permissions_of(self.actor).may_write(space, self.spaces):
+        if self.foreign is None and not self.may_write(space):
             raise _foreign_write(self.actor)
         for actor, snapshot in self.permissions.items():
             if actor.principal == payload.get("principal"):
@@ -239,17 +239,9 @@ class WriteContext:
         versions = {"revision": memory.revision, "version": memory.version, "said": content}
         self.log(memory.space, action, (memory.id, *others), **versions, **payload)
 
-    def log_superseded(self, old: Memory | None, new: Memory) -> None:
-        """Record that a memory supersedes others from now on, in the log of each other space that these are in.
-
-        `old` is the memory as it was, None if it is new or comes back. For files that a lost database reads again, the
-        caller records nothing: their memories supersede what they superseded before.
-        """
-        added = _superseded(new) - (_superseded(old) if old else set()) if new.deleted is None else set()
-        found = memories.get_headers_any_space(self.tx, self.spaces, sorted(added)) if added else {}
-        for memory in found.values():
-            if memory.space.id != new.space.id and memory.deleted is None:
-                self.log(memory.space, "superseded", (memory.id,), by=new.id)
+    def may_write(self, space: Space) -> bool:
+        """Tell whether the actor may write to a space."""
+        return self.permissions_of(self.actor).may_write(space, self.spaces)
 
     def note_validity_change(self, *states: Memory) -> None:
         """Note a memory, as it was and as it is, that may end at another time or supersede others than before.
@@ -348,10 +340,6 @@ def step(run: Callable[[WriteContext], object]) -> BeforeFinalize:
         run(context)
 
     return run_step
-
-
-def _superseded(memory: Memory) -> set[str]:
-    return {link.target for link in memory.links if link.relation == "supersedes" and link.target != memory.id}
 
 
 def _foreign_write(actor: Actor) -> NotAllowed:

@@ -1,4 +1,4 @@
-"""Builds the first version of a memory as a value, and finds titles and free paths. Nothing is stored here."""
+"""Builds the first version of a memory as a value, finds titles and free paths, and logs it. No row is stored here."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from commonbook.model.memory import NO_METADATA, Kind, Link, Memory, Metadata
 from commonbook.model.spaces import Space
 from commonbook.tables import memories
 from commonbook.text import file_paths, titles
+from commonbook.write import superseded_log
 from commonbook.write.context import WriteContext
 
 
@@ -63,6 +64,12 @@ def new_memory(
         session=session,
         notice=notice,
     )
+
+
+def log_new_memory(ctx: WriteContext, memory: Memory, action: str, **payload: object) -> None:
+    """Record that a memory was added, and what it supersedes."""
+    ctx.log_memory(memory, action, **payload)
+    superseded_log.record(ctx, None, memory)
 
 
 def identity_fields(

@@ -26,14 +26,14 @@ from commonbook.write.transaction import write
 def logging_refusal(engines: Engines, actor: Actor, verb: str, ids: Iterable[str]) -> Iterator[None]:
     """If the block raises NotAllowed or NotFound, log the refused attempt in the spaces of these memories.
 
-    The ids are read after the block, which may add to them. An attempt on a notice aimed at its dependent.
+    So it is with those that the error names. An attempt on a notice aimed at its dependent.
     The attempt counts as a write of the actor, whether there are such memories or not: the write of the block itself
     was rolled back with its count.
     """
     try:
         yield
-    except (NotAllowed, NotFound):
-        if wanted := tuple(ids):
+    except (NotAllowed, NotFound) as error:
+        if wanted := (*ids, *(error.aimed_at if isinstance(error, NotAllowed) else ())):
             # If the home is full or busy, the caller still gets the refusal and not that error.
             with suppress(CommonbookError):
                 write(engines._replace(request=None), actor, partial(_note_refusals, verb=verb, ids=wanted))

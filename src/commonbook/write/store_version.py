@@ -15,7 +15,7 @@ from commonbook.model.invalidation import REASONING, RETRACT
 from commonbook.model.memory import DETACHED, SNAPSHOT, Memory, is_retracted
 from commonbook.model.spaces import SpaceScope
 from commonbook.tables import copies, file_journal, links, memories, revisions
-from commonbook.write import episode_sessions, link_hashes, proposals, rewound_messages
+from commonbook.write import episode_sessions, link_hashes, proposals, rewound_messages, superseded_log
 from commonbook.write.context import WriteContext
 
 _REASONING_RELATIONS: Final = frozenset((*REASONING, "supersedes", "shared_from"))
@@ -72,7 +72,7 @@ def store_version(
     if _reasoning_differs(old, new):
         ctx.note_reasoning_change(old, new)
     ctx.log_memory(new, _action(old, new, how), fields=sorted(changed_fields), **logged)
-    ctx.log_superseded(old if old.deleted is None else None, new)
+    superseded_log.record(ctx, old if old.deleted is None else None, new)
     _write_file(ctx, new, document, how=how)
     return new
 

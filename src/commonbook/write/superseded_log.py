@@ -1,0 +1,66 @@
+"""Logs that memories are superseded, in the space of each, and refuses it to those who may not write there.
+
+Every way by which a memory comes to supersede others ends here: a new link, and a successor that had ended and holds
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from commonbook.errors import NotAllowed
+from commonbook.model.memory import Memory
+from commonbook.model.spaces import Actor
+from commonbook.tables import memories, supersession
+from commonbook.write.context import WriteContext
+
+
+def record(ctx: WriteContext, old: Memory | None, new: Memory) -> None:
+    """Record that a memory supersedes others from now on, in the log of each other space that these are in.
+
+    `old` is the memory as it was, None if it is new or comes back. For files that a lost database reads again, the
+    caller records nothing: their memories supersede what they superseded before.
+    """
+    targets = set(supersession.targets_of(new)) if new.deleted is None else set()
+    if not targets:
+        return
+    if old is not None and not _holds_again(ctx, old, new):
+        targets -= set(supersession.targets_of(old))
+    elsewhere = [memory for memory in _superseded_by(ctx, new, targets) if memory.space.id != new.space.id]
+    if ctx.foreign is None and not all(ctx.may_write(memory.space) for memory in elsewhere):
+        raise _refusal(ctx.actor, new, elsewhere)
+    for memory in elsewhere:
+        if memory.deleted is None:
+            ctx.log(memory.space, "superseded", (memory.id,), by=new.id)
+
+
+def _holds_again(ctx: WriteContext, old: Memory, new: Memory) -> bool:
+    """Tell whether a memory had ended and is valid for longer now."""
+    return supersession.has_ended(old, ctx.tx.now) and not supersession.has_ended(new, ctx.tx.now)
+
+
+def _superseded_by(ctx: WriteContext, new: Memory, targets: Iterable[str]) -> list[Memory]:
+    """Lock and return the memories that one supersedes: those of its links, and what ended ones of them superseded.
+
+    A successor stands in the place of an ended memory that it supersedes, unless it has ended itself.
+    """
+    goes_on = not supersession.has_ended(new, ctx.tx.now)
+    found: dict[str, Memory] = {}
+    level = set(targets)
+    while level:
+        ctx.lock(level)
+        headers = memories.get_headers_any_space(ctx.tx, ctx.spaces, sorted(level))
+        found |= headers
+        ended = [memory for memory in headers.values() if goes_on and supersession.has_ended(memory, ctx.tx.now)]
+        level = {id_ for memory in ended for id_ in supersession.targets_of(memory)} - found.keys() - {new.id}
+    return list(found.values())
+
+
+def _refusal(actor: Actor, new: Memory, superseded: Iterable[Memory]) -> NotAllowed:
+    """Return the error for superseding memories in spaces that the actor may not write to, which are not named."""
+    error = NotAllowed(
+        f"{new.id} would supersede a memory in a space that {actor.principal} may not write to",
+        fix="let somebody do it who may write to both, or first `reinstate` the superseded memory",
+    )
+    error.aimed_at = tuple(memory.id for memory in superseded)
+    return error
