@@ -348,7 +348,13 @@ def _recall(call: Call) -> int:
         show = partial(hits.show_prompt, prompt=prompt, result=result, where=where)
         data["prompt"] = prompt
     else:
-        show = partial(hits.show_recall_result, result=result, where=where, explain=args.explain)
+        show = partial(
+            hits.show_recall_result,
+            result=result,
+            where=where,
+            explain=args.explain,
+            min_confidence=args.min_confidence,
+        )
     return call.print_answer(data, lambda out: _show_with_notes(out, show, notes))
 
 
