@@ -1,4 +1,4 @@
-"""Layout of memories, spaces, reports and log entries for people, on a terminal or elsewhere."""
+"""Layout of memories, spaces and reports for people, on a terminal or elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from commonbook.model.reports import (
         BackupReport,
         Finding,
-        LogEntry,
         LogReport,
         MigrationReport,
         RestoreReport,
@@ -274,15 +273,6 @@ def show_log_report(out: Output, report: LogReport) -> None:
     entries = "1 entry" if report.entries == 1 else f"{report.entries} entries"
     read = f"{entries} of {report.spaces} {'space' if report.spaces == 1 else 'spaces'}"
     show_findings(out, report.findings, fine=f"the log is intact: {read}")
-
-
-def show_log(out: Output, entries: Sequence[LogEntry]) -> None:
-    """Show entries of a log."""
-    headers = ("seq", "time", "actor", "action", "subjects", "hash")
-    out.table(
-        headers,
-        [(str(entry.seq), entry.time, entry.actor, entry.action, entry.subjects, entry.hash[:16]) for entry in entries],
-    )
 
 
 def show_transfer_report(out: Output, verb: str, report: TransferReport) -> None:
