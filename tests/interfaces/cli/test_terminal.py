@@ -149,8 +149,43 @@ def test_no_cell_of_a_table_is_cropped(monkeypatch, capsys, width):
     Screen(colour=False).table(headers, [row, other])
     seen = capsys.readouterr().out
     cells = "".join((*headers, *row, *other)).replace(" ", "")
-    assert all(len(line) <= width for line in seen.splitlines())
+    # Only the terminal breaks a value of one word, in a copy of which no line end is then.
+    names = (*headers, row[0], row[1], row[4])
+    assert all(len(line) <= width or line.split()[-1] in names for line in seen.splitlines()), seen
     assert not Counter(cells) - Counter(seen), seen
+
+
+@pytest.mark.parametrize("width", ["40", "60", "80", "120"])
+def test_ids_and_names_in_a_table_are_whole(monkeypatch, capsys, width):
+    monkeypatch.setenv("COLUMNS", width)
+    row = (
+        "01a1eecc-8c8b-70c5-9e85-267a00dd70b4", "projects/a-long-project-name", "note", "2 minutes ago",
+        "See https://example.org/a/page/with/an/address/that/is/much/too/long/for/a/table of ours",
+    )  # fmt: skip
+    Screen(colour=False).table(("id", "space", "kind", "created", "title"), [row])
+    words = capsys.readouterr().out.split()
+    assert row[0] in words
+    assert row[1] in words
+
+
+def test_an_address_in_a_title_does_not_turn_a_table_into_rows(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    titles = ("See https://example.org/a/page/with/an/address/that/is/long", "Alice owns billing")
+    Screen(colour=False).table(("id", "space", "title"), [("00dd70b4", "personal", title) for title in titles])
+    assert capsys.readouterr().out.startswith("id        space     title")
+
+
+def test_the_path_of_a_memory_is_whole_on_a_narrow_terminal(terminal, memory, tmp_path):
+    path = json.loads(pipe(tmp_path, "show", memory, "--json"))["path"]
+    assert path in terminal("show", memory, env={"COLUMNS": "40"}).plain.split()
+
+
+def test_requests_and_rules_have_short_ids_on_a_terminal_which_commands_take(terminal, tmp_path, memory):
+    pipe(tmp_path, "space", "create", "team")
+    rule = pipe(tmp_path, "rules", "add", "personal", "--space", "team", "--approval").split("\t")[0]
+    seen = terminal("rules", "list", env={"COLUMNS": "80"}).plain
+    assert seen.splitlines()[2].split()[:2] == [rule[-8:], "team"]
+    assert terminal("rules", "remove", rule[-8:]).code == 0
 
 
 def test_notes_are_wrapped_between_words_and_their_commands_are_whole(monkeypatch, capsys):

@@ -176,7 +176,7 @@ def _limit_json(limit: RateLimit) -> dict[str, Any]:
 def _show_rules(out: Output, rules: Sequence[SharingRule]) -> None:
     rows = [
         (
-            rule.id,
+            out.name(rule.id),
             rule.space.name or "?",
             rule.source.name or "?",
             _filter_text(rule),
@@ -201,7 +201,7 @@ def show_requests(out: Output, requests: Sequence[ShareRequest]) -> None:
     """Show requests to share, and proposed memories."""
     rows = [
         (
-            request.id,
+            out.name(request.id),
             request.space,
             "a copy" if request.purpose == "share" else "approval",
             request.title or request.memory,
