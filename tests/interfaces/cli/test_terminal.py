@@ -307,6 +307,13 @@ def test_edit_opens_the_persons_own_editor(terminal, editor, tmp_path, memory):
     assert kept(tmp_path) == []
 
 
+def test_an_edit_that_changes_nothing_says_so(terminal, memory):
+    for same in (("Alice owns [bold]billing[/bold]",), ("--add-tag", "x"), ("--to-revision", "1")):
+        seen = terminal("edit", memory, *same)
+        assert (seen.code, f"Not changed: {memory[-8:]} in personal\n" in seen.plain) == (0, True), seen.plain
+    assert f"Edited {memory[-8:]} in personal (version 2)" in terminal("edit", memory, "--add-tag", "y").plain
+
+
 def test_an_editor_that_changes_nothing_makes_no_revision(terminal, editor, tmp_path, memory):
     seen = terminal("edit", memory, env=editor('echo >>"$2"'))
     assert (seen.code, f"Not changed: {memory[-8:]}" in seen.plain) == (0, True)
