@@ -93,6 +93,17 @@ def test_nothing_found_is_an_answer(cli):
     assert cli("recall", "billing", "--space", "team/", "--space", "x") == Said(0, "", "nothing found in team/ and x\n")
 
 
+def test_where_nothing_is_found_the_option_that_searches_further_is_named(cli):
+    cli.remember("Alice owns billing", "--space", "team/backend")
+    everywhere = "`--space /` searches all spaces that you may read\n"
+    below = "`--space team/` searches the spaces below it too\n"
+    assert cli("recall", "billing").err == f"nothing found in personal\n{everywhere}"
+    assert cli("recall", "billing", "--space", "team").err.endswith(below)
+    assert cli("recall", "billing", "--space", "team/").err == ""
+    assert cli("recall", "kettle", "--space", "team/", "--kind", "fact").err == "nothing found in team/\n"
+    assert "notes" not in cli("recall", "billing", "--json").json
+
+
 # --- the question
 
 
@@ -333,7 +344,7 @@ def test_the_confidence_is_shown_where_it_is_asked_for(cli):
 def test_hits_that_are_left_out_by_default_are_below_no_threshold(cli):
     for number, thing in enumerate(("kettle", "canoe", "telescope", "lantern", "piano")):
         cli.remember(f"The {thing} is kept in room {number} of the old house")
-    assert "4 more that match far less (`--min-confidence 0` shows all)" in cli("recall", "telescope").err
+    assert "4 more far less likely (`--min-confidence 0` shows all)" in cli("recall", "telescope").err
 
 
 def test_long_passages_and_neighbours_are_shortened_around_what_was_asked_for(cli):

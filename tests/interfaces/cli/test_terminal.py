@@ -110,6 +110,18 @@ def test_a_list_on_a_terminal_is_a_table_with_short_ids_and_times_as_people_say_
     assert re.search(rf"{memory[-8:]} +personal +note +(just now|\d+ \w+ ago) +Alice owns \[bold\]billing", rows[0])
 
 
+def test_deleted_memories_are_a_table_with_short_ids_too_which_undelete_takes(terminal, tmp_path, memory):
+    pipe(tmp_path, "delete", memory)
+    assert memory not in terminal("list", "--deleted", env={"COLUMNS": "80"}).plain
+    assert memory[-8:] in terminal("list", "--deleted", env={"COLUMNS": "80"}).plain
+    assert f"Undeleted {memory[-8:]} in personal" in terminal("undelete", memory[-8:]).plain
+
+
+def test_the_version_of_a_memory_says_what_it_is_for(terminal, memory):
+    seen = terminal("show", memory).plain
+    assert re.search(r"^revision +1\nversion +1 \(for --expected-version\)$", seen, re.MULTILINE), seen
+
+
 def test_rows_stand_below_each_other_on_a_terminal_that_is_too_narrow_for_a_table(terminal, memory):
     wide, narrow = (terminal("list", env={"COLUMNS": width}).plain for width in ("80", "40"))
     narrow = re.sub(" +$", "", narrow, flags=re.MULTILINE)

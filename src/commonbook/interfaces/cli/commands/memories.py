@@ -329,7 +329,7 @@ def _list(call: Call) -> int:
     notes = call.notes_on_spaces([args.space]) if args.space and not page.items else []
     return call.print_answer(
         _with_notes(json_values.page_json(page), notes),
-        lambda out: memories.show_page(out, page, whole_ids=args.deleted, notes=notes),
+        lambda out: memories.show_page(out, page, notes=notes),
     )
 
 
@@ -380,7 +380,8 @@ def _recall(call: Call) -> int:
             explain=args.explain,
             min_confidence=args.min_confidence,
         )
-    return call.print_answer(data, lambda out: _show_with_notes(out, show, notes))
+    hints = call.wider_searches(spaces) if not args.json and not result.hits else []
+    return call.print_answer(data, lambda out: _show_with_notes(out, show, [*notes, *hints]))
 
 
 def _show_with_notes(out: Output, show: Callable[[Output], None], notes: list[str]) -> None:

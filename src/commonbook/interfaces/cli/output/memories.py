@@ -99,7 +99,8 @@ def _fields(
     for name in ("occurred", "valid_from", "valid_until", "expires", "deleted"):
         time = getattr(memory, name)
         yield name.replace("_", " "), out.moment(time) if time else ""
-    yield "revision", f"{memory.revision} (version {memory.version})"
+    yield "revision", str(memory.revision)
+    yield "version", f"{memory.version} (for --expected-version)"
     yield "file", memory.path
     for link in links:
         yield _link_field(memory.id, link, titles)
@@ -131,12 +132,12 @@ def _copy_fields(out: Output, memory: Memory) -> Iterable[tuple[str, Cell]]:
     yield "claimed", "by an import: the share itself is not in this log" if memory.shared.claimed else ""
 
 
-def show_page(out: Output, page: Page, *, whole_ids: bool, notes: Iterable[str] = ()) -> None:
+def show_page(out: Output, page: Page, *, notes: Iterable[str] = ()) -> None:
     """Show a page of memories, and notes; one of them gives the cursor of the next page."""
     headers = ("id", "space", "kind", "created", "title", "tags", "marks")
     rows = [
         (
-            memory.id if whole_ids else out.name(memory.id),
+            out.name(memory.id),
             memory.space.name,
             memory.kind,
             out.moment(memory.created),
