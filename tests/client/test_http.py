@@ -15,6 +15,7 @@ import pytest
 
 from commonbook.client import addresses
 from commonbook.client.http import HttpCaller, Patience
+from commonbook.client.login import exchange
 from commonbook.errors import Busy, NotAllowed, NotFound, ServerFailed, TooMany, Unreachable
 from commonbook.wire.requests import request_of
 from commonbook.wire.verbs import VERBS
@@ -128,6 +129,17 @@ def test_a_redirect_is_not_followed_and_the_key_goes_nowhere_else(connect, statu
             connect(here.url, KEY, patience_seconds=3).create_space("team")
         assert here.requests
         assert other.requests == []
+
+
+def test_a_login_at_an_address_that_redirects_is_made_once_and_one_whose_answer_is_lost_again():
+    redirect, lost = Reply(302, b"", {"Location": "http://127.0.0.1:1/"}), Reply(502, b"")
+    with scripted([redirect], [lost, lost, problem(400, "not_allowed")]) as [elsewhere, server]:
+        with pytest.raises(Unreachable, match="redirects"):
+            exchange(addresses.parse_addresses(elsewhere.url, allow_http=False), "AAAAAA")
+        assert len(elsewhere.requests) == 1
+        with pytest.raises(NotAllowed):
+            exchange(addresses.parse_addresses(server.url, allow_http=False), "AAAAAA")
+        assert len(server.requests) == 3
 
 
 def test_a_busy_server_is_asked_again_when_it_says_so(connect):

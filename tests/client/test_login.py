@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 import signal
+import socket
 import stat
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -91,20 +93,37 @@ def test_a_login_goes_unencrypted_to_this_machine_alone(cli_without_book):
     assert (result.code, "not encrypted" in result.err) == (2, True)
 
 
-def test_a_server_that_does_not_answer_is_named(book, server, cli_without_book, monkeypatch):
+CODE = "AAAAAA-AAAAAA-AAAAAA-AAAAAA"
+
+
+def test_a_login_where_no_server_is_fails_at_once_and_says_what_to_check(book, server, cli_without_book):
     server.kill()
-    monkeypatch.setattr("commonbook.client.login._SECONDS", 1.0)
-    result = cli_without_book("login", server.url, "AAAAAA-AAAAAA-AAAAAA-AAAAAA")
-    assert (result.code, server.url in result.err) == (1, True)
+    began = time.monotonic()
+    result = cli_without_book("login", server.url, CODE)
+    assert time.monotonic() - began < 3
+    assert (result.code, result.out) == (1, "")
+    assert result.err.startswith(f"commonbook: {server.url} does not answer: ")
+    assert "whether `commonbook serve` runs there" in result.err
+    assert "trying again" not in result.err
+    assert cli_without_book("login", server.url, CODE, "--json").error["type"] == "unreachable"
 
 
-def test_a_login_that_waits_for_a_server_says_so(cli_without_book, monkeypatch):
+def test_a_login_at_the_second_address_goes_on_where_no_server_is_at_the_first(book, serve, connect, cli_without_book):
+    dead, second = serve(), serve()
+    dead.kill()
+    code = book.create_login(book.create_key("agent:helper").key.id).code
+    assert cli_without_book("login", f"{dead.url},{second.url}", code).code == 0
+    assert connect(second.url).actor == "agent:helper"
+
+
+def test_a_login_that_waits_for_a_lost_answer_says_so(cli_without_book, monkeypatch):
     monkeypatch.setattr("commonbook.client.login._SECONDS", 2.0)
+    monkeypatch.setattr("commonbook.client.login._ATTEMPT_SECONDS", 0.2)
     monkeypatch.setattr("commonbook.interfaces.cli.commands.access._QUIET_SECONDS", 0.01)
-    address = "http://127.0.0.1:1"
-    result = cli_without_book("login", address, "AAAAAA-AAAAAA-AAAAAA-AAAAAA")
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        result = cli_without_book("login", address, CODE)
     assert result.err.startswith(f"{address} does not answer yet; trying again\n")
-    assert cli_without_book("login", address, "AAAAAA-AAAAAA-AAAAAA-AAAAAA", "--json").error["type"] == "unreachable"
 
 
 def test_a_login_names_the_command_that_uses_the_server(book, server, cli_without_book):

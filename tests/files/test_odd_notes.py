@@ -196,6 +196,41 @@ def test_each_file_that_cannot_be_taken_in_has_an_error_of_its_own(
     assert (home / "odd.md").read_bytes() == content
 
 
+def test_a_file_that_is_no_memory_can_be_ignored_as_the_finding_says(home: Path, book: Book):
+    write(home, {"docs/picture.md": b"\x89PNG\xff", "README.md": "# About this folder\n"})
+    book.sync()
+    (finding,) = book.doctor()
+    assert "by a line with its path in .commonbookignore" in finding.fix
+    write(home, {".commonbookignore": "docs/picture.md\n"})
+    assert (book.doctor(), book.status().findings) == ((), ())
+    (home / ".commonbookignore").unlink()
+    assert len(book.doctor()) == 1
+
+
+def test_a_memory_whose_file_is_broken_is_not_said_to_become_none(home: Path, book: Book):
+    receipt = book.remember("Alice owns billing")
+    write(home, {receipt.path: "---\ntitle: [oops\n---\nBob owns billing\n"})
+    book.sync()
+    (finding,) = book.doctor()
+    assert finding.fix.endswith("; until then the memory is as it was before")
+    assert book.get(receipt.id).text == "Alice owns billing"
+
+
+def test_files_that_are_no_notes_are_no_trouble(home: Path, book: Book):
+    write(
+        home,
+        {
+            ".DS_Store": b"\0\0\0\1Bud1",
+            ".obsidian/app.json": "{}",
+            ".obsidian/plugins/x/README.md": "# A plug-in\n",
+            "team/picture.png": b"\x89PNG\r\n",
+            "notes.txt": "plain",
+        },
+    )
+    book.sync()
+    assert (book.list().items, book.doctor()) == ((), ())
+
+
 def test_a_file_that_this_user_may_not_read_is_named_with_the_right_that_it_needs(
     home: Path, book: Book, monkeypatch: pytest.MonkeyPatch
 ):

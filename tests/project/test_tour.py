@@ -55,7 +55,9 @@ def test_the_tour_fits_a_terminal_of_80_columns(tmp_path):
     os.close(master)
     lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", seen.decode()).replace("\r\n", "\n").splitlines()
     assert process.wait(60) == 0, "\n".join(lines)
-    assert [line for line in lines if line.startswith("    ") and len(line) > 80] == []
+    # The path of a file is one line however long it is, so that it can be copied.
+    wide = [line for line in lines if line.startswith("    ") and len(line) > 80]
+    assert [line for line in wide if not re.fullmatch(r" +file +\S+\.md", line)] == []
     assert any("─" * 40 in line for line in lines), "there are tables"
 
 

@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from enum import IntEnum
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
 from commonbook.client.addresses import Address, AddressChoice, pause_seconds
@@ -44,13 +45,15 @@ _TRUST_FIX: Final = "name the file of its certificate authority in SSL_CERT_FILE
 class Patience(NamedTuple):
     """How long a request may take: in all, in one attempt, and whether all addresses are tried more than once.
 
-    The attempts of a `slow` request have their whole time, also if the request is not tried again after them.
+    The attempts of a `slow` request have their whole time, also if the request is not tried again after them. With
+    `connects_once`, it is tried again only if a server was there, whose answer was lost.
     """
 
     seconds: float
     attempt_seconds: float
     once: bool = False
     slow: bool = False
+    connects_once: bool = False
 
 
 class Answer(NamedTuple):
@@ -73,13 +76,24 @@ class Answer(NamedTuple):
             ) from error
 
 
-class NoAnswer(Exception):
-    """An attempt without an answer; `untrusted` if nothing was sent, since the certificate is not trusted."""
+class Outlook(IntEnum):
+    """How likely another attempt gets an answer, worst first."""
 
-    def __init__(self, reason: str, *, untrusted: bool = False) -> None:
+    UNTRUSTED = 0
+    """The certificate is not trusted, which will not change; nothing was sent."""
+    NO_SERVER = 1
+    """Nothing is there, or an address that leads elsewhere."""
+    LOST = 2
+    """A server is there, but its answer was lost, or it is busy."""
+
+
+class NoAnswer(Exception):
+    """An attempt without an answer."""
+
+    def __init__(self, reason: str, outlook: Outlook = Outlook.LOST) -> None:
         """Describe why."""
         super().__init__(reason)
-        self.reason, self.untrusted = reason, untrusted
+        self.reason, self.outlook = reason, outlook
 
 
 class Deadline:
@@ -165,7 +179,8 @@ class HttpCaller:
                 return self._try_each(request, patience, end, headers or {}, files)
             except _TryAgainError as error:
                 pause = pause_seconds(passes, share=_RANDOM.random(), retry_after=error.retry_after)
-                if patience.once or error.for_good or pause >= end.left or self._closed.wait(pause):
+                is_final = patience.once or error.outlook < _least_outlook(patience, passes)
+                if is_final or pause >= end.left or self._closed.wait(pause):
                     raise error.final from None
                 passes += 1
 
@@ -219,7 +234,7 @@ class HttpCaller:
             finally:
                 response.close()
         if 300 <= response.status_code < 400:
-            raise NoAnswer("it redirects to another address, which the key must not go to")
+            raise NoAnswer("it redirects to another address, which the key must not go to", Outlook.NO_SERVER)
         return Answer(response.status_code, response.headers, content, address)
 
     def _client(self, address: Address) -> httpx2.Client:
@@ -246,23 +261,28 @@ class HttpCaller:
 
 
 class _TryAgainError(Exception):
-    """No address has answered; `final` is the error if there is no time left, or if it will not change (`for_good`)."""
+    """No address has answered; `final` is the error if the request is not tried again."""
 
-    def __init__(self, final: CommonbookError, retry_after: float = 0.0, *, for_good: bool = False) -> None:
+    def __init__(self, final: CommonbookError, retry_after: float = 0.0, *, outlook: Outlook = Outlook.LOST) -> None:
         super().__init__(final.message)
-        self.final, self.retry_after, self.for_good = final, retry_after, for_good
+        self.final, self.retry_after, self.outlook = final, retry_after, outlook
+
+
+def _least_outlook(patience: Patience, passes: int) -> Outlook:
+    """Return the least outlook with which a request is tried again; an answer that was lost may come later."""
+    return Outlook.LOST if patience.connects_once and not passes else Outlook.NO_SERVER
 
 
 def _next_try(last: _TryAgainError | None, new: _TryAgainError) -> _TryAgainError:
-    """Return the error of several addresses: it will not change only if that of none will."""
-    return last if last is not None and new.for_good and not last.for_good else new
+    """Return the error of several addresses, with the best outlook among them."""
+    return last if last is not None and last.outlook > new.outlook else new
 
 
 def _no_answer(address: Address, error: NoAnswer) -> _TryAgainError:
-    if error.untrusted:
-        untrusted = UntrustedServer(f"the certificate of {address} is not trusted: {error.reason}", fix=_TRUST_FIX)
-        return _TryAgainError(untrusted, for_good=True)
-    return _TryAgainError(Unreachable(f"{address} does not answer: {error.reason}", fix=_FIX))
+    final: CommonbookError = Unreachable(f"{address} does not answer: {error.reason}", fix=_FIX)
+    if error.outlook == Outlook.UNTRUSTED:
+        final = UntrustedServer(f"the certificate of {address} is not trusted: {error.reason}", fix=_TRUST_FIX)
+    return _TryAgainError(final, outlook=error.outlook)
 
 
 def _busy(answer: Answer) -> _TryAgainError | None:
@@ -316,8 +336,9 @@ def _network_errors() -> Iterator[None]:
     """Turn the errors of the HTTP library into NoAnswer; their texts name neither key nor content."""
     try:
         yield
-    except httpx2.ConnectError as error:
-        raise NoAnswer(_reason(error), untrusted=_is_certificate_error(error)) from None
+    except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+        outlook = Outlook.UNTRUSTED if _is_certificate_error(error) else Outlook.NO_SERVER
+        raise NoAnswer(_reason(error), outlook) from None
     except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError, RuntimeError) as error:
         # A RuntimeError says that another thread has closed the connections.
         raise NoAnswer(_reason(error)) from None

@@ -18,11 +18,14 @@ _ATTEMPT_SECONDS: Final = 5.0
 
 
 def exchange(addresses: tuple[Address, ...], code: str) -> NewKey:
-    """Exchange a login code for a secret of its key; a lost answer is asked for again, with the same nonce."""
+    """Exchange a login code for a secret of its key; a lost answer is asked for again, with the same nonce.
+
+    An address where no server is, such as a mistyped one, is an error at once: a person waits for the answer.
+    """
     http = HttpCaller(addresses, key=None)
     try:
         request = request_of(VERBS["exchange_login"], {"code": code, "nonce": secrets.token_urlsafe(24)})
-        answer = http.send(request, patience=Patience(_SECONDS, _ATTEMPT_SECONDS))
+        answer = http.send(request, patience=Patience(_SECONDS, _ATTEMPT_SECONDS, connects_once=True))
     finally:
         http.close()
     if answer.status >= 400:

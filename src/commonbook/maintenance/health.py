@@ -64,7 +64,7 @@ def status(engines: Engines, actor: Actor, home: str, unsent: OutboxStatus) -> S
             findings=_safe(
                 (
                     *(_moved_findings(tx) if owner else ()),
-                    *(_file_findings(tx) if owner else ()),
+                    *(_file_findings(tx, engines) if owner else ()),
                     *_reverted_findings(tx, engines, allowed),
                     *_job_findings(tx, actor, allowed),
                     *unsent.findings,
@@ -97,7 +97,7 @@ def doctor(engines: Engines, actor: Actor, *, progress: Progress) -> tuple[Findi
     with engines.db.reading() as tx:
         allowed = scope.select(tx, actor)
         failures = (*_reverted_findings(tx, engines, allowed), *_job_findings(tx, actor, allowed))
-        files = (*_file_findings(tx), *file_checks.check_files(tx, engines, progress))
+        files = (*_file_findings(tx, engines), *file_checks.check_files(tx, engines, progress))
         troubles = (*_moved_findings(tx), *files, *failures)
     log = audit.verify_log(engines, actor, None, progress=progress).findings
     return _safe((*troubles, *file_checks.unreadable_files(engines), *log, *_key_findings(engines)))
@@ -121,7 +121,9 @@ def _moved_findings(tx: Reading) -> tuple[Finding, ...]:
     return () if moved is None else (Finding(what="moved book", where=str(moved), why=why, fix=moved.fix),)
 
 
-def _file_findings(tx: Reading) -> tuple[Finding, ...]:
+def _file_findings(tx: Reading, engines: Engines) -> tuple[Finding, ...]:
+    """Name the files with a trouble, but for those that are no memory and are ignored by now."""
+    is_ours = engines.folder.our_paths()
     return tuple(
         Finding(
             what="missing file",
@@ -132,15 +134,15 @@ def _file_findings(tx: Reading) -> tuple[Finding, ...]:
         if file.trouble == file_journal.MISSING
         else _space_file_finding(file)
         if file.path.endswith(SPACE_FILE)
-        else _trouble_finding(file.path, file.trouble or "")
+        else _trouble_finding(file, file.trouble or "")
         for file in file_journal.troubles(tx)
+        if file.memory or is_ours(file.path)
     )
 
 
-def _trouble_finding(path: str, trouble: str) -> Finding:
-    return Finding(
-        what=refused_files.kind_of(trouble), where=path, why=trouble, fix=refused_files.fix_of(path, trouble)
-    )
+def _trouble_finding(file: file_journal.SyncedFile, trouble: str) -> Finding:
+    fix = refused_files.fix_of(file.path, trouble, is_memory=file.memory is not None)
+    return Finding(what=refused_files.kind_of(trouble), where=file.path, why=trouble, fix=fix)
 
 
 def _reverted_findings(tx: Reading, engines: Engines, allowed: SpaceScope) -> tuple[Finding, ...]:

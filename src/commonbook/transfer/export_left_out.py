@@ -104,7 +104,7 @@ def _finding(engines: Engines, entry: HomeEntry, trouble: str | None) -> Finding
     if entry.skipped is not None:
         return Finding("not exported", entry.path, entry.skipped, _COPY_IT)
     if trouble is not None:
-        return Finding("not exported", entry.path, trouble, refused_files.fix_of(entry.path, trouble))
+        return Finding("not exported", entry.path, trouble, refused_files.fix_of(entry.path, trouble, is_memory=False))
     if entry.path.lower().endswith(_MARKDOWN) and not entry.path.endswith(".md"):
         return Finding("not exported", entry.path, "a memory's file ends with `.md`, in small letters", "rename it")
     if not entry.path.endswith(".md"):
@@ -121,5 +121,5 @@ def _older_state(path: str, trouble: str) -> Finding:
         what="older state exported",
         where=path,
         why=f"{trouble}; the export has the memory as it was before",
-        fix=refused_files.fix_of(path, trouble),
+        fix=refused_files.fix_of(path, trouble, is_memory=True),
     )

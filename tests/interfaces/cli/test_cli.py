@@ -496,3 +496,16 @@ def test_the_help_of_an_option_says_what_it_does_in_that_command(capsys, command
     shown = " ".join(capsys.readouterr().out.split())
     assert words in shown
     assert not_words not in shown
+
+
+def test_a_deleted_memory_is_named_as_such_and_its_history_is_found_by_its_title(cli):
+    memory = cli.remember("Alice owns billing")["id"]
+    cli("delete", memory)
+    for name in (memory, memory[-8:]):
+        refused = cli("show", name, "--json")
+        assert (refused.code, refused.error["message"]) == (3, "the memory 'Alice owns billing' was deleted")
+        assert f"`commonbook undelete {memory}`" in refused.error["fix"]
+    assert cli("history", "alice owns billing", "--json").json["id"] == memory
+    unknown = cli("history", "no such title", "--json")
+    assert (unknown.code, "--deleted" in unknown.error["fix"]) == (3, True)
+    assert "was deleted" not in cli("show", "01a1eecc-8c8b-70c5-9e85-267a00dd70b4").err

@@ -53,7 +53,7 @@ def test_where_there_is_nothing_the_commands_say_so(cli):
 @pytest.mark.parametrize("command", ["approve", "reject"])
 def test_an_id_of_no_request_is_refused_with_the_command_that_lists_them(cli, waiting, command):
     refused = cli(command, "1234", "--json")
-    assert (refused.code, refused.error["message"]) == (2, "'1234' is not the id of a request")
+    assert (refused.code, refused.error["message"]) == (2, "'1234' is not the id or title of a request")
     assert "`commonbook pending`" in refused.error["fix"]
     assert "`commonbook rules list`" in cli("rules", "remove", "1234").err
 
@@ -138,6 +138,27 @@ def test_a_proposal_is_shown_approved_and_rejected(cli, proposed):
     assert "Rejected" in cli("reject", second["id"]).out
     assert cli("inbox", "--json").json["proposals"] == []
     assert cli("show", proposed, "--json").json["space"] == "team"
+
+
+def test_a_proposal_is_approved_and_rejected_by_its_title_or_its_file(cli, proposed):
+    twice = [cli("remember", "Second", "--space", "team", "--as", "agent:ana", "--json").json["id"] for _ in range(2)]
+    refused = cli("reject", "second", "--json")
+    assert (refused.code, refused.error["type"]) == (2, "ambiguous")
+    assert all(id_ in refused.error["message"] for id_ in twice)
+    assert cli("reject", f"second--{twice[0][-8:]}.md").code == 0
+    assert cli("reject", "second").code == 0
+    assert f"Approved: {proposed} in team." in cli("approve", "we deploy on Mondays").out
+    assert cli("pending", "--json").json["requests"] == []
+
+
+def test_a_request_is_approved_by_what_names_its_memory(cli, waiting):
+    assert cli("approve", "nothing of the sort").code == 2
+    assert cli("approve", waiting["memory"][-8:]).code == 0
+    assert cli("pending", "--json").json["requests"] == []
+
+
+def test_a_request_is_approved_by_the_title_of_its_memory(cli, waiting):
+    assert cli("approve", waiting["title"].upper(), "--json").json["id"] == waiting["id"]
 
 
 def test_the_review_of_a_space_is_shown_set_and_ended(cli, proposed):

@@ -110,6 +110,18 @@ def test_a_list_on_a_terminal_is_a_table_with_short_ids_and_times_as_people_say_
     assert re.search(rf"{memory[-8:]} +personal +note +(just now|\d+ \w+ ago) +Alice owns \[bold\]billing", rows[0])
 
 
+def test_deleted_memories_are_a_table_with_short_ids_too_which_undelete_takes(terminal, tmp_path, memory):
+    pipe(tmp_path, "delete", memory)
+    assert memory not in terminal("list", "--deleted", env={"COLUMNS": "80"}).plain
+    assert memory[-8:] in terminal("list", "--deleted", env={"COLUMNS": "80"}).plain
+    assert f"Undeleted {memory[-8:]} in personal" in terminal("undelete", memory[-8:]).plain
+
+
+def test_the_version_of_a_memory_says_what_it_is_for(terminal, memory):
+    seen = terminal("show", memory).plain
+    assert re.search(r"^revision +1\nversion +1 \(for --expected-version\)$", seen, re.MULTILINE), seen
+
+
 def test_rows_stand_below_each_other_on_a_terminal_that_is_too_narrow_for_a_table(terminal, memory):
     wide, narrow = (terminal("list", env={"COLUMNS": width}).plain for width in ("80", "40"))
     narrow = re.sub(" +$", "", narrow, flags=re.MULTILINE)
@@ -149,8 +161,43 @@ def test_no_cell_of_a_table_is_cropped(monkeypatch, capsys, width):
     Screen(colour=False).table(headers, [row, other])
     seen = capsys.readouterr().out
     cells = "".join((*headers, *row, *other)).replace(" ", "")
-    assert all(len(line) <= width for line in seen.splitlines())
+    # Only the terminal breaks a value of one word, in a copy of which no line end is then.
+    names = (*headers, row[0], row[1], row[4])
+    assert all(len(line) <= width or line.split()[-1] in names for line in seen.splitlines()), seen
     assert not Counter(cells) - Counter(seen), seen
+
+
+@pytest.mark.parametrize("width", ["40", "60", "80", "120"])
+def test_ids_and_names_in_a_table_are_whole(monkeypatch, capsys, width):
+    monkeypatch.setenv("COLUMNS", width)
+    row = (
+        "01a1eecc-8c8b-70c5-9e85-267a00dd70b4", "projects/a-long-project-name", "note", "2 minutes ago",
+        "See https://example.org/a/page/with/an/address/that/is/much/too/long/for/a/table of ours",
+    )  # fmt: skip
+    Screen(colour=False).table(("id", "space", "kind", "created", "title"), [row])
+    words = capsys.readouterr().out.split()
+    assert row[0] in words
+    assert row[1] in words
+
+
+def test_an_address_in_a_title_does_not_turn_a_table_into_rows(monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "80")
+    titles = ("See https://example.org/a/page/with/an/address/that/is/long", "Alice owns billing")
+    Screen(colour=False).table(("id", "space", "title"), [("00dd70b4", "personal", title) for title in titles])
+    assert capsys.readouterr().out.startswith("id        space     title")
+
+
+def test_the_path_of_a_memory_is_whole_on_a_narrow_terminal(terminal, memory, tmp_path):
+    path = json.loads(pipe(tmp_path, "show", memory, "--json"))["path"]
+    assert path in terminal("show", memory, env={"COLUMNS": "40"}).plain.split()
+
+
+def test_requests_and_rules_have_short_ids_on_a_terminal_which_commands_take(terminal, tmp_path, memory):
+    pipe(tmp_path, "space", "create", "team")
+    rule = pipe(tmp_path, "rules", "add", "personal", "--space", "team", "--approval").split("\t")[0]
+    seen = terminal("rules", "list", env={"COLUMNS": "80"}).plain
+    assert seen.splitlines()[2].split()[:2] == [rule[-8:], "team"]
+    assert terminal("rules", "remove", rule[-8:]).code == 0
 
 
 def test_notes_are_wrapped_between_words_and_their_commands_are_whole(monkeypatch, capsys):
@@ -270,6 +317,13 @@ def test_edit_opens_the_persons_own_editor(terminal, editor, tmp_path, memory):
     shown = json.loads(pipe(tmp_path, "show", memory, "--json"))
     assert (shown["text"], shown["version"]) == ("Bob owns it", 2)
     assert kept(tmp_path) == []
+
+
+def test_an_edit_that_changes_nothing_says_so(terminal, memory):
+    for same in (("Alice owns [bold]billing[/bold]",), ("--add-tag", "x"), ("--to-revision", "1")):
+        seen = terminal("edit", memory, *same)
+        assert (seen.code, f"Not changed: {memory[-8:]} in personal\n" in seen.plain) == (0, True), seen.plain
+    assert f"Edited {memory[-8:]} in personal (version 2)" in terminal("edit", memory, "--add-tag", "y").plain
 
 
 def test_an_editor_that_changes_nothing_makes_no_revision(terminal, editor, tmp_path, memory):

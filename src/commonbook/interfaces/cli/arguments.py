@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from commonbook.interfaces.cli.parser import SPACE_HELP, SPACE_HELP_OF, Parser, amount, number, seconds
+from commonbook.interfaces.cli.parser import ID_HELP, SPACE_HELP, SPACE_HELP_OF, Parser, amount, number, seconds
 from commonbook.model.memory import MODES
 from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.version import __version__
@@ -147,7 +147,7 @@ def _move(to: Parser) -> None:
 
 
 def _delete(to: Parser) -> None:
-    to.add_argument("ids", metavar="ID", nargs="*", help=_ID_HELP)
+    to.add_argument("ids", metavar="ID", nargs="*", help=ID_HELP)
     _filter(to)
     to.add_argument("--dry-run", action="store_true", help="only show which memories would be deleted")
     to.add_argument("--yes", action="store_true", help="do not ask for confirmation")
@@ -157,7 +157,7 @@ def _delete(to: Parser) -> None:
 def _link(to: Parser) -> None:
     _id(to)
     to.add_argument("relation", metavar="RELATION", help="such as related_to, derived_from, contradicts or supersedes")
-    to.add_argument("target", metavar="OTHER", help="the id of the other memory")
+    to.add_argument("target", metavar="OTHER", help="the other memory, in the same way")
 
 
 def _list(to: Parser) -> None:
@@ -285,7 +285,7 @@ def _no_arguments(_to: Parser) -> None:
 
 
 def _share(to: Parser) -> None:
-    to.add_argument("ids", metavar="ID", nargs="+", help=_ID_HELP)
+    to.add_argument("ids", metavar="ID", nargs="+", help=ID_HELP)
     target = to.add_mutually_exclusive_group(required=True)
     target.add_argument("--to", metavar="SPACE", help="the space that gets a copy of each")
     target.add_argument(
@@ -335,7 +335,7 @@ def _reflect(to: Parser) -> None:
 
 
 def _id(to: Parser) -> None:
-    to.add_argument("id", metavar="ID", help=_ID_HELP)
+    to.add_argument("id", metavar="ID", help=ID_HELP)
 
 
 def _text(to: Parser) -> None:
@@ -365,7 +365,6 @@ def _fields(
         to.add_argument(f"--{name}", metavar="TIME", help=f"{summary}{clears}")
 
 
-_ID_HELP: Final = "an id, its first or last digits, the name of its file, or its title"
 _TIMES: Final = (
     ("occurred", "when it happened"),
     ("valid-from", "since when it is true"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, TypeAlias
@@ -93,6 +93,23 @@ class Call:
             if not is_made_later and not any(space_names.is_within(each, top) for each in known):
                 notes.append(f"there is no space {top!r} that you may read{did_you_mean(top, known)}")
         return notes
+
+    def wider_searches(self, names: Sequence[str]) -> list[str]:
+        """Return the options that search further than these spaces, or than the default ones, if there is more."""
+        from commonbook.text import space_names
+
+        known: list[str] = []
+        # The command has its answer, so a failure here is no failure of the command.
+        with suppress(CommonbookError):
+            known = [space.name for space in self.book.spaces() if not space_names.is_system(space.name)]
+        if not names:
+            searched = {self.book.default_space, space_names.PERSONAL}
+            return [] if searched.issuperset(known) else ["`--space /` searches all spaces that you may read"]
+        return [
+            f"`--space {name}/` searches the spaces below it too"
+            for name in names
+            if name[-1:] != "/" and any(space.startswith(f"{name}/") for space in known)
+        ]
 
     def flush(self) -> None:
         """Flush standard output."""

@@ -14,6 +14,7 @@ _MIN_SECONDS: Final = 0.01
 _HELP: Final = frozenset({"-h", "--help", "--version"})
 """Options that end the parsing with an answer, whatever else is given."""
 
+ID_HELP: Final = "an id, its first or last digits, the name of its file, or its title"
 SPACE_HELP: Final = "the space; a final / adds all below it, and / alone means all that you may read"
 """The help of --space, except in the commands of SPACE_HELP_OF."""
 _SPACE_TO_WRITE_HELP: Final = "the space to write to; default: that of this project, else personal"

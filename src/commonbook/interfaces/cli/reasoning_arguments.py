@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import argparse
-from typing import Final
 
+from commonbook.interfaces.cli.parser import ID_HELP
 from commonbook.model.invalidation import VERDICTS
-
-_ID_HELP: Final = "an id, its first or last digits, the name of its file, or its title"
 
 
 def supersede_arguments(to: argparse.ArgumentParser) -> None:
     """Add the arguments of `supersede`."""
-    to.add_argument("id", metavar="OLD", help=_ID_HELP)
+    to.add_argument("id", metavar="OLD", help=ID_HELP)
     to.add_argument("--by", metavar="NEW", required=True, help="the memory that takes its place")
     to.add_argument("--reason", default="", metavar="TEXT", help="the reason; everybody who gets a notice reads it")
 
 
 def reinstate_arguments(to: argparse.ArgumentParser) -> None:
     """Add the arguments of `reinstate`."""
-    to.add_argument("id", metavar="OLD", help=_ID_HELP)
+    to.add_argument("id", metavar="OLD", help=ID_HELP)
     to.add_argument("--by", metavar="ID", help="only this memory no longer supersedes it; default: no memory does")
 
 

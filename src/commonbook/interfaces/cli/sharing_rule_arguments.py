@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
+from commonbook.interfaces.cli.parser import ID_HELP
 from commonbook.model.memory import MODES
 
 if TYPE_CHECKING:
@@ -29,7 +30,9 @@ def rules_arguments(to: argparse.ArgumentParser, actions: Callable[[Any], Any], 
     new.add_argument("--importance", type=float, metavar="0..1", help="with at least this importance")
     new.add_argument("--approval", action="store_true", help="only after an admin of the space approves")
     new.add_argument("--refresh", choices=MODES, default=MODES[0], help=_REFRESH_HELP)
-    add(of_rules, "remove", "remove a rule; the copies that it made stay").add_argument("id", metavar="ID")
+    add(of_rules, "remove", "remove a rule; the copies that it made stay").add_argument(
+        "id", metavar="ID", help="its id, or its first or last digits"
+    )
 
 
 def pending_arguments(to: argparse.ArgumentParser) -> None:
@@ -45,7 +48,7 @@ def approve_arguments(to: argparse.ArgumentParser) -> None:
 
 def reject_arguments(to: argparse.ArgumentParser) -> None:
     """Add the arguments of `reject`."""
-    to.add_argument("id", metavar="ID", help="the id of a request or of a proposed memory, or its first or last digits")
+    to.add_argument("id", metavar="ID", help="a request or a proposed memory: its id, first or last digits, or title")
     to.add_argument("--note", default="", help="the reason")
 
 
@@ -62,7 +65,7 @@ def refresh_arguments(to: argparse.ArgumentParser, add_id: Callable[[Any], Any])
 
 def request_arguments(to: argparse.ArgumentParser) -> None:
     """Add the arguments of `request`."""
-    to.add_argument("id", metavar="ID", help="an id, its first or last digits, or its file's name")
+    to.add_argument("id", metavar="ID", help=ID_HELP)
     to.add_argument("to", metavar="SPACE", help="the space to share it into")
     to.add_argument("--refresh", choices=MODES, default=MODES[0], help=_REFRESH_HELP)
 

@@ -14,17 +14,11 @@ from commonbook.interfaces.cli.input import text as input_text
 
 if TYPE_CHECKING:
     from commonbook.book.book import Book
-    from commonbook.model.memory import Receipt
+    from commonbook.model.memory import Memory, Receipt
 
 
-def edit_in_editor(
-    book: Book, memory_id: str, editor: str, *, expected_version: int | None, mask: bool
-) -> tuple[Receipt, bool]:
-    """Open the text of a memory in an editor, and save it with optimistic locking on the version.
-
-    The second value tells whether the memory has changed.
-    """
-    memory = book.get(memory_id)
+def edit_in_editor(book: Book, memory: Memory, editor: str, *, expected_version: int | None, mask: bool) -> Receipt:
+    """Open the text of a memory in an editor, and save it with optimistic locking on the version."""
     path = _write_draft(memory.text)
     try:
         _open_editor(editor, path)
@@ -42,7 +36,7 @@ def edit_in_editor(
         print(f"commonbook: your text is kept in {path}", file=sys.stderr)
         raise
     os.unlink(path)
-    return receipt, receipt.version != memory.version
+    return receipt
 
 
 def _write_draft(text: str) -> str:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from commonbook.errors import NotAllowed
+from commonbook.errors import NotAllowed, NotFound
 from commonbook.interfaces import json_reports
 from commonbook.interfaces.cli.output import memories
 from commonbook.interfaces.cli.output.plain import clean, is_terminal
@@ -16,6 +17,7 @@ from commonbook.settings.settings import Settings
 if TYPE_CHECKING:
     from commonbook.interfaces.cli.call import Call, Command
     from commonbook.interfaces.cli.output.plain import Output
+    from commonbook.model.reports import LogEntry
 
 
 def _import(call: Call) -> int:
@@ -122,7 +124,35 @@ def _log(call: Call) -> int:
     args = call.args
     space = call.book.default_space if args.space is None else args.space
     entries = call.book.log(space=space, after=args.after, limit=args.limit)
-    return call.print_answer(json_reports.log_json(space, entries), lambda out: memories.show_log(out, entries))
+    return call.print_answer(
+        json_reports.log_json(space, entries), lambda out: _show_log(call, out, space=space, entries=entries)
+    )
+
+
+def _show_log(call: Call, out: Output, *, space: str, entries: Sequence[LogEntry]) -> None:
+    """Show a page of the log; on a terminal with the titles of memories, and how to see the rest."""
+    from commonbook.interfaces.cli.output import log_entries
+
+    if is_terminal(sys.stdout):
+        log_entries.show_for_people(out, entries, _titles(call, log_entries.memory_ids(entries)))
+        if call.args.space is None:
+            out.note(f"this is the log of {space}; --space names another")
+    else:
+        log_entries.show_stored(out, entries)
+    if entries and call.book.log(space=space, after=entries[-1].seq, limit=1):
+        out.note(f"there are more: --after {entries[-1].seq}")
+
+
+def _titles(call: Call, ids: set[str]) -> dict[str, str]:
+    """Return the titles of memories by id, also of deleted ones, as far as the actor may read them."""
+    from commonbook.interfaces.cli.output import reasoning
+
+    titles = reasoning.titles(call.book, ids)
+    for id_ in ids - titles.keys():
+        with suppress(NotFound):
+            last = call.book.history(id_)[-1]
+            titles |= {id_: last.title} if last.readable else {}
+    return titles
 
 
 def _make_keys(call: Call) -> int:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from commonbook.interfaces.cli.call import Call, Command
     from commonbook.interfaces.cli.output.plain import Output
-    from commonbook.model.memory import Deleted, Memory
+    from commonbook.model.memory import Deleted, Memory, Receipt
 
 
 _TIMES: Final = ("occurred", "valid_from", "valid_until", "expires")
@@ -84,23 +84,28 @@ def _edit(call: Call) -> int:
         changes["tags"], expected = _changed_tags(call, memory_id, changes.get("tags", UNSET), expected)
     if args.to_revision is not None:
         changes["to_revision"] = args.to_revision
-    verb = "Edited"
+    before = call.book.get(memory_id)
     if changes:
         receipt = call.book.edit(memory_id, **changes, expected_version=expected, mask=args.mask)
     elif is_terminal(sys.stdin) and is_terminal(sys.stdout):
         from commonbook.interfaces.cli.commands.edit import edit_in_editor
 
-        receipt, is_changed = edit_in_editor(
-            call.book, memory_id, call.settings.editor or "vi", expected_version=expected, mask=args.mask
+        receipt = edit_in_editor(
+            call.book, before, call.settings.editor or "vi", expected_version=expected, mask=args.mask
         )
-        verb = "Edited" if is_changed else "Not changed:"
     else:
         raise BadInput("there is nothing to change", fix="give a text, - for standard input, --file, or a field")
+    verb = "Not changed:" if _is_as_before(before, receipt, to_revision=args.to_revision) else "Edited"
     code = call.print_answer(json_values.receipt_json(receipt), lambda out: memories.show_receipt(out, verb, receipt))
     if receipt.copies:
         # If there are very many copies, a job updates the rest.
         call.work_briefly()
     return code
+
+
+def _is_as_before(before: Memory, receipt: Receipt, *, to_revision: int | None) -> bool:
+    """Tell whether an edit changed nothing; one to the present revision takes a mark away without a new version."""
+    return receipt.version == before.version and (to_revision is None or "reverted" not in before.marks)
 
 
 def _changes(args: Namespace) -> dict[str, Any]:
@@ -201,7 +206,7 @@ def _confirm_delete(call: Call, matches: Deleted) -> bool:
 
 
 def _undelete(call: Call) -> int:
-    memory_id = _deleted_id(call, call.args.id)
+    memory_id = _live_or_deleted_id(call, call.args.id)
     verb = "Not deleted:" if _is_live(call, memory_id) else "Undeleted"
     receipt = call.book.undelete(memory_id)
     code = call.print_answer(json_values.receipt_json(receipt), lambda out: memories.show_receipt(out, verb, receipt))
@@ -217,14 +222,15 @@ def _is_live(call: Call, memory_id: str) -> bool:
         return False
 
 
-def _deleted_id(call: Call, part: str) -> str:
-    """Return the id of a deleted memory by its id, some of its digits, its title or the name of its file."""
+def _live_or_deleted_id(call: Call, part: str) -> str:
+    """Return the id of a memory, deleted or not, by its id, some of its digits, its title or the name of its file."""
     try:
         return call.resolve_id(part)
     except NotFound as error:
         named = _deleted_by_name(call, part)
         if not named:
-            raise NotFound(error.message, fix="`commonbook list --deleted` shows the deleted ones") from None
+            fix = "`commonbook list` shows what there is, `commonbook list --deleted` what was deleted"
+            raise NotFound(error.message, fix=fix) from None
     if len(named) > 1:
         raise Ambiguous(
             f"several deleted memories have that name: {', '.join(named[:_MAX_NAMED])}", fix="give the id of one"
@@ -271,12 +277,31 @@ def _show(call: Call) -> int:
 
     if call.args.used:
         return _show_uses(call)
-    memory = call.book.get(call.resolve_id(call.args.id))
+    memory = _live_memory(call, call.resolve_id(call.args.id))
     links = call.book.links(memory.id)
     return call.print_answer(
         json_values.memory_with_links_json(memory, links),
         lambda out: memories.show_memory(out, memory, links, reasoning.titles_in(call.book, memory, links)),
     )
+
+
+def _live_memory(call: Call, memory_id: str) -> Memory:
+    """Return a memory; of a deleted one the error says so."""
+    try:
+        return call.book.get(memory_id)
+    except NotFound:
+        title = _deleted_title(call, memory_id)
+        if title is None:
+            raise
+    fix = f"`commonbook undelete {memory_id}` brings it back, `commonbook history {memory_id}` shows it"
+    raise NotFound(f"the memory {title!r} was deleted", fix=fix)
+
+
+def _deleted_title(call: Call, memory_id: str) -> str | None:
+    with suppress(NotFound):
+        last = call.book.history(memory_id)[-1]
+        return last.title if last.readable else None
+    return None
 
 
 def _show_uses(call: Call) -> int:
@@ -304,7 +329,7 @@ def _list(call: Call) -> int:
     notes = call.notes_on_spaces([args.space]) if args.space and not page.items else []
     return call.print_answer(
         _with_notes(json_values.page_json(page), notes),
-        lambda out: memories.show_page(out, page, whole_ids=args.deleted, notes=notes),
+        lambda out: memories.show_page(out, page, notes=notes),
     )
 
 
@@ -348,8 +373,15 @@ def _recall(call: Call) -> int:
         show = partial(hits.show_prompt, prompt=prompt, result=result, where=where)
         data["prompt"] = prompt
     else:
-        show = partial(hits.show_recall_result, result=result, where=where, explain=args.explain)
-    return call.print_answer(data, lambda out: _show_with_notes(out, show, notes))
+        show = partial(
+            hits.show_recall_result,
+            result=result,
+            where=where,
+            explain=args.explain,
+            min_confidence=args.min_confidence,
+        )
+    hints = call.wider_searches(spaces) if not args.json and not result.hits else []
+    return call.print_answer(data, lambda out: _show_with_notes(out, show, [*notes, *hints]))
 
 
 def _show_with_notes(out: Output, show: Callable[[Output], None], notes: list[str]) -> None:
@@ -371,7 +403,7 @@ def _query_text(words: list[str]) -> str:
 def _history(call: Call) -> int:
     from commonbook.interfaces.cli.output.memories import diffs_of
 
-    memory_id = call.resolve_id(call.args.id)
+    memory_id = _live_or_deleted_id(call, call.args.id)
     revisions = call.book.history(memory_id)
     diffs = diffs_of(revisions) if call.args.diff else [None] * len(revisions)
     successor, why = _successor(call, memory_id)

@@ -96,8 +96,8 @@ def _show(out: Output, home: str, urls: Sequence[str], key_path: str | None, lin
         return
     out.line(f"The key of the owner is in {key_path}; try it in another terminal:")
     out.command(f"KEY=$(cat {shlex.quote(key_path)})")
-    for path, body in (("memories", '{"text": "Bob owns the web shop"}'), ("recall", '{"query": "who owns billing?"}')):
-        out.command(curl_line(urls[0], path, body))
+    out.command(curl_line(urls[0], "memories", '{"text": "Bob owns the web shop"}'))
+    out.command(curl_line(urls[0], "recall", '{"query": "who is responsible for the store?"}'))
     if link is None:
         out.line("`commonbook sign-in` prints a link that signs a browser in.")
         return

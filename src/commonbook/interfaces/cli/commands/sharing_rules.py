@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from commonbook.errors import BadInput
+from commonbook.errors import Ambiguous, BadInput, CommonbookError
 from commonbook.interfaces import json_values
 from commonbook.model.ids import UUID_PATTERN, format_time
+from commonbook.model.sharing import WAITING
 
 if TYPE_CHECKING:
     from commonbook.interfaces.cli.call import Call, Command
@@ -42,7 +44,7 @@ def _list_rules(call: Call) -> int:
 
 
 def _remove_rule(call: Call) -> int:
-    rule_id = _match_id(call.args.id, (rule.id for rule in call.book.rules()), "rule", "rules list")
+    rule_id = _match_id(call.args.id, (rule.id for rule in call.book.rules()), "the id of a rule", "rules list")
     rule = call.book.remove_rule(rule_id)
     return call.print_answer(_rule_json(rule), lambda out: out.line(f"Removed the rule {rule.id}."))
 
@@ -63,9 +65,7 @@ def _reject(call: Call) -> int:
 
 
 def _decide(call: Call, decide: Callable[..., ShareRequest]) -> int:
-    known = (request.id for request in call.book.pending(decided=True))
-    request_id = _match_id(call.args.id, known, "request", "pending")
-    decided = decide(request_id, note=call.args.note)
+    decided = decide(_find_request(call, call.args.id), note=call.args.note)
     copy = f": {decided.copy} in {decided.space}" if decided.copy else ""
     if decided.purpose == "proposal":
         copy = f": {decided.memory}{f' in {decided.space}' if decided.state == 'approved' else ''}"
@@ -102,14 +102,38 @@ def _parse_per_minute(argument: str) -> int | None:
         raise BadInput(f"{argument!r} is not a whole number", fix="give how many a minute, or `none`") from None
 
 
-def _match_id(part: str, ids: Iterable[str], noun: str, command: str) -> str:
-    """Return the id that begins or ends with these digits; `command` lists those that there are."""
+def _find_request(call: Call, part: str) -> str:
+    """Return the id of a request by its digits, or by the title or anything else that names its memory."""
+    known = call.book.pending(decided=True)
+    ids = [request.id for request in known]
+    if not any(_has_digits(id_, part) for id_ in ids):
+        waiting = [request for request in known if request.state == WAITING]
+        name = part.strip().casefold()
+        named = [request.id for request in waiting if name and (request.title or "").casefold() == name]
+        if not named:
+            with suppress(CommonbookError):
+                memory_id = call.resolve_id(part)
+                named = [request.id for request in waiting if request.memory == memory_id]
+        if len(named) > 1:
+            raise Ambiguous(f"several requests are for {part!r}: {', '.join(named)}", fix="give the id of one")
+        if named:
+            return named[0]
+    return _match_id(part, ids, "the id or title of a request", "pending")
+
+
+def _has_digits(id_: str, part: str) -> bool:
+    """Tell whether an id begins or ends with these digits."""
     digits = part.strip().lower()
-    matches = [id_ for id_ in ids if digits and (id_.startswith(digits) or id_.endswith(digits))]
+    return bool(digits) and (id_.startswith(digits) or id_.endswith(digits))
+
+
+def _match_id(part: str, ids: Iterable[str], meaning: str, command: str) -> str:
+    """Return the id that begins or ends with these digits; `command` lists those that there are."""
+    matches = [id_ for id_ in ids if _has_digits(id_, part)]
     if len(matches) > 1:
         raise BadInput(f"{part!r} matches several ids: {', '.join(matches)}", fix="give more digits of the id")
-    if not matches and not re.fullmatch(UUID_PATTERN, digits, re.ASCII):
-        raise BadInput(f"{part!r} is not the id of a {noun}", fix=f"`commonbook {command}` shows the ids")
+    if not matches and not re.fullmatch(UUID_PATTERN, part.strip().lower(), re.ASCII):
+        raise BadInput(f"{part!r} is not {meaning}", fix=f"`commonbook {command}` shows them")
     # The book refuses a whole id that it does not know.
     return matches[0] if matches else part
 
@@ -176,7 +200,7 @@ def _limit_json(limit: RateLimit) -> dict[str, Any]:
 def _show_rules(out: Output, rules: Sequence[SharingRule]) -> None:
     rows = [
         (
-            rule.id,
+            out.name(rule.id),
             rule.space.name or "?",
             rule.source.name or "?",
             _filter_text(rule),
@@ -201,7 +225,7 @@ def show_requests(out: Output, requests: Sequence[ShareRequest]) -> None:
     """Show requests to share, and proposed memories."""
     rows = [
         (
-            request.id,
+            out.name(request.id),
             request.space,
             "a copy" if request.purpose == "share" else "approval",
             request.title or request.memory,

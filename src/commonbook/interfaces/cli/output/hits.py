@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from commonbook.interfaces.cli.output.plain import Output, one_line, styled_freshness
@@ -25,23 +25,42 @@ _MAX_PASSAGE_CHARS: Final = 1200
 _MAX_PLACES: Final = 5
 """The number of other copies that are named with a hit; `--json` has all."""
 
+_UNLIKELY: Final = 0.05
+"""The hits at the end that all have less than this chance to answer are shown under a heading of their own."""
+
 _Phrase: TypeAlias = tuple[str, str]
 
 
-def show_recall_result(out: Output, result: RecallResult, *, where: str, explain: bool) -> None:
-    """Show the hits, best first; with `explain`, also the parts of each score and the time of each step."""
+def show_recall_result(
+    out: Output, result: RecallResult, *, where: str, explain: bool, min_confidence: float | None
+) -> None:
+    """Show the hits, best first; with `explain`, also the parts of each score and the time of each step.
+
+    The order is that of the scores, so the confidence is shown only to those who ask for it.
+    """
+    likely = _likely(result.hits)
     for index, hit in enumerate(result.hits):
         if index:
             out.line("")
-        _hit(out, hit)
+        if index == likely and min_confidence is None:
+            out.styled([("less likely:", "dim")])
+            out.line("")
+        _hit(out, hit, with_confidence=min_confidence is not None)
         if explain:
             out.facts(_score_parts(hit))
     if explain:
         out.line("")
         out.facts((step, f"{took:.1f} ms") for step, took in (*result.steps.items(), ("took", result.took_ms)))
     if result.hits and result.left_out:
-        out.note(f"{result.left_out} more below the threshold (`--min-confidence 0` shows all)")
+        less = "far less likely" if min_confidence is None else f"below {100 * min_confidence:g}%"
+        out.note(f"{result.left_out} more {less} (`--min-confidence 0` shows all)")
     _explain_silence(out, result, where)
+
+
+def _likely(hits: Sequence[Hit]) -> int | None:
+    """Return the number of hits before those that hardly answer; None if no hit is likely, or there is no query."""
+    likely = [place for place, hit in enumerate(hits, start=1) if hit.parts and hit.confidence >= _UNLIKELY]
+    return likely[-1] if likely else None
 
 
 def show_prompt(out: Output, prompt: str, result: RecallResult, where: str) -> None:
@@ -67,9 +86,9 @@ def _nearest(hit: Hit) -> str:
     return f"{one_line(_beginning(hit.title or hit.passage))} ({hit.confidence:.0%}; `--min-confidence 0` shows it)"
 
 
-def _hit(out: Output, hit: Hit) -> None:
+def _hit(out: Output, hit: Hit, *, with_confidence: bool) -> None:
     words = _word_pattern(hit.matched)
-    out.styled(_heading(out, hit))
+    out.styled(_heading(out, hit, with_confidence=with_confidence))
     if hit.before:
         # The neighbour of a message begins with its author, so its beginning is shown.
         shown = _beginning(hit.before) if hit.type == "message" else _end(hit.before)
@@ -81,7 +100,7 @@ def _hit(out: Output, hit: Hit) -> None:
     out.styled(_separated(_source(out, hit), "dim"), indent=_INDENT)
 
 
-def _heading(out: Output, hit: Hit) -> Iterator[_Phrase]:
+def _heading(out: Output, hit: Hit, *, with_confidence: bool) -> Iterator[_Phrase]:
     if hit.type == "message" and hit.author:
         yield one_line(hit.author), "bold"
         yield " in ", "dim"
@@ -90,7 +109,7 @@ def _heading(out: Output, hit: Hit) -> Iterator[_Phrase]:
     else:
         yield one_line(hit.title), "bold"
     yield f"  {hit.kind}  {hit.space}  {out.moment(hit.occurred or hit.created)}", "dim"
-    if hit.parts:
+    if hit.parts and with_confidence:
         yield f"  {hit.confidence:.0%}", "green"
 
 
@@ -130,6 +149,9 @@ def _score_parts(hit: Hit) -> Iterator[tuple[str, str]]:
     for name, value in hit.parts.items():
         if round(value, 3):
             yield f"{pad}{name}", f"{value:+.3f}"
+    if hit.parts:
+        yield f"{pad}score", f"{hit.score:.3f}"
+        yield f"{pad}confidence", f"{hit.confidence:.0%}"
     if hit.matched:
         yield f"{pad}matched", ", ".join(hit.matched)
 

@@ -1,4 +1,4 @@
-"""Layout of memories, spaces, reports and log entries for people, on a terminal or elsewhere."""
+"""Layout of memories, spaces and reports for people, on a terminal or elsewhere."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from commonbook.model.reports import (
         BackupReport,
         Finding,
-        LogEntry,
         LogReport,
         MigrationReport,
         RestoreReport,
@@ -100,7 +99,8 @@ def _fields(
     for name in ("occurred", "valid_from", "valid_until", "expires", "deleted"):
         time = getattr(memory, name)
         yield name.replace("_", " "), out.moment(time) if time else ""
-    yield "revision", f"{memory.revision} (version {memory.version})"
+    yield "revision", str(memory.revision)
+    yield "version", f"{memory.version} (for --expected-version)"
     yield "file", memory.path
     for link in links:
         yield _link_field(memory.id, link, titles)
@@ -132,12 +132,12 @@ def _copy_fields(out: Output, memory: Memory) -> Iterable[tuple[str, Cell]]:
     yield "claimed", "by an import: the share itself is not in this log" if memory.shared.claimed else ""
 
 
-def show_page(out: Output, page: Page, *, whole_ids: bool, notes: Iterable[str] = ()) -> None:
+def show_page(out: Output, page: Page, *, notes: Iterable[str] = ()) -> None:
     """Show a page of memories, and notes; one of them gives the cursor of the next page."""
     headers = ("id", "space", "kind", "created", "title", "tags", "marks")
     rows = [
         (
-            memory.id if whole_ids else out.name(memory.id),
+            out.name(memory.id),
             memory.space.name,
             memory.kind,
             out.moment(memory.created),
@@ -274,15 +274,6 @@ def show_log_report(out: Output, report: LogReport) -> None:
     entries = "1 entry" if report.entries == 1 else f"{report.entries} entries"
     read = f"{entries} of {report.spaces} {'space' if report.spaces == 1 else 'spaces'}"
     show_findings(out, report.findings, fine=f"the log is intact: {read}")
-
-
-def show_log(out: Output, entries: Sequence[LogEntry]) -> None:
-    """Show entries of a log."""
-    headers = ("seq", "time", "actor", "action", "subjects", "hash")
-    out.table(
-        headers,
-        [(str(entry.seq), entry.time, entry.actor, entry.action, entry.subjects, entry.hash[:16]) for entry in entries],
-    )
 
 
 def show_transfer_report(out: Output, verb: str, report: TransferReport) -> None:

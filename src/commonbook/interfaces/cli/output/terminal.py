@@ -18,8 +18,12 @@ from commonbook.interfaces.cli.output.plain import Branch, Cell, clean, is_termi
 _ID_TAIL_CHARS = 8
 _GAP_CHARS = 2
 """The space between two columns of a table."""
+_TEXT_COLUMNS = frozenset({"title", "memory", "what", "suspect", "depends on", "reason", "filter", "label", "tags"})
 _MAX_WORD_CHARS = 24
-"""A longer word, such as an address, is broken in a table; it does not ask for a wider column."""
+"""A longer word in a column of texts, such as an address in a title, is broken; it does not ask for a wider column.
+
+Other columns have ids and names, which are copied into commands, so their words are whole.
+"""
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _MAX_RELATIVE_SECONDS = 30 * _DAY
 
@@ -99,12 +103,17 @@ class Screen:
         self._facts((name, _text(value)) for name, value in pairs)
 
     def _facts(self, pairs: Iterable[tuple[str, Text]]) -> None:
-        table = Table.grid(padding=(0, 2))
-        table.add_column(style="dim", no_wrap=True)
-        table.add_column(overflow="fold")
-        for name, value in pairs:
-            table.add_row(Text(name), value)
-        self._console.print(table)
+        rows = list(pairs)
+        label_width = max((cell_len(name) for name, _ in rows), default=0) + _GAP_CHARS
+        room = max(self._console.width - label_width, 1)
+        for name, value in rows:
+            label = name
+            # The terminal wraps a value of one word, so that a path or an id can be copied whole.
+            for line in value.wrap(self._console, room) if " " in value.plain else [value]:
+                line.rstrip()
+                indent = " " * (label_width - cell_len(label))
+                self._console.print(Text.assemble((label, "dim"), indent, line), soft_wrap=True)
+                label = ""
 
     def moment(self, time: datetime) -> str:
         """Format a time as how long ago it was, or as a local date."""
@@ -136,7 +145,7 @@ def _text(cell: Cell) -> Text:
 
 
 def _column_widths(columns: Sequence[Sequence[str]], room: int) -> list[int] | None:
-    """Return a width for each column of texts, or None if a word would not fit.
+    """Return a width for each column of texts, whose first is its header, or None if a word would not fit.
 
     Each column gets what its words need. The rest goes one by one to the narrowest column that would still wrap
     (max-min fairness), so that short values stay on one line.
@@ -152,9 +161,10 @@ def _column_widths(columns: Sequence[Sequence[str]], room: int) -> list[int] | N
     return widths
 
 
-def _widest_word(texts: Iterable[str]) -> int:
-    """Return the width that a column needs so that no ordinary word in it is broken."""
-    return max(min(cell_len(word), _MAX_WORD_CHARS) for text in texts for word in text.split() or [""])
+def _widest_word(texts: Sequence[str]) -> int:
+    """Return the width that a column needs so that no id or name in it is broken, and no ordinary word."""
+    width = max(cell_len(word) for text in texts for word in text.split() or [""])
+    return min(width, _MAX_WORD_CHARS) if texts[0] in _TEXT_COLUMNS else width
 
 
 def _tree_lines(branches: Sequence[Branch], index: int) -> str:
