@@ -341,10 +341,10 @@ def test_the_confidence_is_shown_where_it_is_asked_for(cli):
     assert "less likely" not in limited
 
 
-def test_hits_that_are_left_out_by_default_are_below_no_threshold(cli):
+def test_hits_that_are_left_out_by_default_are_counted(cli):
     for number, thing in enumerate(("kettle", "canoe", "telescope", "lantern", "piano")):
         cli.remember(f"The {thing} is kept in room {number} of the old house")
-    assert "4 more far less likely (`--min-confidence 0` shows all)" in cli("recall", "telescope").err
+    assert "4 more below the threshold (`--min-confidence 0` shows all)" in cli("recall", "telescope").err
 
 
 def test_long_passages_and_neighbours_are_shortened_around_what_was_asked_for(cli):

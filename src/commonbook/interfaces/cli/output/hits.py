@@ -52,8 +52,8 @@ def show_recall_result(
         out.line("")
         out.facts((step, f"{took:.1f} ms") for step, took in (*result.steps.items(), ("took", result.took_ms)))
     if result.hits and result.left_out:
-        less = "far less likely" if min_confidence is None else f"below {100 * min_confidence:g}%"
-        out.note(f"{result.left_out} more {less} (`--min-confidence 0` shows all)")
+        limit = "the threshold" if min_confidence is None else f"{100 * min_confidence:g}%"
+        out.note(f"{result.left_out} more below {limit} (`--min-confidence 0` shows all)")
     _explain_silence(out, result, where)
 
 
