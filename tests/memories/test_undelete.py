@@ -280,6 +280,28 @@ def test_an_episode_comes_back_with_its_session_and_without_what_was_rewound(boo
         book.undelete(episode)
 
 
+def test_a_moved_episode_that_was_rewound_as_a_whole_does_not_come_back(book: Book):
+    book.append("talk", ["the stork is white"])
+    (episode,) = book.settle("talk").episodes
+    book.move(episode, "birds")
+    book.rewind("talk", 0)
+    with pytest.raises(Conflict, match="rewound"):
+        book.undelete(episode)
+    with pytest.raises(NotFound):
+        book.get(episode)
+
+
+def test_a_moved_episode_that_a_rewind_did_not_reach_comes_back_whole(book: Book):
+    book.append("talk", ["the stork is white"])
+    (episode,) = book.settle("talk").episodes
+    book.move(episode, "birds")
+    book.grant(BOB, "personal", "writer")
+    book.acting_as(BOB).rewind("talk", 0, space="personal")
+    book.delete(episode)
+    book.undelete(episode)
+    assert "white" in book.get(episode).text
+
+
 # --- files
 
 

@@ -1,14 +1,16 @@
 """Takes rewound messages out of texts that a verb brings back: of an episode, or of a copy of one.
 
-While an episode is in another space than its session, a rewind of the session does not reach it, nor its copies. What
-was rewound before it went there is not in its text, and does not come back there either.
+While an episode is in another space than its session, a rewind of the session reaches it only by those who may write
+there. What was rewound before it went there is not in its text, and does not come back there either.
 """
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 from commonbook.errors import Conflict
+from commonbook.log import chain
 from commonbook.markdown import transcript
 from commonbook.tables import memories, sessions
 from commonbook.tables.session_places import moves
@@ -53,11 +55,20 @@ def text_without_rewound(tx: Reading, spaces: SpaceScope, memory: Memory, text: 
 
 
 def _lost_before_move(tx: Reading, spaces: SpaceScope, episode: Memory) -> frozenset[str]:
-    """Return the rewound messages that are not in the text of an episode which is away from its session."""
+    """Return the rewound messages that are not in the text of an episode which is away from its session.
+
+    An episode that a rewind deleted has lost all of them, although its tombstone keeps the last text.
+    """
     rewound = moves.rewound_elsewhere(tx, episode.id, episode.space.id) if episode.session else frozenset()
     present = memories.find(tx, spaces, episode.id) if rewound else None
-    held = {message.id for message in transcript.parse(present.text).messages} if present else frozenset()
-    return rewound - held
+    if present is None or (present.deleted is not None and _was_deleted_by_rewind(tx, present.id)):
+        return rewound
+    return rewound - {message.id for message in transcript.parse(present.text).messages}
+
+
+def _was_deleted_by_rewind(tx: Reading, memory_id: str) -> bool:
+    entries = chain.deletions_of(tx, memory_id)
+    return bool(entries) and json.loads(entries[-1].payload).get("how") == "rewind"
 
 
 def text_after_move(tx: Reading, memory: Memory, *, by_hand: bool) -> str:
