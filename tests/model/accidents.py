@@ -160,6 +160,29 @@ class Accidents(Machine):
         assert self.kept is not None
         promise_losses.go_back(self.model, copy.deepcopy(self.kept))
 
+    @verb(who=WHO, where=WHERE, between=st.sampled_from(["nothing", "reopen", "work", "save", "save"]), at=AT)
+    def rename(self, who: str, where: str, between: str, at: int) -> None:
+        """Rename a space and back, so that everything is as before; in between, somebody may save at an old path."""
+        self._begin("rename", who, ties=True)
+        away = f"{where}-away"
+        if not self.model.may(who, where, "admin"):
+            self._try(lambda: self.world.hands[who].rename_space(where, away), may=False)
+        self.who = OWNER
+        below = [one for one in self.model.live() if one.space == where and one.session is None and one.words]
+        memory = self._some(at, below, below)
+        self.world.book.rename_space(where, away)
+        if between == "reopen":
+            self.world.reopen(make_spaces=False)
+        elif between == "work":
+            self.world.book.work()
+        elif between == "save" and memory is not None and memory.id in self.files:
+            path, data, _ = self.files[memory.id][-1]
+            word = self._word()
+            self.world.write_file(path, data.replace(text(memory.words[-1]).encode(), text(word).encode()))
+            self.world.sync()
+            memory.write((*memory.words[:-1], word))
+        self.world.book.rename_space(away, where)
+
     @verb(verb=st.sampled_from(["work", "reopen", "keep"]), again=st.booleans())
     def maintain(self, verb: str, again: bool) -> None:
         """Run the worker, open the book anew, or keep a copy of its database."""

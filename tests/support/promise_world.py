@@ -108,15 +108,15 @@ class World:
     def close(self) -> None:
         self.book.close()
 
-    def reopen(self, meanwhile: Callable[[], None] = lambda: None) -> None:
-        """Close the book, let something happen to its folder, and open it again."""
+    def reopen(self, meanwhile: Callable[[], None] = lambda: None, *, make_spaces: bool = True) -> None:
+        """Close the book, let something happen to its folder, and open it again, with all spaces."""
         self.close()
         meanwhile()
         self.open()
         if self.book.status().pending_deletions:
             # Many files vanished at once: a person agrees.
             self.book.accept_deletions()
-        for space in SPACES:
+        for space in SPACES if make_spaces else ():
             self._make_space(space)
 
     def _make_space(self, name: str) -> None:
