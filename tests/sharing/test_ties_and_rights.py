@@ -255,6 +255,19 @@ def test_no_verb_tells_whether_a_guess_at_the_words_of_an_unreadable_source_is_r
     assert answers[0] == answers[1]
 
 
+def test_no_hash_tells_whether_a_guess_at_the_words_of_an_unreadable_source_is_right(book: Book, source: str):
+    copy, bob = book.share(source, "team", refresh="snapshot").id, book.acting_as(BOB)
+    book.edit(source, text="salary 5000")
+    thought = book.remember("it is enough", space="team", links=[("derived_from", source)]).id
+    taken = {link.target_hash for link in bob.links(thought)}
+    for change in (lambda: None, lambda: bob.detach(copy)):
+        change()
+        for guess in ("salary 4999", "salary 5000"):
+            bob.edit(copy, text=guess)
+            listed = {memory.id: memory.copy_hash for memory in bob.list().items}
+            assert not {bob.get(copy).copy_hash, listed[copy]} & taken
+
+
 def test_a_decision_confirms_only_the_grounds_that_its_maker_may_read(book: Book):
     for space in ("vault", "team"):
         book.create_space(space)
