@@ -268,6 +268,19 @@ def test_no_hash_tells_whether_a_guess_at_the_words_of_an_unreadable_source_is_r
             assert not {bob.get(copy).copy_hash, listed[copy]} & taken
 
 
+def test_a_copy_of_an_edited_copy_does_not_tell_that_it_guesses_the_words_of_its_source(book: Book, source: str):
+    copy, bob = book.share(source, "team").id, book.acting_as(BOB)
+    bob.edit(copy, text="ours")
+    book.edit(source, text="salary 5000")
+    book.remember("nobody has a salary", space="vault", replaces=source)
+    below = bob.share(copy, "mine").id
+    answers = set()
+    for guess in ("salary 4999", "salary 5000"):
+        bob.edit(copy, text=guess)
+        answers.add((bob.get(below).freshness, bob.get(below).marks, bob.copies(copy)[0].freshness))
+    assert answers == {("fresh", ("superseded",), "fresh")}
+
+
 def test_a_decision_confirms_only_the_grounds_that_its_maker_may_read(book: Book):
     for space in ("vault", "team"):
         book.create_space(space)
