@@ -281,6 +281,24 @@ def test_a_copy_of_an_edited_copy_does_not_tell_that_it_guesses_the_words_of_its
     assert answers == {("fresh", ("superseded",), "fresh")}
 
 
+@pytest.mark.parametrize("refresh", ["live", "lazy"])
+def test_a_copy_that_was_edited_to_a_guess_before_its_source_does_not_follow_it_again(book: Book, refresh):
+    for space in ("vault", "team"):
+        book.create_space(space)
+    book.grant(BOB, "team", "writer")
+    bob = book.acting_as(BOB)
+    answers = []
+    for guess in ("salary 4999", "salary 5000"):
+        source = book.remember("salary 4000", title="Salary", space="vault").id
+        copy = book.share(source, "team", refresh=refresh).id
+        bob.edit(copy, text=guess)
+        book.edit(source, text="salary 5000")
+        answers.append((bob.get(copy).freshness, bob.get(copy).version))
+        book.edit(source, text="salary 6000")
+        assert bob.get(copy).text == guess
+    assert answers == [("diverged", 2)] * 2
+
+
 def test_a_decision_confirms_only_the_grounds_that_its_maker_may_read(book: Book):
     for space in ("vault", "team"):
         book.create_space(space)
