@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from commonbook.errors import KeyConflict
+from commonbook.errors import Conflict, KeyConflict
 from commonbook.markdown import transcript
 from commonbook.model.memory import Filter
 from commonbook.model.session import NewMessage
@@ -93,6 +93,41 @@ def test_a_file_that_does_not_parse_does_not_hold_up_a_rewind(book, open_book):
     for look in (book, open_book()):
         assert found(look, "walrus otter") == found(look, "") == [walrus]
         book.rebuild()
+
+
+@pytest.mark.parametrize("by_hand", [False, True], ids=["by a verb", "by hand"])
+def test_an_episode_that_is_moved_away_loses_what_a_stale_save_has_brought_back(book, by_hand):
+    (walrus, _), episode = settled(book, "the walrus sleeps", "the otter swims")
+    path = file_of(book, episode)
+    whole = path.read_text()
+    book.rewind("s", walrus)
+    path.write_text(whole)
+    book.sync()
+    assert "otter" in book.get(episode).text
+    if by_hand:
+        book.create_space("vault")
+        (Path(book.home) / "vault").mkdir(exist_ok=True)
+        path.rename(Path(book.home) / "vault" / path.name)
+        book.sync()
+    else:
+        book.move(episode, "vault")
+    assert book.get(episode).space.name == "vault"
+    assert "otter" not in book.get(episode).text
+    assert "otter" not in file_of(book, episode).read_text()
+    assert "otter" not in book.get(book.share(episode, "team").id).text
+    assert not [hit for hit in book.recall("otter", spaces="/").hits if "otter" in hit.text]
+
+
+def test_a_wholly_rewound_episode_that_a_stale_save_has_brought_back_is_not_moved_away(book):
+    _, episode = settled(book, "the walrus sleeps")
+    path = file_of(book, episode)
+    whole = path.read_text()
+    book.rewind("s", 0)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(whole)
+    book.sync()
+    with pytest.raises(Conflict, match="was rewound"):
+        book.move(episode, "vault")
 
 
 def test_an_episode_whose_file_is_moved_back_loses_what_was_rewound_meanwhile(book):

@@ -302,6 +302,53 @@ def test_a_moved_episode_that_a_rewind_did_not_reach_comes_back_whole(book: Book
     assert "white" in book.get(episode).text
 
 
+def test_a_moved_episode_comes_back_without_what_was_rewound_while_it_was_deleted(book: Book):
+    book.append("talk", ["the stork is white", "the heron is grey"])
+    (episode,) = book.settle("talk").episodes
+    book.move(episode, "birds")
+    copy = book.share(episode, "team").id
+    book.unshare(copy)
+    book.delete(episode)
+    book.rewind("talk", 1)
+    with pytest.raises(NotFound):
+        book.get(episode)
+    book.undelete(episode)
+    book.undelete(copy)
+    book.edit(episode, to_revision=1)
+    for id_ in (episode, copy):
+        assert "white" in book.get(id_).text
+        assert "heron" not in book.get(id_).text
+    assert book.verify_log().ok
+
+
+def test_a_moved_episode_that_was_rewound_as_a_whole_while_it_was_deleted_does_not_come_back(book: Book):
+    book.append("talk", ["the stork is white", "the heron is grey"])
+    (episode,) = book.settle("talk").episodes
+    book.move(episode, "birds")
+    book.delete(episode)
+    book.rewind("talk", 1)
+    book.rewind("talk", 0)
+    with pytest.raises(Conflict, match="rewound"):
+        book.undelete(episode)
+    assert [deletion.how for revision in book.history(episode) for deletion in revision.deletions] == [
+        "delete",
+        "rewind",
+    ]
+
+
+def test_a_rewind_takes_nothing_out_of_a_deleted_episode_in_a_foreign_space(book: Book):
+    book.append("talk", ["the stork is white", "the heron is grey"])
+    (episode,) = book.settle("talk").episodes
+    book.move(episode, "birds")
+    book.delete(episode)
+    before = book.log(space="birds")
+    book.grant(BOB, "personal", "writer")
+    book.acting_as(BOB).rewind("talk", 0, space="personal")
+    assert book.log(space="birds") == before
+    book.undelete(episode)
+    assert "heron" in book.get(episode).text
+
+
 # --- files
 
 

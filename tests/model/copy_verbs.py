@@ -25,8 +25,12 @@ class CopyVerbs(Machine):
             self._share(source, where, mode)
 
     def _share(self, source: Memory, where: str, mode: Refresh) -> None:
-        may = self.model.may(self.who, where, "writer") and self.model.may_read(self.who, source)
+        may: bool | None = self.model.may(self.who, where, "writer") and self.model.may_read(self.who, source)
         may = may and not source.proposed
+        there = [one for one in self.model.live() if one.space == where and one.root == (source.root or source.id)]
+        if may and any(one.superseded() for one in there):
+            # A copy that is tied to another source may supersede again, where the principal may not write.
+            may = None
         book = self.world.hands[self.who]
         must = self.model.surely_gives(source)
         receipt = self._try(lambda: book.share(source.id, where, refresh=mode), may=may, must=must)

@@ -30,7 +30,8 @@ class MemoryVerbs(Machine):
     def _remember(self, where: str, wanted: list[tuple[str, Memory]], *, reflect: bool = False) -> None:
         word, book = self._word(), self.world.hands[self.who]
         place = self.model.place_for(self.who, where)
-        may = self.model.may(self.who, place, "writer") and all(self.model.may_read(self.who, one) for _, one in wanted)
+        may: bool | None = self.model.may(self.who, place, "writer")
+        may = may and all(self.model.may_read(self.who, one) for _, one in wanted)
         if not reflect:
             replaced = [one for relation, one in wanted if relation == SUPERSEDES]
             may = may and (place != where or all(self.model.may_write(self.who, one) for one in replaced))
@@ -50,9 +51,9 @@ class MemoryVerbs(Machine):
             memory.note_place()
             self.model.memories[receipt.id] = memory
 
-    def _may_supersede(self, space: str, replaced: list[Memory]) -> bool:
+    def _may_supersede(self, space: str, replaced: list[Memory], *, by: Memory | None = None) -> bool | None:
         now = self.world.clock.now()
-        return self.model.may_supersede_again(self.who, space, [one.id for one in replaced], now)
+        return self.model.may_supersede_again(self.who, space, [one.id for one in replaced], now, by=by)
 
     @verb(who=WHO, at=AT)
     def edit(self, who: str, at: int) -> None:
@@ -77,7 +78,7 @@ class MemoryVerbs(Machine):
             return
         now, book = self.world.clock.now(), self.world.hands[who]
         ends = now + timedelta(days=days)
-        may = self.model.may_write(who, memory)
+        may: bool | None = self.model.may_write(who, memory)
         if self.model.ended(memory, now):
             may = may and self.model.may_revive(who, memory, now)
         if self._try(lambda: book.edit(memory.id, expires=ends), may=may, must=True):
@@ -99,8 +100,8 @@ class MemoryVerbs(Machine):
             [one for one in readers if one != who and not self.model.may_write(one, memory)],
         )
         replaced = [self.model[target] for target in memory.replaced() if not self.model[target].deleted]
-        may, must = self.model.may_accept(who, memory, where), not memory.replaced()
-        may = may and self._may_supersede(where, replaced)
+        must = not memory.replaced()
+        may = self.model.may_accept(who, memory, where) and self._may_supersede(where, replaced)
         if self._try(lambda: self.world.hands[who].move(memory.id, where), may=may, must=must):
             self.model.accept(memory, where)
             memory.write(words)
@@ -143,9 +144,9 @@ class MemoryVerbs(Machine):
         memory, target = self._memory(at), self._memory(to)
         if memory is None or target is None or memory is target or (relation, target.id) in memory.links:
             return
-        may = self.model.may_write(who, memory) and self.model.may_read(who, target)
+        may: bool | None = self.model.may_write(who, memory) and self.model.may_read(who, target)
         is_open = self.model.may_write(who, target) and not memory.proposed
-        may = may and (relation != SUPERSEDES or (is_open and self._may_supersede(memory.space, [target])))
+        may = may and (relation != SUPERSEDES or (is_open and self._may_supersede(memory.space, [target], by=memory)))
         if self._try(lambda: self.world.hands[who].link(memory.id, relation, target.id), may=may):
             memory.links[relation, target.id] = target.words
 

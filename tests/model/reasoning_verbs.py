@@ -25,12 +25,12 @@ class ReasoningVerbs(Machine):
         if self._try(lambda: self.world.hands[who].supersede(old.id, new.id, reason="newer"), may=may):
             new.links.setdefault(("supersedes", old.id), old.words)
 
-    def _may_succeed(self, old: Memory, new: Memory) -> bool:
+    def _may_succeed(self, old: Memory, new: Memory) -> bool | None:
         """Tell whether the principal may let a memory supersede another; to say so again changes nothing."""
         now = self.world.clock.now()
         is_new = old.id not in new.superseded()
-        may = not is_new or self.model.may_supersede_again(self.who, new.space, [old.id], now)
-        return may and self.model.may_supersede(self.who, new)
+        may = not is_new or self.model.may_supersede_again(self.who, new.space, [old.id], now, by=new)
+        return may if self.model.may_supersede(self.who, new) else False
 
     @precondition(lambda self: any(one.retracted or self.model.successors(one.id) for one in self.model.live()))
     @verb(who=WHO, at=AT)
@@ -45,7 +45,7 @@ class ReasoningVerbs(Machine):
         now = self.world.clock.now()
         holds_again = old.retracted and self.model.ended(old, now)
         may_revive = not holds_again or self.model.may_revive(who, old, now)
-        may = None if self.model.may_write(who, old) and not is_held_back and may_revive else False
+        may = None if self.model.may_write(who, old) and not is_held_back and may_revive is not False else False
         if not self._try(lambda: self.world.hands[who].reinstate(old.id), may=may):
             return
         for one in self.model.successors(old.id):

@@ -75,7 +75,10 @@ class RightVerbs(Machine):
         book, space = self.world.hands[who], memory.space.removesuffix(PROPOSED)
         self._expect_refusals(lambda one: self.world.hands[one].approve(memory.id), (AGENT, OTHER_AGENT))
         if agree:
-            may, must = self.model.may_accept(who, memory, space) and not is_agent(who), not memory.replaced()
+            must, now = not memory.replaced(), self.world.clock.now()
+            replaced = [one.id for one in self.model.live() if one.id in memory.replaced()]
+            may: bool | None = self.model.may_accept(who, memory, space) and not is_agent(who)
+            may = may and self.model.may_supersede_again(who, space, replaced, now, by=memory)
             if self._try(lambda: book.approve(memory.id), may=may, must=must) is not None:
                 self.model.accept(memory, space)
         elif self._try(lambda: book.reject(memory.id), may=self.model.may_write(who, memory), must=True) is not None:

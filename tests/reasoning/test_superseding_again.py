@@ -107,3 +107,37 @@ def test_an_ended_memory_that_superseded_nothing_elsewhere_is_extended_freely(bo
     new = bob.remember("oil costs nine", space="team", replaces=old, expires=ENDED).id
     bob.edit(new, expires=LATER)
     assert book.get(old).superseded_by == new
+
+
+@pytest.mark.parametrize("way", [supersede_it, replace_it, link_to_it])
+def test_a_successor_that_is_a_copy_has_ended_with_its_source(book: Book, way: Callable[[Book, str], object]):
+    source = book.remember("oil costs nine", space="market").id
+    new = book.share(source, "team").id
+    old = book.remember("oil costs five", space="vault").id
+    book.supersede(old, by=new)
+    book.edit(source, expires=ENDED)
+    book.grant(BOB, "team", "writer")
+    assert book.get(old).marks == ("successor_ended",)
+    with pytest.raises(NotAllowed, match="would supersede a memory"):
+        way(book.acting_as(BOB), new)
+    assert (book.get(old).marks, refused(book)) == (("successor_ended",), [old])
+    way(book, new)
+    assert "superseded" in book.get(old).marks
+
+
+def test_nobody_supersedes_again_by_tying_a_copy_to_a_source_that_holds(book: Book):
+    root = book.remember("oil costs nine", space="market").id
+    between = book.share(root, "desk").id
+    new = book.share(between, "team").id
+    old = book.remember("oil costs five", space="vault").id
+    book.supersede(old, by=new)
+    book.edit(between, expires=ENDED)
+    book.delete(between)
+    book.grant(BOB, "team", "writer")
+    book.grant(BOB, "market", "reader")
+    assert book.get(old).marks == ("successor_ended",)
+    with pytest.raises(NotAllowed, match="would supersede a memory"):
+        book.acting_as(BOB).share(root, "team")
+    assert (book.get(old).marks, refused(book)) == (("successor_ended",), [old])
+    assert book.share(root, "team").retied
+    assert book.get(old).superseded_by == new

@@ -255,6 +255,50 @@ def test_no_verb_tells_whether_a_guess_at_the_words_of_an_unreadable_source_is_r
     assert answers[0] == answers[1]
 
 
+def test_no_hash_tells_whether_a_guess_at_the_words_of_an_unreadable_source_is_right(book: Book, source: str):
+    copy, bob = book.share(source, "team", refresh="snapshot").id, book.acting_as(BOB)
+    book.edit(source, text="salary 5000")
+    thought = book.remember("it is enough", space="team", links=[("derived_from", source)]).id
+    taken = {link.target_hash for link in bob.links(thought)}
+    for change in (lambda: None, lambda: bob.detach(copy)):
+        change()
+        for guess in ("salary 4999", "salary 5000"):
+            bob.edit(copy, text=guess)
+            listed = {memory.id: memory.copy_hash for memory in bob.list().items}
+            assert not {bob.get(copy).copy_hash, listed[copy]} & taken
+
+
+def test_a_copy_of_an_edited_copy_does_not_tell_that_it_guesses_the_words_of_its_source(book: Book, source: str):
+    copy, bob = book.share(source, "team").id, book.acting_as(BOB)
+    bob.edit(copy, text="ours")
+    book.edit(source, text="salary 5000")
+    book.remember("nobody has a salary", space="vault", replaces=source)
+    below = bob.share(copy, "mine").id
+    answers = set()
+    for guess in ("salary 4999", "salary 5000"):
+        bob.edit(copy, text=guess)
+        answers.add((bob.get(below).freshness, bob.get(below).marks, bob.copies(copy)[0].freshness))
+    assert answers == {("fresh", ("superseded",), "fresh")}
+
+
+@pytest.mark.parametrize("refresh", ["live", "lazy"])
+def test_a_copy_that_was_edited_to_a_guess_before_its_source_does_not_follow_it_again(book: Book, refresh):
+    for space in ("vault", "team"):
+        book.create_space(space)
+    book.grant(BOB, "team", "writer")
+    bob = book.acting_as(BOB)
+    answers = []
+    for guess in ("salary 4999", "salary 5000"):
+        source = book.remember("salary 4000", title="Salary", space="vault").id
+        copy = book.share(source, "team", refresh=refresh).id
+        bob.edit(copy, text=guess)
+        book.edit(source, text="salary 5000")
+        answers.append((bob.get(copy).freshness, bob.get(copy).version))
+        book.edit(source, text="salary 6000")
+        assert bob.get(copy).text == guess
+    assert answers == [("diverged", 2)] * 2
+
+
 def test_a_decision_confirms_only_the_grounds_that_its_maker_may_read(book: Book):
     for space in ("vault", "team"):
         book.create_space(space)

@@ -148,11 +148,27 @@ class Model(Rights):
             waiting += [one.id for one in new if through(one)]
         return list(reached.values())
 
-    def may_supersede_again(self, who: str, space: str, targets: Iterable[str], now: datetime) -> bool:
+    def may_supersede_again(
+        self, who: str, space: str, targets: Iterable[str], now: datetime, *, by: Memory | None = None
+    ) -> bool | None:
         """Tell whether a principal may let a memory of a space supersede others.
 
         That needs the right to write to every other space that these are in, and what ended ones of them superseded.
+        None if that depends on whether a copy has ended with its source, or on whether `by` has ended itself.
         """
+        chosen = list(targets)
+        may = self._may_write_to(who, space, self._superseded_by(chosen, lambda one: self.ended(one, now)))
+        ended = self._superseded_by(chosen, lambda one: self.ended(one, now) or self._ends(one, now))
+        if may and not self._may_write_to(who, space, ended):
+            return None
+        is_over = by is not None and (self.ended(by, now) or self._ends(by, now))
+        return may or (None if is_over else False)
+
+    def _may_write_to(self, who: str, space: str, others: Iterable[Memory]) -> bool:
+        return all(one.space == space or self.may(who, one.space, "writer") for one in others)
+
+    def _superseded_by(self, targets: Iterable[str], ended: Callable[[Memory], bool]) -> list[Memory]:
+        """Return the memories that one would supersede by these links; behind ended ones, what they superseded."""
         reached: dict[str, Memory] = {}
         waiting = list(targets)
         while waiting:
@@ -160,13 +176,14 @@ class Model(Rights):
             if one is None or one.forgotten or one.id in reached:
                 continue
             reached[one.id] = one
-            if one.deleted or self.ended(one, now):
+            if one.deleted or ended(one):
                 waiting += one.superseded()
-        return all(one.space == space or self.may(who, one.space, "writer") for one in reached.values())
+        return list(reached.values())
 
-    def may_revive(self, who: str, memory: Memory, now: datetime) -> bool:
+    def may_revive(self, who: str, memory: Memory, now: datetime) -> bool | None:
         """Tell whether a principal may let an ended memory hold again, by what it superseded."""
-        return self.may_supersede_again(who, memory.space, memory.superseded(), now)
+        may = self.may_supersede_again(who, memory.space, memory.superseded(), now)
+        return None if may is False and self._ends(memory, now) else may
 
     def _is_replaced(self, id_: str) -> bool:
         """Tell whether a memory that is not deleted stands behind a deleted successor."""

@@ -228,11 +228,18 @@ def _without_hidden_reasons(
 
 
 def _with_freshness(tx: Reading, allowed: SpaceScope, copy: Memory, state: freshness.CopyState) -> Memory:
-    """Return a copy with its freshness; a successor of its source that may not be read is not named."""
+    """Return a copy with its freshness; a successor of its source that may not be read is not named.
+
+    The hash of an edited copy would be that of its source if it guessed the source's words, so it is left out: links of
+    others to the source show that one.
+    """
     successor = (
         state.successor if state.successor and state.successor in live_ids(tx, allowed, [state.successor]) else None
     )
-    return copy._replace(freshness=state.freshness, successor=successor)
+    is_as_taken = copy.source is not None and copy.copy_hash == copy.source.target_hash
+    return copy._replace(
+        freshness=state.freshness, successor=successor, copy_hash=copy.copy_hash if is_as_taken else None
+    )
 
 
 def _validity_marks(memory: Memory, around: _Surroundings, *, is_superseded: bool) -> Iterator[Mark]:

@@ -284,7 +284,10 @@ class Memory(NamedTuple):
     content_hash: str = ""
     """A keyed hash of id, title and text: two of one memory are equal if it says the same."""
     copy_hash: str | None = None
-    """Of a copy: the content hash that its source would have with the copy's title and text."""
+    """Of a copy: the content hash that its source would have with the copy's title and text.
+
+    `get` and `list` leave it out if the copy was edited.
+    """
     metadata: Metadata = NO_METADATA
     message_lines: tuple[str, ...] = ()
     """Of an episode: the lines of its file that prove its messages; `get` and `list` leave them out."""

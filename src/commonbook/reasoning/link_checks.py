@@ -5,7 +5,7 @@ It also checks who may remove the link of a successor.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from commonbook.access import review
 from commonbook.errors import BadInput, Conflict, NotAllowed
@@ -13,7 +13,7 @@ from commonbook.model.invalidation import REASONING
 from commonbook.model.memory import Link, Memory
 from commonbook.model.reasoning import depth_cap
 from commonbook.reasoning import invalidations as graph
-from commonbook.tables import links, memories
+from commonbook.tables import copies, links, memories, supersession
 from commonbook.write import proposals
 from commonbook.write.context import WriteContext
 
@@ -101,26 +101,56 @@ def _require_depth(ctx: WriteContext, memory: Memory) -> None:
 
 
 def _require_no_supersession_cycle(ctx: WriteContext, source: str, target: str) -> None:
-    """Refuse to supersede a memory that supersedes the source, directly or through others."""
+    """Refuse to supersede a memory that supersedes the source, directly, through others or through its copies.
+
+    Deleted memories count: what supersedes one of them stands in its place, and it may come back.
+    """
     level: dict[str, tuple[str, ...]] = {source: (source,)}
     seen = {source}
     while level:
         # The locks keep a concurrent transaction from closing the cycle from the other side.
         ctx.lock(level)
-        incoming = links.incoming_any_space(ctx.tx, sorted(level), relations=("supersedes",))
-        headers = memories.get_headers_any_space(ctx.tx, ctx.spaces, sorted({link.source for link in incoming} - seen))
-        next_level: dict[str, tuple[str, ...]] = {}
-        for link in incoming:
-            if link.source in headers and headers[link.source].deleted is None:
-                next_level[link.source] = (*level[link.target], link.source)
-        if target in next_level:
-            path = (*next_level[target], source)
-            raise Conflict(
-                f"{source} cannot supersede {target}: {' <- '.join(_redacted(ctx, path))} supersede each other in turn",
-                fix="`reinstate` the one that is still valid, or supersede both by a third",
-            )
-        seen.update(next_level)
-        level = next_level
+        chains = _chains_of_copies(ctx, level)
+        for id_, path in level.items():
+            if id_ != source and _is_superseded_with(chains[id_], target, by=source):
+                raise Conflict(
+                    f"{source} cannot supersede {target}: {' <- '.join(_redacted(ctx, (*path, source)))} supersede each"
+                    " other in turn",
+                    fix="`reinstate` the one that is still valid, or supersede both by a third",
+                )
+        found = _superseding(ctx, chains)
+        level = {one: (*level[superseded], one) for superseded, one in found if one not in seen}
+        seen.update(level)
+
+
+def _chains_of_copies(ctx: WriteContext, ids: Iterable[str]) -> dict[str, list[Memory]]:
+    """Return each memory with the sources along its tie, with which it is superseded; of a new memory, nothing."""
+    headers = memories.get_headers_any_space(ctx.tx, ctx.spaces, sorted(ids))
+    sources = copies.sources_of(ctx.tx, ctx.spaces, headers.values())
+    return {id_: copies.chain_of(headers[id_], sources) if id_ in headers else [] for id_ in ids}
+
+
+def _is_superseded_with(chain: Sequence[Memory], target: str, *, by: str) -> bool:
+    """Tell whether a memory would be superseded with a target: it is that, or a copy of it, and not a copy of `by`."""
+    ids = [member.id for member in chain]
+    return target in ids and by not in ids[: ids.index(target)]
+
+
+def _superseding(ctx: WriteContext, chains: Mapping[str, Sequence[Memory]]) -> list[tuple[str, str]]:
+    """Return pairs of a memory and one that supersedes it, or a source along its tie."""
+    members = sorted({member.id for chain in chains.values() for member in chain})
+    direct: dict[str, list[Memory]] = {}
+    incoming = links.incoming_any_space(ctx.tx, members, relations=supersession.RELATIONS) if members else []
+    headers = memories.get_headers_any_space(ctx.tx, ctx.spaces, sorted({link.source for link in incoming}))
+    for link in incoming:
+        if link.source in headers:
+            direct.setdefault(link.target, []).append(headers[link.source])
+    return [
+        (id_, successor.id)
+        for id_, chain in chains.items()
+        for found in supersession.in_place_of_others(chain, [direct.get(member.id, ()) for member in chain])
+        for successor in found
+    ]
 
 
 def _redacted(ctx: WriteContext, ids: Sequence[str]) -> list[str]:

@@ -99,7 +99,7 @@ def _move_episode(ctx: WriteContext, session: Session, target: Space, episode: s
 
 def _join(ctx: WriteContext, memory: Memory) -> Memory:
     """Join an episode to its session again, without what was rewound while the session was elsewhere."""
-    text = rewound_messages.text_after_move(ctx.tx, memory, by_hand=False)
+    text = rewound_messages.text_after_move(ctx.tx, memory, memory, by_hand=False)
     joined = episode_sessions.after_move(ctx, memory, memory._replace(text=text))
     changed = ["session_space"] if text == memory.text else ["session_space", "text"]
     return store_version.store_version(ctx, memory, joined, changed, how="move")

@@ -61,13 +61,20 @@ def _seq(ctx: WriteContext, session: Session, after: int | str) -> int:
 def _remove_from_episode(
     ctx: WriteContext, session: Session, episode: str, removed: frozenset[str], *, scanned: bool
 ) -> None:
-    """Remove messages from an episode by a new revision; an episode without messages is deleted."""
+    """Remove messages from an episode by a new revision; an episode without messages is deleted.
+
+    One that is deleted already loses them too, if it is away from its session. Beside its session, an undelete goes by
+    the rows of the messages.
+    """
     ctx.lock([episode])
     memory = memories.find(ctx.tx, ctx.writable, episode)
-    if memory is None or memory.deleted is not None or rewinds_under_review.is_out_of_reach(ctx, session, memory):
+    if memory is None or rewinds_under_review.is_out_of_reach(ctx, session, memory):
+        return
+    if memory.deleted is not None and memory.space.id == session.space.id:
         return
     try:
-        memory = hand_edits.with_file_changes(ctx, memory, scanned=scanned)
+        if memory.deleted is None:
+            memory = hand_edits.with_file_changes(ctx, memory, scanned=scanned)
     except (NotFound, NotAllowed):
         # A person has moved its file into a space that the actor may not write to, or deleted it.
         return

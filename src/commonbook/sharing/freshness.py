@@ -93,6 +93,14 @@ def was_edited(copy: Memory) -> bool:
     return copy.copy_hash != link.target_hash
 
 
+def is_own_text(copy: Memory, source: Memory, readable: SpaceScope) -> bool:
+    """Tell whether a copy was edited, for a reader of these spaces.
+
+    That an edited copy says what its source says is not for those who may not read the source: they could guess.
+    """
+    return has_diverged(copy, source) or (was_edited(copy) and source.space.id not in readable)
+
+
 def _state_of(copy: Memory, sources: _Sources, readable: SpaceScope) -> CopyState:
     """Return the state of a copy, in the order of DESIGN: a chain of copies is fresh only if each of them is.
 
@@ -101,7 +109,7 @@ def _state_of(copy: Memory, sources: _Sources, readable: SpaceScope) -> CopyStat
     tie = _tie_state(copy, sources, readable)
     if tie in _FINAL_STATES:
         return CopyState(tie, tie)
-    chain = _followed_chain(copy, sources)
+    chain = _followed_chain(copy, sources, readable)
     if chain is None:
         return CopyState(STALE, tie)
     if _is_source_gone(chain[-1], sources):
@@ -125,8 +133,7 @@ def _tie_state(copy: Memory, sources: _Sources, readable: SpaceScope) -> Freshne
         return DETACHED
     if source is None or source.deleted is not None:
         return SOURCE_DELETED
-    if has_diverged(copy, source) or (was_edited(copy) and source.space.id not in readable):
-        # That an edited copy says what its source says is not for those who may not read the source: they could guess.
+    if is_own_text(copy, source, readable):
         return DIVERGED
     if shared.claimed and link.target_hash != source.content_hash and source.space.id not in readable:
         # Anybody could import a guess about an unreadable memory as a copy of it, and learn here whether it is right.
@@ -134,13 +141,13 @@ def _tie_state(copy: Memory, sources: _Sources, readable: SpaceScope) -> Freshne
     return STALE if is_stale(copy, source) else FRESH
 
 
-def _followed_chain(copy: Memory, sources: _Sources) -> list[Memory] | None:
+def _followed_chain(copy: Memory, sources: _Sources, readable: SpaceScope) -> list[Memory] | None:
     """Return a copy and the sources whose words it has or had, the nearest first; None if there are too many.
 
     A copy between them whose sharer may no longer share it is followed too: it stays behind when its source changes.
     """
     chain, seen = [copy], {copy.id}
-    while (source := _followed_source(chain[-1], sources)) is not None and source.id not in seen:
+    while (source := _followed_source(chain[-1], sources, readable)) is not None and source.id not in seen:
         if len(chain) >= MAX_CHAIN_LENGTH:
             return None
         chain.append(source)
@@ -178,7 +185,7 @@ def _needs_refresh(copy: Memory, sources: _Sources) -> bool:
     seen: set[str] = set()
     while copy.id not in seen:
         seen.add(copy.id)
-        source = _followed_source(copy, sources)
+        source = _followed_source(copy, sources, {})
         if source is None or copy.shared is None or copy.shared.claimed:
             return False
         if not _sharer_may_share(copy, copy.shared, source, sources):
@@ -202,13 +209,13 @@ def _sharer_may_share(copy: Memory, shared: CopyInfo, source: Memory, sources: _
     return shared.claimed or (may_read and copy.space.id in sources.writable.get(shared.writer, ()))
 
 
-def _followed_source(copy: Memory, sources: _Sources) -> Memory | None:
-    """Return the source whose words a copy has or had; None if it is detached or diverged, or the source is gone."""
+def _followed_source(copy: Memory, sources: _Sources, readable: SpaceScope) -> Memory | None:
+    """Return the source whose words a copy has or had; None if it is detached or was edited, or the source is gone."""
     shared, link = copy.shared, copy.source
     if shared is None or link is None or shared.mode == DETACHED:
         return None
     source = sources.memories.get(link.target)
-    if source is None or source.deleted is not None or has_diverged(copy, source):
+    if source is None or source.deleted is not None or is_own_text(copy, source, readable):
         return None
     return source
 

@@ -48,17 +48,15 @@ def enqueue_refresh(engines: Engines, stale: Sequence[Memory]) -> None:
 def refresh_chain(ctx: WriteContext, copy_id: str, *, readable: SpaceScope) -> None:
     """Refresh the copies along the chain from the furthest source to this copy, in that order.
 
-    A copy that was edited to the words of its source is confirmed only if the source is in the spaces `readable`:
-    others would learn from it that they guessed these words.
+    A copy that was edited to the words of its source is confirmed only if the source is in the spaces `readable`.
     """
     for source_id, id_ in pairwise(lock_chain(ctx, copy_id)):
         source, copy = (memories.find(ctx.tx, ctx.spaces, memory_id) for memory_id in (source_id, id_))
         if source is None or copy is None:
             continue
-        if source.space.id in readable or not freshness.was_edited(copy):
-            given = words_for_copies.of_source(ctx, source).source
-            if given is not None:
-                refresh_copy(ctx, copy, given)
+        given = words_for_copies.of_source(ctx, source).source
+        if given is not None:
+            refresh_copy(ctx, copy, given, readable=readable)
 
 
 def lock_chain(ctx: WriteContext, copy_id: str) -> list[str]:
@@ -81,20 +79,25 @@ def lock_chain(ctx: WriteContext, copy_id: str) -> list[str]:
     return ids
 
 
-def refresh_copy(ctx: WriteContext, copy: Memory, source: Memory) -> Memory | None:
+def refresh_copy(
+    ctx: WriteContext, copy: Memory, source: Memory, *, readable: SpaceScope | None = None
+) -> Memory | None:
     """Refresh a copy from its source; return it, or None if it is current already or may not follow.
+
+    A copy that was edited to the words of its source is confirmed only if the source is in the spaces `readable`, or
+    may be read by the principal that edited the copy.
 
     Raises TooLarge, with nothing changed, if the copy's file has no room for it.
     """
     if source.deleted is not None or _is_current(copy, source):
         return None
-    following = _following(ctx, copy, source)
+    following = _following(ctx, copy, source, readable=readable)
     return None if following is None or _is_current(following, source) else overwrite_copy(ctx, following, source)
 
 
 def remove_copy(ctx: WriteContext, copy: Memory, source: Memory) -> Memory | None:
     """Delete a copy of an episode all of whose messages were rewound; return it, or None if it does not follow."""
-    following = _following(ctx, copy, source)
+    following = _following(ctx, copy, source, readable={})
     if following is None or following.shared is None:
         return None
     store_version.delete(ctx.acting_as(Actor(following.shared.writer), ForeignWrite.SHARER), following, how="rewind")
@@ -119,10 +122,22 @@ def note_source_end(ctx: WriteContext, copy: Memory, source: Memory) -> Memory |
     return store_version.store_version(as_sharer, tied, noted, ["shared"], how="refresh")
 
 
-def _following(ctx: WriteContext, copy: Memory, source: Memory) -> Memory | None:
+def _following(ctx: WriteContext, copy: Memory, source: Memory, *, readable: SpaceScope | None) -> Memory | None:
     """Return a copy, with what a person did to its file; None if it may not follow its source, or has diverged."""
     tied = _tied(ctx, copy, source)
-    return tied if tied is not None and not freshness.has_diverged(tied, source) else None
+    if tied is None or freshness.has_diverged(tied, source):
+        return None
+    return tied if not freshness.was_edited(tied) or _may_confirm(ctx, tied, source, readable) else None
+
+
+def _may_confirm(ctx: WriteContext, copy: Memory, source: Memory, readable: SpaceScope | None) -> bool:
+    """Tell whether an edited copy that says what its source says may follow it again.
+
+    By that, somebody who may not read the source would learn that an edit of theirs guessed its words.
+    """
+    if readable is not None:
+        return source.space.id in readable
+    return ctx.permissions_of(Actor(copy.revised_by)).may_read(source.space, ctx.spaces)
 
 
 def _tied(ctx: WriteContext, copy: Memory, source: Memory) -> Memory | None:

@@ -17,6 +17,7 @@ from commonbook.tables import grants, rate_counts
 from commonbook.text import space_names, validation
 from commonbook.write.context import WriteContext
 from commonbook.write.foreign_writes import ForeignWrite
+from commonbook.write.refusals import logging_refusal
 
 MAX_SHARED_AT_ONCE: Final = 100
 
@@ -36,7 +37,13 @@ def share(engines: Engines, actor: Actor, memory_id: str, to: str, *, refresh: R
         rate_limits.count_use(ctx.tx, ctx.actor, rate_counts.SHARE)
         return _copy_or_tie(ctx, source, space, refresh, scanned=scanned)
 
-    return scan.write_with_scan(engines, actor, operation)
+    return _write(engines, actor, operation)
+
+
+def _write(engines: Engines, actor: Actor, operation: scan.ScanAwareOperation[ShareReceipt]) -> ShareReceipt:
+    # A copy that is tied again may supersede again, which may be refused.
+    with logging_refusal(engines, actor, "supersede", ()):
+        return scan.write_with_scan(engines, actor, operation)
 
 
 def _copy_or_tie(ctx: WriteContext, source: Memory, space: Space, refresh: Refresh, *, scanned: bool) -> ShareReceipt:
@@ -79,7 +86,7 @@ def share_with(
         rate_limits.count_use(ctx.tx, ctx.actor, rate_counts.SHARE)
         return _copy_or_tie(ctx, source, _space_between(ctx, principal), refresh, scanned=scanned)
 
-    return scan.write_with_scan(engines, actor, operation)
+    return _write(engines, actor, operation)
 
 
 def _space_between(ctx: WriteContext, principal: str) -> Space:

@@ -9,7 +9,7 @@ longer keeps the old memory out of recall. The successors of an ended successor 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -128,7 +128,7 @@ def successors_among(tx: Reading, spaces: SpaceScope, incoming: Iterable[Link]) 
     direct: dict[str, list[Memory]] = {}
     level = [link for link in incoming if link.relation in RELATIONS and link.source != link.target]
     while level:
-        sources = _with_ends(tx, spaces, memories.get_headers_any_space(tx, spaces, _source_ids(level)))
+        sources = with_ends(tx, spaces, memories.get_headers_any_space(tx, spaces, _source_ids(level)).values())
         for link in level:
             if link.source in sources:
                 direct.setdefault(link.target, []).append(sources[link.source])
@@ -141,14 +141,14 @@ def _incoming(tx: Reading, ids: Sequence[str]) -> list[Link]:
     return links.incoming_any_space(tx, ids, relations=RELATIONS)
 
 
-def _with_ends(tx: Reading, spaces: SpaceScope, successors: Mapping[str, Memory]) -> dict[str, Memory]:
-    """Return memories with the time at which each expires; a copy expires with its source at the latest."""
-    sources = copies.sources_of(tx, spaces, successors.values())
+def with_ends(tx: Reading, spaces: SpaceScope, superseding: Collection[Memory]) -> dict[str, Memory]:
+    """Return memories by id, with the time at which each expires; a copy expires with its source at the latest."""
+    sources = copies.sources_of(tx, spaces, superseding)
     return {
-        id_: memory._replace(
+        memory.id: memory._replace(
             expires=min(filter(None, (member.expires for member in copies.chain_of(memory, sources))), default=None)
         )
-        for id_, memory in successors.items()
+        for memory in superseding
     }
 
 
@@ -158,7 +158,7 @@ def predecessors_of(tx: Reading, spaces: SpaceScope, superseding: Iterable[Memor
     level = {target for memory in superseding for target in targets_of(memory)}
     while level:
         reached |= level
-        headers = _with_ends(tx, spaces, memories.get_headers_any_space(tx, spaces, sorted(level)))
+        headers = with_ends(tx, spaces, memories.get_headers_any_space(tx, spaces, sorted(level)).values())
         level = {target for memory in headers.values() if may_end(memory) for target in targets_of(memory)} - reached
     return reached
 

@@ -71,22 +71,21 @@ def _was_deleted_by_rewind(tx: Reading, memory_id: str) -> bool:
     return bool(entries) and json.loads(entries[-1].payload).get("how") == "rewind"
 
 
-def text_after_move(tx: Reading, memory: Memory, *, by_hand: bool) -> str:
-    """Return the text of a memory for the space that it is moved to.
+def text_after_move(tx: Reading, old: Memory, new: Memory, *, by_hand: bool) -> str:
+    """Return the text of a memory for the space that it is moved to, without messages that were rewound.
 
-    Only an episode of a session of that space can have lost messages. Conflict if it has no others, unless a person
-    moved its file (`by_hand`): then it stays as it is, and recall goes by the session. A deleted one keeps its text,
-    which leaves out rewound messages when the memory is brought back.
+    An episode that comes to its session loses what was rewound meanwhile. One that leaves its session loses lines that
+    an old save of its file has put back: recall goes by the session only while the episode is beside it. Conflict if
+    there are no others, unless a person moved its file (`by_hand`): then it stays as it is. A deleted one keeps its
+    text, which leaves out rewound messages when the memory is brought back.
     """
-    if memory.deleted is not None:
-        return memory.text
-    text = remaining_text(tx, memory)
+    if new.deleted is not None:
+        return new.text
+    rewound = _rewound_of(tx, old) | _rewound_of(tx, new)
+    text = transcript.without(new.text, rewound) if rewound else new.text
     if text is None and not by_hand:
-        raise Conflict(
-            f"every message of the episode {memory.id} was rewound in the space {memory.space.name!r}",
-            fix="delete it, or leave it where it is",
-        )
-    return memory.text if text is None else text
+        raise Conflict(f"every message of the episode {new.id} was rewound", fix="delete it, or leave it where it is")
+    return new.text if text is None else text
 
 
 def remaining_text(tx: Reading, memory: Memory) -> str | None:

@@ -43,7 +43,7 @@ def store_version(
     """
     if new.space.id != old.space.id:
         new = proposals.after_move(old, episode_sessions.after_move(ctx, old, new))
-        text = rewound_messages.text_after_move(ctx.tx, new, by_hand=how == "file")
+        text = rewound_messages.text_after_move(ctx.tx, old, new, by_hand=how == "file")
         if text != new.text:
             new, changed_fields = new._replace(text=text), sorted({*changed_fields, "text"})
     if how in _FROM_FILES:

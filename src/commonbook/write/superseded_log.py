@@ -35,23 +35,29 @@ def record(ctx: WriteContext, old: Memory | None, new: Memory) -> None:
 
 
 def _holds_again(ctx: WriteContext, old: Memory, new: Memory) -> bool:
-    """Tell whether a memory had ended and is valid for longer now."""
-    return supersession.has_ended(old, ctx.tx.now) and not supersession.has_ended(new, ctx.tx.now)
+    """Tell whether a memory had ended and is valid for longer now, by itself or, as a copy, by another source."""
+    return _has_ended(ctx, old) and not _has_ended(ctx, new)
+
+
+def _has_ended(ctx: WriteContext, memory: Memory) -> bool:
+    return supersession.has_ended(supersession.with_ends(ctx.tx, ctx.spaces, [memory])[memory.id], ctx.tx.now)
 
 
 def _superseded_by(ctx: WriteContext, new: Memory, targets: Iterable[str]) -> list[Memory]:
     """Lock and return the memories that one supersedes: those of its links, and what ended ones of them superseded.
 
-    A successor stands in the place of an ended memory that it supersedes, unless it has ended itself.
+    A successor stands in the place of an ended memory that it supersedes, unless it has ended itself. A copy has ended
+    with its source.
     """
-    goes_on = not supersession.has_ended(new, ctx.tx.now)
+    goes_on = not _has_ended(ctx, new)
     found: dict[str, Memory] = {}
     level = set(targets)
     while level:
         ctx.lock(level)
         headers = memories.get_headers_any_space(ctx.tx, ctx.spaces, sorted(level))
         found |= headers
-        ended = [memory for memory in headers.values() if goes_on and supersession.has_ended(memory, ctx.tx.now)]
+        until = supersession.with_ends(ctx.tx, ctx.spaces, headers.values()) if goes_on else {}
+        ended = [memory for memory in until.values() if supersession.has_ended(memory, ctx.tx.now)]
         level = {id_ for memory in ended for id_ in supersession.targets_of(memory)} - found.keys() - {new.id}
     return list(found.values())
 
