@@ -471,12 +471,22 @@ def test_undelete_takes_the_title_or_the_file_of_a_deleted_memory(cli):
     assert (unknown.code, "list --deleted" in unknown.error["fix"]) == (3, True)
 
 
+def test_show_says_of_the_title_of_a_deleted_memory_that_it_was_deleted(cli):
+    stored = cli.remember("Tabs are nice", "--title", "Tabs are nice")
+    cli("delete", stored["id"])
+    for name in ("Tabs are nice", stored["id"][-8:]):
+        shown = cli("show", name, "--json")
+        assert (shown.code, "was deleted" in shown.error["message"]) == (3, True)
+        assert f"undelete {stored['id']}" in shown.error["fix"]
+
+
 def test_a_deleted_memory_of_a_space_that_one_may_not_read_is_not_found_by_its_title(cli):
     cli.remember("x", "--title", "Tabs are nice", "--space", "team")
     cli("delete", "Tabs are nice")
     cli("space", "create", "open")
     cli("grant", "add", "user:eve", "open", "admin")
     assert cli("undelete", "Tabs are nice", "--as", "user:eve").code == 3
+    assert "was deleted" not in cli("show", "Tabs are nice", "--as", "user:eve", "--json").error["message"]
 
 
 # --- help

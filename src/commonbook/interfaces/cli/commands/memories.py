@@ -277,7 +277,7 @@ def _show(call: Call) -> int:
 
     if call.args.used:
         return _show_uses(call)
-    memory = _live_memory(call, call.resolve_id(call.args.id))
+    memory = _live_memory(call, _live_or_deleted_id(call, call.args.id))
     links = call.book.links(memory.id)
     return call.print_answer(
         json_values.memory_with_links_json(memory, links),

@@ -14,8 +14,11 @@ from commonbook.model.ids import UUID_PATTERN
 if TYPE_CHECKING:
     from commonbook.model.reports import LogEntry
 
-_MEMORY_DETAILS: Final = ("memory", "superseded", "by")
+_MEMORY_DETAILS: Final = ("memory", "superseded")
 """The details that are the id of another memory."""
+
+_SUCCESSOR: Final = "by"
+"""The detail that is the id of the memory which supersedes the others."""
 
 _DETAILS: Final = (
     "seq", "to", "parent", "principal", "role", "expires", "key", "name", "old", "new", "folder", "depth", "review",
@@ -49,7 +52,7 @@ def show_for_people(out: Output, entries: Sequence[LogEntry], titles: Mapping[st
 
 def memory_ids(entries: Iterable[LogEntry]) -> set[str]:
     """Return the ids of the memories that entries name."""
-    return {id_ for entry in entries for id_ in _memory_ids(entry)}
+    return {id_ for entry in entries for id_ in (*_memory_ids(entry), *_successors(entry))}
 
 
 def _memory_ids(entry: LogEntry) -> list[str]:
@@ -59,6 +62,11 @@ def _memory_ids(entry: LogEntry) -> list[str]:
     return list(dict.fromkeys(id_ for id_ in named if _is_id(id_)))[:_MAX_MEMORIES]
 
 
+def _successors(entry: LogEntry) -> list[str]:
+    successor = _payload(entry).get(_SUCCESSOR)
+    return [successor] if isinstance(successor, str) and _is_id(successor) else []
+
+
 def _is_id(value: object) -> bool:
     return isinstance(value, str) and re.fullmatch(UUID_PATTERN, value, re.ASCII) is not None
 
@@ -66,6 +74,8 @@ def _is_id(value: object) -> bool:
 def _subject(out: Output, entry: LogEntry, titles: Mapping[str, str]) -> Cell:
     """Return the memories that an entry names, by id and title, and its details."""
     memories = ", ".join(_named(out, _memory_ids(entry), titles))
+    if successor := ", ".join(_named(out, _successors(entry), titles)):
+        memories = f"{memories} by {successor}".lstrip()
     details = ", ".join(_details(out, entry))
     return f"{memories} ({details})" if memories and details else memories or details
 
