@@ -34,7 +34,7 @@ def fingerprints(text: str) -> tuple[int, ...]:
     """Return the MinHash of a text: the smallest hashes of its first word pairs. Near duplicates share some."""
     words = " ".join(words_of(text)[:_FINGERPRINTED_WORDS]).encode().split()
     shingles = [first + b" " + second for first, second in pairwise(words)] or words
-    hashes = {checksum * _HASH_MULTIPLIER % 2**32 for checksum in map(crc32, shingles)}
+    hashes = {checksum * _HASH_MULTIPLIER & 0xFFFF_FFFF for checksum in map(crc32, shingles)}
     # Of so few, sorting all is faster than a heap.
     return tuple(sorted(hashes)[:_FINGERPRINT_COUNT])
 
