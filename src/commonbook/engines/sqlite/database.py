@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from commonbook.engines.process.fair_lock import FairLock
 from commonbook.engines.process.fork_safety import ForkGate
-from commonbook.engines.sqlite.parameters import bind, numbered
+from commonbook.engines.sqlite.statements import bind, parse
 from commonbook.errors import Busy, HomeError, HomeIsNewer
 from commonbook.model.ids import id_bytes
 from commonbook.model.reports import Change, SchemaMigration
@@ -379,7 +379,7 @@ class SqliteTransaction(SqliteReading):
 
     def rows(self, sql: str, /, **params: object) -> list[Row]:
         """Return all rows of a query, or of a statement that returns what it has changed."""
-        self._kept.note_statement(sql)
+        self._kept.note_change(parse(sql).changed_table)
         return self._connection.execute(*bind(sql, params)).fetchall()
 
     def defer_stable(self, sql: str, /, **params: object) -> Callable[[], list[Row]]:
@@ -392,14 +392,14 @@ class SqliteTransaction(SqliteReading):
 
     def run(self, sql: str, /, **params: object) -> int:
         """Run one statement and return how many rows it touched."""
-        self._kept.note_statement(sql)
+        self._kept.note_change(parse(sql).changed_table)
         return self._connection.execute(*bind(sql, params)).rowcount
 
     def run_many(self, sql: str, params: Sequence[Mapping[str, object]], /) -> None:
         """Run one statement for each set of parameters."""
-        self._kept.note_statement(sql)
-        statement = numbered(sql)
-        self._connection.executemany(statement.sql, [[row[name] for name in statement.names] for row in params])
+        statement = parse(sql)
+        self._kept.note_change(statement.changed_table)
+        self._connection.executemany(statement.sql, map(statement.values, params))
 
     def record(self, change: Change) -> None:
         """Record a change, to be numbered and logged when the transaction is finalized."""

@@ -1,45 +1,57 @@
-"""Parameters of SQL statements: named in the statements of this program, numbered as SQLite binds them.
+"""SQL statements as SQLite gets them: with numbered parameters, and with the table that they change.
 
-A value that is bound by its number takes half the time of one by its name: Python asks SQLite for the name of each
-parameter, one after the other, and looks it up.
+The statements of this program name their parameters. A value that is bound by its number takes half the time of one by
+its name: Python asks SQLite for the name of each parameter, one after the other, and looks it up.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from operator import itemgetter
 from typing import Final, NamedTuple
+
+ANY_TABLE: Final = "*"
+"""Stands for the table of a statement that does not tell which one it changes."""
 
 _MAX_PADDED_LENGTH: Final = 16_384
 """SQLite takes 32,766 parameters: a longer list is not padded."""
 
 _PARAMETER: Final = re.compile(r"'[^']*'|:([a-z_]+)")
 _LIST: Final = re.compile(r" IN :([a-z_]+)")
+_READS: Final = re.compile(r"\s*(?:SELECT|PRAGMA)\b")
+_CHANGED_TABLE: Final = re.compile(r"\s*(?:INSERT INTO|UPDATE|DELETE FROM)\s+(\w+)")
 
 
-class NumberedStatement(NamedTuple):
-    """A statement with numbered parameters, and their names in the order of the numbers."""
+class Statement(NamedTuple):
+    """A statement with numbered parameters."""
 
     sql: str
     names: tuple[str, ...]
+    """The names of the parameters in the order of their numbers."""
     lists: tuple[str, ...]
     """The names of sequences, which need as many parameters as they have values: `IN :ids`."""
+    values: Callable[[Mapping[str, object]], Sequence[object]]
+    """Returns the values of the parameters, if none is a sequence."""
+    changed_table: str
+    """The table that it changes; nothing for a query."""
 
 
 @lru_cache(maxsize=512)
-def numbered(sql: str) -> NumberedStatement:
-    """Return a statement with numbered parameters; sequences are left to `bind`."""
+def parse(sql: str) -> Statement:
+    """Return a statement with its parameters numbered, for values that are no sequences."""
     names = tuple(dict.fromkeys(name for name in _PARAMETER.findall(sql) if name))
     lists = tuple(dict.fromkeys(_LIST.findall(sql)))
-    return NumberedStatement(_with_numbers(sql, names, (None,) * len(names)), names, lists)
+    text = _with_numbers(sql, names, (None,) * len(names))
+    return Statement(text, names, lists, _getter(names), _changed_table(sql))
 
 
-def bind(sql: str, params: Mapping[str, object]) -> tuple[str, list[object]]:
+def bind(sql: str, params: Mapping[str, object]) -> tuple[str, Sequence[object]]:
     """Return a statement with numbered parameters, and the values of these."""
-    statement = numbered(sql)
+    statement = parse(sql)
     if not statement.lists:
-        return statement.sql, [params[name] for name in statement.names]
+        return statement.sql, statement.values(params)
     values: list[object] = []
     sizes: list[int | None] = []
     for name in statement.names:
@@ -53,6 +65,11 @@ def bind(sql: str, params: Mapping[str, object]) -> tuple[str, list[object]]:
             values.append(value)
             sizes.append(None)
     return _with_numbers(sql, statement.names, tuple(sizes)), values
+
+
+def _getter(names: tuple[str, ...]) -> Callable[[Mapping[str, object]], Sequence[object]]:
+    # Of one name, it would return the value itself.
+    return itemgetter(*names) if len(names) > 1 else lambda params: [params[name] for name in names]
 
 
 @lru_cache(maxsize=512)
@@ -76,3 +93,10 @@ def _padded_length(length: int) -> int:
         return length
     power = 1 << max(length - 1, 0).bit_length()
     return power * 3 // 4 if power * 3 // 4 >= length else power
+
+
+def _changed_table(sql: str) -> str:
+    if _READS.match(sql):
+        return ""
+    changed = _CHANGED_TABLE.match(sql)
+    return changed[1] if changed else ANY_TABLE
