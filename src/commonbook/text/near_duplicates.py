@@ -33,7 +33,7 @@ def digest(text: str) -> str:
 def fingerprints(text: str) -> tuple[int, ...]:
     """Return the MinHash of a text: the smallest hashes of its first word pairs. Near duplicates share some."""
     words = " ".join(words_of(text)[:_FINGERPRINTED_WORDS]).encode().split()
-    shingles = [first + b" " + second for first, second in pairwise(words)] or words
+    shingles = list(map(b" ".join, pairwise(words))) or words
     hashes = {checksum * _HASH_MULTIPLIER & 0xFFFF_FFFF for checksum in map(crc32, shingles)}
     # Of so few, sorting all is faster than a heap.
     return tuple(sorted(hashes)[:_FINGERPRINT_COUNT])
