@@ -20,8 +20,6 @@ _MAX_PADDED_LENGTH: Final = 16_384
 
 _PARAMETER: Final = re.compile(r"'[^']*'|:([a-z_]+)")
 _LIST: Final = re.compile(r" IN :([a-z_]+)")
-_READS: Final = re.compile(r"\s*(?:SELECT|PRAGMA)\b")
-_CHANGED_TABLE: Final = re.compile(r"\s*(?:INSERT INTO|UPDATE|DELETE FROM)\s+(\w+)")
 
 
 class Statement(NamedTuple):
@@ -96,7 +94,10 @@ def _padded_length(length: int) -> int:
 
 
 def _changed_table(sql: str) -> str:
-    if _READS.match(sql):
-        return ""
-    changed = _CHANGED_TABLE.match(sql)
-    return changed[1] if changed else ANY_TABLE
+    # Without a pattern, which every process would compile, also one that only reads.
+    match sql.split(maxsplit=3):
+        case ["SELECT" | "PRAGMA", *_]:
+            return ""
+        case ["UPDATE", table, *_] | ["INSERT", "INTO", table, *_] | ["DELETE", "FROM", table, *_]:
+            return table
+    return ANY_TABLE
