@@ -83,12 +83,13 @@ class MemoryVerbs(BookBase):
 
         The receipt names memories with the same text (`duplicate_of`) or a similar one (`near`).
         """
+        tags = validation.validate_list(tags, "tags")
         draft = Draft(
             text=text,
-            space=space,
+            space=space or self.space_for_writing(),
             kind=kind,
             title=title,
-            tags=validation.validate_list(tags, "tags"),
+            tags=tags,
             importance=importance,
             occurred=occurred,
             valid_from=valid_from,
@@ -100,7 +101,6 @@ class MemoryVerbs(BookBase):
             metadata=metadata,
             mask=mask,
         )
-        draft = draft if draft.space else draft._replace(space=self.space_for_writing())
         return memories_remember.remember_one(self._engines, self._actor, draft)
 
     def remember_many(self, drafts: Sequence[Draft]) -> list[Receipt]:

@@ -76,9 +76,9 @@ def _json(value: object) -> str:
         return _integer(value)
     if isinstance(value, float):
         return _float(value)
-    if isinstance(value, dict | Mapping):
+    if isinstance(value, (dict, Mapping)):
         return _object(value)
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return f"[{','.join(map(_json, value))}]"
     raise BadInput(f"a {type(value).__name__} cannot be written as JSON", fix="use text, numbers, lists and objects")
 

@@ -62,8 +62,9 @@ def mask(sent: Draft) -> MaskedDraft:
         title, in_title = masking.mask_title(title)
     fields, in_fields = masking.mask_metadata(sent.metadata)
     tags, in_tags = masking.mask_tags(sent.tags)
-    stored = sent._replace(text=text, title=title, metadata=fields, tags=tags)
-    return MaskedDraft(sent, stored, in_text + in_title + in_fields + in_tags)
+    masked = in_text + in_title + in_fields + in_tags
+    stored = sent._replace(text=text, title=title, metadata=fields, tags=tags) if masked else sent
+    return MaskedDraft(sent, stored, masked)
 
 
 def prepare(drafts: Sequence[MaskedDraft]) -> None:

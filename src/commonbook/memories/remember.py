@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from commonbook.access import permissions, scope
 from commonbook.errors import BadInput
@@ -26,6 +26,8 @@ from commonbook.write.refusals import logging_refusal
 from commonbook.write.transaction import write
 
 _Result = TypeVar("_Result")
+_Spaces: TypeAlias = tuple[Space, Space]
+"""The space that a draft names, and the one that its memory goes into."""
 
 # --- reflecting
 
@@ -82,12 +84,15 @@ def _remember_all(ctx: WriteContext, drafts: Sequence[MaskedDraft]) -> list[Rece
     added: list[Memory] = []
     compare = len(drafts) <= _MAX_COMPARED_DRAFTS
     # Spaces are created in a fixed order, so that two transactions that create the same ones cannot deadlock.
-    for index in sorted(range(len(drafts)), key=lambda index: drafts[index].sent.space or ""):
-        with validation.error_item(index):
-            proposals.space_for_new_memory(ctx, drafts[index].sent.space or space_names.PERSONAL)
+    named = [draft.sent.space or space_names.PERSONAL for draft in drafts]
+    chosen: dict[str, _Spaces] = {}
+    for index in sorted(range(len(drafts)), key=named.__getitem__):
+        if named[index] not in chosen:
+            with validation.error_item(index):
+                chosen[named[index]] = proposals.space_for_new_memory(ctx, named[index])
     for index, draft in enumerate(drafts):
         with validation.error_item(index):
-            receipt, memory = _remember_one(ctx, draft, compare=compare)
+            receipt, memory = _remember_one(ctx, draft, chosen[named[index]], compare=compare)
         receipts.append(receipt)
         if memory is not None:
             added.append(memory)
@@ -95,10 +100,11 @@ def _remember_all(ctx: WriteContext, drafts: Sequence[MaskedDraft]) -> list[Rece
     return receipts
 
 
-def _remember_one(ctx: WriteContext, masked: MaskedDraft, *, compare: bool) -> tuple[Receipt, Memory | None]:
+def _remember_one(
+    ctx: WriteContext, masked: MaskedDraft, spaces: _Spaces, *, compare: bool
+) -> tuple[Receipt, Memory | None]:
     """Store one memory without its file; or return the first receipt of its key and no memory."""
-    draft = masked.sent
-    named, space = proposals.space_for_new_memory(ctx, draft.space or space_names.PERSONAL)
+    draft, (named, space) = masked.sent, spaces
     if draft.key is None:
         return _store(ctx, masked, space, compare_in=named if compare else None)
     request = {

@@ -13,25 +13,29 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from types import ModuleType
 from typing import Any, Final
 
 _FORK_WAIT_SECONDS: Final = 30.0
 
 
 class LazyModule:
-    """Stands in for a module, which is imported when one of its attributes is first read."""
+    """Stands in for a module, which is imported when one of its attributes is first read.
+
+    From then on it has the dictionary of the module as its own: attributes are found in it as in the module itself,
+    without a call of `__getattr__`, and one that is set there later is seen here.
+    """
+
+    __slots__ = ("__dict__", "_module_name")
 
     def __init__(self, name: str) -> None:
         """Import nothing yet."""
-        self._name = name
-        self._module: ModuleType | None = None
+        self._module_name = name
 
     def __getattr__(self, attribute: str) -> Any:  # noqa: ANN401 - whatever the module has under that name
-        if self._module is None:
-            with loading():
-                self._module = import_module(self._name)
-        return getattr(self._module, attribute)
+        with loading():
+            module = import_module(self._module_name)
+        self.__dict__ = vars(module)
+        return getattr(module, attribute)
 
 
 class _LoadingLock:

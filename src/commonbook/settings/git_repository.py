@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat as modes
 import time
 import zlib
 from contextlib import suppress
@@ -72,7 +73,11 @@ def paths_above(folder: str, name: str) -> tuple[str, ...]:
 
 def _git_folder(path: str) -> str | None:
     """Return the git folder that a `.git` is or, in a worktree or submodule, points to; None if there is none."""
-    if not os.path.isdir(path):
+    try:
+        is_folder = modes.S_ISDIR(os.stat(path).st_mode)
+    except OSError:
+        return None
+    if not is_folder:
         pointer = _first_line(path)
         if not pointer.startswith("gitdir:"):
             return None

@@ -412,6 +412,7 @@ def at_path(tx: Reading, path: str, *, is_deleted: bool = False) -> str | None:
 
 
 def _values(tx: Transaction, memory: Memory) -> dict[str, object]:
+    links_ = [(link.relation, link.target, link.target_hash) for link in memory.links]
     return {
         "space": memory.space.id,
         "id": memory.id,
@@ -419,7 +420,7 @@ def _values(tx: Transaction, memory: Memory) -> dict[str, object]:
         "title": memory.title,
         "text": compressed_text.compress(memory.text) if tx.compresses_texts else memory.text,
         "tags": json.dumps(memory.tags, ensure_ascii=False) if memory.tags else "[]",
-        "links": json.dumps([(link.relation, link.target, link.target_hash) for link in memory.links]),
+        "links": json.dumps(links_) if links_ else "[]",
         "author": memory.author,
         "created": format_time(memory.created),
         "updated": format_time(memory.updated),

@@ -13,7 +13,7 @@ from commonbook.text.space_names import BESIDE_SPACE, MAX_LEVELS, PERSONAL, SYST
 def memory_path(folder: str, created: datetime, slug: str, memory_id: str, *, taken: bool = False) -> str:
     """Return the path of a new memory's file: folder, month, slug and the random tail of its id."""
     tail = memory_id.replace("-", "")[-12 if taken else -8 :]
-    return f"{folder}/{created:%Y-%m}/{slug}--{tail}.md"
+    return f"{folder}/{created.year:04}-{created.month:02}/{slug}--{tail}.md"
 
 
 def moved_path(path: str, old: Space, new: Space, spaces: Iterable[Space]) -> str:

@@ -12,7 +12,10 @@ from zlib import crc32
 
 from commonbook.runtime.compressed_text import CACHED_TEXTS
 
-_WORD: Final = re.compile(r"\w{2,}")
+_WORD: Final = re.compile(r"\w+")
+_ASCII_WORDS: Final = {code: chr(code).lower() if _WORD.match(chr(code)) else " " for code in range(128)}
+"""The characters in ASCII as words have them, and a blank for each that is part of no word."""
+
 _MAX_CHARS: Final = 8_000
 _MAX_WORDS: Final = 500
 _FINGERPRINTED_WORDS: Final = 60
@@ -30,15 +33,18 @@ def digest(text: str) -> str:
 def fingerprints(text: str) -> tuple[int, ...]:
     """Return the MinHash of a text: the smallest hashes of its first word pairs. Near duplicates share some."""
     words = " ".join(words_of(text)[:_FINGERPRINTED_WORDS]).encode().split()
-    shingles = [first + b" " + second for first, second in pairwise(words)] or words
-    hashes = {checksum * _HASH_MULTIPLIER % 2**32 for checksum in map(crc32, shingles)}
+    shingles = list(map(b" ".join, pairwise(words))) or words
+    hashes = {checksum * _HASH_MULTIPLIER & 0xFFFF_FFFF for checksum in map(crc32, shingles)}
     # Of so few, sorting all is faster than a heap.
     return tuple(sorted(hashes)[:_FINGERPRINT_COUNT])
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text that near-duplicate detection compares."""
-    return _WORD.findall(text[:_MAX_CHARS].lower())[:_MAX_WORDS]
+    """Return the words of a text that near-duplicate detection compares: those of two or more characters."""
+    text = text[:_MAX_CHARS]
+    # The pattern takes twice as long.
+    words = text.translate(_ASCII_WORDS).split() if text.isascii() else _WORD.findall(text.lower())
+    return [word for word in words if len(word) > 1][:_MAX_WORDS]
 
 
 def are_near_duplicates(some: Sequence[str], others: Sequence[str]) -> bool:

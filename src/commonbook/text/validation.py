@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Final, TypeVar, cast
 
 from commonbook.errors import BadInput, BadText, CommonbookError, TooLarge
@@ -47,14 +47,22 @@ _TAG: Final = re.compile(r"[^,\[\]{}\x00-\x1f\x7f]+\Z")
 _Text = TypeVar("_Text", bound=str)
 
 
-@contextmanager
-def error_item(at: int) -> Iterator[None]:
+class _ErrorItem(AbstractContextManager[None]):
+    """Sets the index of an item on an error; a generator would cost each item more than its checks."""
+
+    __slots__ = ("_at",)
+
+    def __init__(self, at: int) -> None:
+        self._at = at
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if isinstance(error, CommonbookError):
+            error.item = self._at
+
+
+def error_item(at: int) -> AbstractContextManager[None]:
     """Set the index of the failing item on an error raised inside, for operations on several items."""
-    try:
-        yield
-    except CommonbookError as error:
-        error.item = at
-        raise
+    return _ErrorItem(at)
 
 
 def validate_text(value: str) -> str:

@@ -158,8 +158,7 @@ def finalize(contexts: Sequence[WriteContext]) -> None:
         by_space.setdefault(change.space, []).append(change)
     if ctx.pending.validity_changed:
         tx.touched.update(dict.fromkeys(affected_by(tx, ctx.spaces, ctx.pending.validity_changed)))
-    touched = {subject: space for subject, space in tx.touched.items() if space is not None}
-    touched |= memories.spaces_of(tx, sorted(subject for subject, space in tx.touched.items() if space is None))
+    touched = _spaces_of_touched(tx) if tx.touched else {}
     touched_spaces = sorted({*by_space, *touched.values()})
     locks = ctx.pending.early_locks_on(touched_spaces)
     if locks is None:
@@ -167,7 +166,7 @@ def finalize(contexts: Sequence[WriteContext]) -> None:
         locks = _request_locks(tx, touched_spaces)
     names = _request_names(contexts, by_space)
     # Where only one transaction writes at a time, permissions cannot change meanwhile.
-    permissions = [snapshot for snapshot in ctx.permissions.values() if tx.has_concurrent_writers]
+    permissions = list(ctx.permissions.values()) if tx.has_concurrent_writers else []
     current_permissions = [snapshot.read_again() for snapshot in permissions]
     reviewed = _request_reviewed(contexts)
     # Everything that needs no answer is done before the first wait, not while others wait for these spaces.
@@ -191,6 +190,12 @@ def finalize(contexts: Sequence[WriteContext]) -> None:
         if space in last_entries:
             # We hold the lock of this log: a later search for the entry waits until this transaction has ended.
             tx.commit_check = partial(chain.is_logged, space=space, seq=seq, digest=digest)
+
+
+def _spaces_of_touched(tx: Transaction) -> dict[str, str]:
+    """Return the space of each subject that is numbered as changed without a log entry of its own."""
+    touched = {subject: space for subject, space in tx.touched.items() if space is not None}
+    return touched | memories.spaces_of(tx, sorted(subject for subject, space in tx.touched.items() if space is None))
 
 
 def _request_reviewed(contexts: Sequence[WriteContext]) -> Callable[[], set[str]]:

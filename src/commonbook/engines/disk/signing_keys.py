@@ -49,6 +49,11 @@ class _Keys:
     secret: bytes
 
     @cached_property
+    def keyed(self) -> hmac.HMAC:
+        """The HMAC of no message yet: a copy of it takes half the time of a new one."""
+        return hmac.new(self.secret, digestmod="sha256")
+
+    @cached_property
     def private(self) -> Ed25519PrivateKey:
         return ed25519.Ed25519PrivateKey.from_private_bytes(self.seed)
 
@@ -102,7 +107,9 @@ class KeyFiles:
         except UnicodeEncodeError as error:
             raise BadText("a lone surrogate cannot be hashed", fix="send valid Unicode text") from error
         message = b"".join([len(data).to_bytes(8, "big") + data for data in encoded])
-        return hmac.digest(self._load_once().secret, message, "sha256").hex()
+        keyed = self._load_once().keyed.copy()
+        keyed.update(message)
+        return keyed.hexdigest()
 
     def encrypt(self, name: Sequence[str], data: bytes) -> str:
         """Encrypt with a key that is derived from the hashing key and a name."""

@@ -14,8 +14,13 @@ _HOLDER_BYTES: Final = 200
 
 
 def record_holder(lock_fd: int) -> None:
-    """Write the name of this process, which holds the lock, into the lock file."""
-    os.pwrite(lock_fd, _description(os.getpid(), sys.argv[0] if sys.argv else ""), 0)
+    """Write the name of this process, which holds the lock, into the lock file, unless it is there already.
+
+    A file that was only read need not be written to the disk.
+    """
+    description = _description(os.getpid(), sys.argv[0] if sys.argv else "")
+    if os.pread(lock_fd, _HOLDER_BYTES, 0) != description:
+        os.pwrite(lock_fd, description, 0)
 
 
 @lru_cache(maxsize=8)

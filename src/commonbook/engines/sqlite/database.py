@@ -6,17 +6,16 @@ A fair file lock serializes the writers of all processes before SQLite's own loc
 from __future__ import annotations
 
 import os
-import re
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime
-from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from commonbook.engines.process.fair_lock import FairLock
 from commonbook.engines.process.fork_safety import ForkGate
+from commonbook.engines.sqlite.statements import bind, parse
 from commonbook.errors import Busy, HomeError, HomeIsNewer
 from commonbook.model.ids import id_bytes
 from commonbook.model.reports import Change, SchemaMigration
@@ -45,12 +44,6 @@ twice as much (SQLite's default) as long."""
 
 _CACHED_STATEMENTS: Final = 64
 """The statements that a connection keeps compiled, some 8 KB each: recalls beside writes need no more to be fast."""
-
-_MAX_PADDED_LENGTH: Final = 16_384
-"""SQLite takes 32,766 parameters: a longer list is not padded."""
-
-_PARAMETER: Final = re.compile(r":([a-z_]+)")
-_LIST: Final = re.compile(r" IN :([a-z_]+)")
 
 
 class SqliteDatabase:
@@ -351,7 +344,7 @@ class SqliteReading:
 
     def rows(self, sql: str, /, **params: object) -> list[Row]:
         """Return all rows of a query."""
-        return self._connection.execute(*_expand_lists(sql, params)).fetchall()
+        return self._connection.execute(*bind(sql, params)).fetchall()
 
     def row(self, sql: str, /, **params: object) -> Row | None:
         """Return the first row of a query, or None."""
@@ -386,80 +379,31 @@ class SqliteTransaction(SqliteReading):
 
     def rows(self, sql: str, /, **params: object) -> list[Row]:
         """Return all rows of a query, or of a statement that returns what it has changed."""
-        self._kept.note_statement(sql)
-        return self._connection.execute(*_expand_lists(sql, params)).fetchall()
+        self._kept.note_change(parse(sql).changed_table)
+        return self._connection.execute(*bind(sql, params)).fetchall()
 
     def defer_stable(self, sql: str, /, **params: object) -> Callable[[], list[Row]]:
         """Return the rows of an earlier transaction, if their tables have not changed since; else run the query."""
         rows = self._kept.find(sql, params)
         if rows is None:
-            rows = self._connection.execute(*_expand_lists(sql, dict(params))).fetchall()
+            rows = self._connection.execute(*bind(sql, params)).fetchall()
             self._kept.keep(sql, params, rows)
         return lambda: rows
 
     def run(self, sql: str, /, **params: object) -> int:
         """Run one statement and return how many rows it touched."""
-        self._kept.note_statement(sql)
-        return self._connection.execute(*_expand_lists(sql, params)).rowcount
+        self._kept.note_change(parse(sql).changed_table)
+        return self._connection.execute(*bind(sql, params)).rowcount
 
     def run_many(self, sql: str, params: Sequence[Mapping[str, object]], /) -> None:
         """Run one statement for each set of parameters."""
-        self._kept.note_statement(sql)
-        self._connection.executemany(sql, params)
+        statement = parse(sql)
+        self._kept.note_change(statement.changed_table)
+        self._connection.executemany(statement.sql, map(statement.values, params))
 
     def record(self, change: Change) -> None:
         """Record a change, to be numbered and logged when the transaction is finalized."""
         self.recorded.append(change)
-
-
-def _expand_lists(sql: str, params: dict[str, object]) -> tuple[str, dict[str, object]]:
-    """Expand parameters that are sequences into placeholders of their own: `IN :ids`. The parameters are changed."""
-    names = _list_names(sql)
-    if not names:
-        return sql, params
-    sizes: list[tuple[str, int]] = []
-    for name in names:
-        values = params.get(name)
-        if isinstance(values, (tuple, list)):
-            del params[name]
-            if len(values) == 1:
-                params[f"{name}_0"] = values[0]
-                sizes.append((name, 1))
-                continue
-            size = _padded_length(len(values))
-            params.update({f"{name}_{index}": value for index, value in enumerate(values)})
-            params.update({f"{name}_{index}": values[-1] for index in range(len(values), size)})
-            sizes.append((name, size))
-    return _expand_placeholders(sql, tuple(sizes)), params
-
-
-@lru_cache(maxsize=512)
-def _list_names(sql: str) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(_LIST.findall(sql)))
-
-
-def _padded_length(length: int) -> int:
-    """Return the number of placeholders for so many values; the last value fills those that are left.
-
-    Each number is a statement of its own, which each connection keeps compiled: some 10 KB, and more with a long list.
-    """
-    if length > _MAX_PADDED_LENGTH:
-        return length
-    power = 1 << max(length - 1, 0).bit_length()
-    return power * 3 // 4 if power * 3 // 4 >= length else power
-
-
-@lru_cache(maxsize=512)
-def _expand_placeholders(sql: str, lengths: tuple[tuple[str, int], ...]) -> str:
-    sizes = dict(lengths)
-
-    def placeholders(match: re.Match[str]) -> str:
-        name = match[1]
-        if name not in sizes:
-            return match[0]
-        return "(" + ", ".join(f":{name}_{index}" for index in range(sizes[name])) + ")"
-
-    return _PARAMETER.sub(placeholders, sql)
 
 
 def _is_empty(path: str) -> bool:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 from typing import Final
 
+from commonbook.engines.sqlite.statements import ANY_TABLE
 from commonbook.ports.database import Row
 
 _MAX_QUERIES: Final = 64
 _READ_TABLE: Final = re.compile(r"\b(?:FROM|JOIN)\s+(\w+)")
-_READS: Final = re.compile(r"\s*(?:SELECT|PRAGMA)\b")
-_CHANGED_TABLE: Final = re.compile(r"\s*(?:INSERT INTO|UPDATE|DELETE FROM)\s+(\w+)")
-_ANY_TABLE: Final = "*"
 
 
 class KeptRows:
@@ -38,10 +35,9 @@ class KeptRows:
         self._rows[_key(sql, params)] = rows
         self._tables.update(_READ_TABLE.findall(sql))
 
-    def note_statement(self, sql: str) -> None:
-        """Drop the rows if a statement, which runs now, may change one of their tables."""
-        table = _table_changed(sql)
-        if table in self._tables or table == _ANY_TABLE:
+    def note_change(self, table: str) -> None:
+        """Drop the rows if a statement, which runs now, may change one of their tables: this one, or any."""
+        if table in self._tables or table == ANY_TABLE:
             self.clear()
 
     def clear(self) -> None:
@@ -52,12 +48,3 @@ class KeptRows:
 
 def _key(sql: str, params: dict[str, object]) -> tuple[object, ...]:
     return (sql, *(tuple(value) if isinstance(value, list) else value for value in params.values()))
-
-
-@lru_cache(maxsize=1024)
-def _table_changed(sql: str) -> str:
-    """Return the table that a statement changes; nothing for a query, `*` if that cannot be told."""
-    if _READS.match(sql):
-        return ""
-    changed = _CHANGED_TABLE.match(sql)
-    return changed[1] if changed else _ANY_TABLE
