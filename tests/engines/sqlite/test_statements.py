@@ -48,6 +48,7 @@ def test_a_value_that_is_missing_is_an_error():
         ("SELECT id FROM memory", ""),
         ("\n  PRAGMA data_version", ""),
         ("INSERT INTO memory (id) VALUES (:id)", "memory"),
+        ("INSERT INTO memory(id) VALUES (:id)", "memory"),
         ("\n  UPDATE place SET space = :space", "place"),
         ("DELETE FROM link", "link"),
         ("WITH old AS (SELECT 1) DELETE FROM link", ANY_TABLE),

@@ -99,5 +99,5 @@ def _changed_table(sql: str) -> str:
         case ["SELECT" | "PRAGMA", *_]:
             return ""
         case ["UPDATE", table, *_] | ["INSERT", "INTO", table, *_] | ["DELETE", "FROM", table, *_]:
-            return table
+            return table.partition("(")[0]
     return ANY_TABLE
