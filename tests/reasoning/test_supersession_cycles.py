@@ -60,3 +60,18 @@ def test_each_copy_of_a_chain_may_supersede_its_own_source(book: Book):
     book.supersede(source, by=copy)
     assert book.get(below).marks == ()
     assert recalled(book) == {below}
+
+
+def test_a_copy_is_not_tied_to_a_source_that_it_supersedes_in_turn(book: Book):
+    root = book.remember("oil costs five", space="a").id
+    between = book.share(root, "desk").id
+    copy = book.share(root, "team").id
+    new = book.remember("oil costs six", space="a", replaces=between).id
+    book.supersede(new, by=copy)
+    book.delete(root)
+    with pytest.raises(Conflict, match="supersede each other"):
+        book.share(between, "team")
+    assert recalled(book) == {copy}
+    book.reinstate(new)
+    assert book.share(between, "team").retied
+    assert recalled(book) == {new}

@@ -5,7 +5,7 @@ It also checks who may remove the link of a successor.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
 from commonbook.access import review
 from commonbook.errors import BadInput, Conflict, NotAllowed
@@ -13,8 +13,8 @@ from commonbook.model.invalidation import REASONING
 from commonbook.model.memory import Link, Memory
 from commonbook.model.reasoning import depth_cap
 from commonbook.reasoning import invalidations as graph
-from commonbook.tables import copies, links, memories, supersession
-from commonbook.write import proposals
+from commonbook.tables import memories
+from commonbook.write import proposals, supersession_cycles
 from commonbook.write.context import WriteContext
 
 
@@ -54,7 +54,7 @@ def require_valid_links(ctx: WriteContext, memory: Memory, new: Sequence[Link]) 
             _require_depth(ctx, added)
     for link in new:
         if link.relation == "supersedes":
-            _require_no_supersession_cycle(ctx, memory.id, link.target)
+            supersession_cycles.require_none(ctx, memory, link.target)
 
 
 def _may_depend(ctx: WriteContext, memory: Memory, new: Sequence[Link]) -> bool:
@@ -82,7 +82,7 @@ def _require_no_cycle(ctx: WriteContext, memory: Memory, link: Link, ancestors: 
     path = graph.path_between(target, memory.id, ancestors.known)
     if path:
         raise Conflict(
-            f"{memory.id} would depend on itself: {' <- '.join(_redacted(ctx, (*path, memory.id)))}",
+            f"{memory.id} would depend on itself: {' <- '.join(supersession_cycles.redacted(ctx, (*path, memory.id)))}",
             fix="link it to a memory that does not depend on it, or use `related_to`",
         )
 
@@ -98,62 +98,3 @@ def _require_depth(ctx: WriteContext, memory: Memory) -> None:
             f"the reflection would have depth {depth}, and the space {memory.space.name!r} allows {cap}",
             fix="reflect on the sources of those reflections, or let an admin raise it: `commonbook space depth`",
         )
-
-
-def _require_no_supersession_cycle(ctx: WriteContext, source: str, target: str) -> None:
-    """Refuse to supersede a memory that supersedes the source, directly, through others or through its copies.
-
-    Deleted memories count: what supersedes one of them stands in its place, and it may come back.
-    """
-    level: dict[str, tuple[str, ...]] = {source: (source,)}
-    seen = {source}
-    while level:
-        # The locks keep a concurrent transaction from closing the cycle from the other side.
-        ctx.lock(level)
-        chains = _chains_of_copies(ctx, level)
-        for id_, path in level.items():
-            if id_ != source and _is_superseded_with(chains[id_], target, by=source):
-                raise Conflict(
-                    f"{source} cannot supersede {target}: {' <- '.join(_redacted(ctx, (*path, source)))} supersede each"
-                    " other in turn",
-                    fix="`reinstate` the one that is still valid, or supersede both by a third",
-                )
-        found = _superseding(ctx, chains)
-        level = {one: (*level[superseded], one) for superseded, one in found if one not in seen}
-        seen.update(level)
-
-
-def _chains_of_copies(ctx: WriteContext, ids: Iterable[str]) -> dict[str, list[Memory]]:
-    """Return each memory with the sources along its tie, with which it is superseded; of a new memory, nothing."""
-    headers = memories.get_headers_any_space(ctx.tx, ctx.spaces, sorted(ids))
-    sources = copies.sources_of(ctx.tx, ctx.spaces, headers.values())
-    return {id_: copies.chain_of(headers[id_], sources) if id_ in headers else [] for id_ in ids}
-
-
-def _is_superseded_with(chain: Sequence[Memory], target: str, *, by: str) -> bool:
-    """Tell whether a memory would be superseded with a target: it is that, or a copy of it, and not a copy of `by`."""
-    ids = [member.id for member in chain]
-    return target in ids and by not in ids[: ids.index(target)]
-
-
-def _superseding(ctx: WriteContext, chains: Mapping[str, Sequence[Memory]]) -> list[tuple[str, str]]:
-    """Return pairs of a memory and one that supersedes it, or a source along its tie."""
-    members = sorted({member.id for chain in chains.values() for member in chain})
-    direct: dict[str, list[Memory]] = {}
-    incoming = links.incoming_any_space(ctx.tx, members, relations=supersession.RELATIONS) if members else []
-    headers = memories.get_headers_any_space(ctx.tx, ctx.spaces, sorted({link.source for link in incoming}))
-    for link in incoming:
-        if link.source in headers:
-            direct.setdefault(link.target, []).append(headers[link.source])
-    return [
-        (id_, successor.id)
-        for id_, chain in chains.items()
-        for found in supersession.in_place_of_others(chain, [direct.get(member.id, ()) for member in chain])
-        for successor in found
-    ]
-
-
-def _redacted(ctx: WriteContext, ids: Sequence[str]) -> list[str]:
-    """Return ids for a message, with an ellipsis for each memory that the actor may not read."""
-    readable = memories.get_headers(ctx.tx, ctx.readable, sorted(set(ids)))
-    return [id_ if id_ in readable else "…" for id_ in ids]

@@ -9,8 +9,8 @@ from commonbook.model.memory import DETACHED, UNKNOWN_HASH, CopyInfo, Link, Memo
 from commonbook.model.sharing import ShareReceipt
 from commonbook.sharing import freshness, words_for_copies
 from commonbook.sharing.freshness import REVOKED, SOURCE_DELETED
-from commonbook.tables import copies, memories
-from commonbook.write import store_version
+from commonbook.tables import copies, memories, supersession
+from commonbook.write import store_version, supersession_cycles
 from commonbook.write.context import WriteContext
 
 DEAD: Final = frozenset((REVOKED, SOURCE_DELETED))
@@ -60,7 +60,10 @@ def _state(ctx: WriteContext, copy: Memory) -> freshness.CopyState:
 
 
 def _tied(ctx: WriteContext, copy: Memory, source: Memory, refresh: Refresh) -> Memory:
-    """Store a copy with a new tie: with the words of the source, or with its own if it was edited here."""
+    """Store a copy with a new tie: with the words of the source, or with its own if it was edited here.
+
+    Conflict if the copy supersedes a memory that supersedes the source: it would be superseded in turn.
+    """
     old = copy.source
     is_edited = freshness.was_edited(copy)
     kept_hash = old.target_hash if old is not None and old.target == source.id else UNKNOWN_HASH
@@ -72,6 +75,8 @@ def _tied(ctx: WriteContext, copy: Memory, source: Memory, refresh: Refresh) -> 
         shared=CopyInfo(refresh, source.root, ctx.actor.principal, ctx.tx.now),
         links=(link, *(other for other in copy.links if other != old)),
     )
+    for target in supersession.targets_of(tied):
+        supersession_cycles.require_none(ctx, tied, target)
     changed = [name for name in ("title", "text", "links", "shared") if getattr(tied, name) != getattr(copy, name)]
     stored = store_version.store_version(ctx, copy, tied, changed, how="share", source=source.id)
     return memories.find(ctx.tx, ctx.spaces, copy.id) or stored

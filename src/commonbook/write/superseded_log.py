@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from commonbook.errors import NotAllowed
 from commonbook.model.memory import Memory
 from commonbook.model.spaces import Actor
-from commonbook.tables import memories, supersession
+from commonbook.tables import copies, memories, supersession
 from commonbook.write.context import WriteContext
 
 
@@ -22,10 +22,10 @@ def record(ctx: WriteContext, old: Memory | None, new: Memory) -> None:
     caller records nothing: their memories supersede what they superseded before.
     """
     targets = set(supersession.targets_of(new)) if new.deleted is None else set()
+    if targets and old is not None and not _holds_again(ctx, old, new):
+        targets -= set(supersession.targets_of(old))
     if not targets:
         return
-    if old is not None and not _holds_again(ctx, old, new):
-        targets -= set(supersession.targets_of(old))
     elsewhere = [memory for memory in _superseded_by(ctx, new, targets) if memory.space.id != new.space.id]
     if ctx.foreign is None and not all(ctx.may_write(memory.space) for memory in elsewhere):
         raise _refusal(ctx.actor, new, elsewhere)
@@ -36,6 +36,10 @@ def record(ctx: WriteContext, old: Memory | None, new: Memory) -> None:
 
 def _holds_again(ctx: WriteContext, old: Memory, new: Memory) -> bool:
     """Tell whether a memory had ended and is valid for longer now, by itself or, as a copy, by another source."""
+    ends, ended = ((one.expires, one.shared, copies.copied_from(one)) for one in (new, old))
+    if ends == ended:
+        # Most changes: the sources of a copy, of which there may be many, need not be read.
+        return False
     return _has_ended(ctx, old) and not _has_ended(ctx, new)
 
 
