@@ -55,7 +55,8 @@ def test_the_log_says_by_which_memory_of_another_space_one_was_superseded(termin
     other = pipe(tmp_path, "remember", "Carol owns everything", "--space", "board").split("\t")[0]
     pipe(tmp_path, "supersede", used[1], "--by", other)
     (last,) = rows(terminal("audit", "list", "--space", "team", "--after", "7").plain).values()
-    assert last.endswith(f"superseded {used[1][-8:]} Bob owns the billing service by {other[-8:]} Carol owns everything")
+    old, new = f"{used[1][-8:]} Bob owns the billing service", f"{other[-8:]} Carol owns everything"
+    assert last.endswith(f"superseded {old} by {new}")
 
 
 def test_the_log_names_deleted_memories_and_no_title_that_one_may_not_read(terminal, tmp_path, used):
