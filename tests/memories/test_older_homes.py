@@ -89,7 +89,7 @@ def migrating(home: Path) -> Path:
     return write_home(home, 2)
 
 
-@pytest.fixture(params=[2, 3, 4, 5])
+@pytest.fixture(params=[2, 3, 4, 5, 6, 7])
 def filled(
     engine: str, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Path | str]:

@@ -47,8 +47,8 @@ def replace(tx: Transaction, **values: str) -> None:
 
 def project_spaces(tx: Reading) -> dict[str, str]:
     """Return the spaces of git repositories by name, each with the identity of the repository that has it."""
-    rows = tx.rows("SELECT name, value FROM home WHERE name LIKE :prefix", prefix=f"{_PROJECT}%")
-    return {name.removeprefix(_PROJECT): value for name, value in rows}
+    # All facts are read, which are few: a statement with LIKE would be compiled again for every call.
+    return {name.removeprefix(_PROJECT): value for name, value in project_facts(facts(tx)).items()}
 
 
 def claim_project_space(tx: Transaction, space: str, identity: str, *, instead_of: str | None = None) -> None:

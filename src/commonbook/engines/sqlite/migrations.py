@@ -358,5 +358,10 @@ ALTER TABLE space ADD COLUMN review TEXT;
 ALTER TABLE request ADD COLUMN purpose TEXT NOT NULL DEFAULT 'share';
 """
 
-MIGRATIONS: Final = (VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7)
+VERSION_8: Final = """
+-- files: hardly any has a trouble, and every recall asks for those of its hits
+CREATE INDEX file_by_trouble ON file (memory) WHERE trouble IS NOT NULL;
+"""
+
+MIGRATIONS: Final = (VERSION_1, VERSION_2, VERSION_3, VERSION_4, VERSION_5, VERSION_6, VERSION_7, VERSION_8)
 """Migration n takes a database from version n to version n + 1."""
