@@ -109,9 +109,7 @@ def ranked(question: QueryFeatures, *passages: Passage, near: Sequence[tuple[str
     return Ranked(
         order=[rows[row].name for row in best.tolist()],
         scores={one.name: float(scores.total[row]) for row, one in enumerate(rows)},
-        parts={
-            one.name: {name: float(part[row]) for name, part in scores.parts.items()} for row, one in enumerate(rows)
-        },
+        parts={one.name: dict(scores.parts_of(row)) for row, one in enumerate(rows)},
     )
 
 

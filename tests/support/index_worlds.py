@@ -41,6 +41,7 @@ from commonbook.ports.index import (
     IndexView,
     SpacePosition,
 )
+from commonbook.recall.neighbours import squares_of_rows
 from tests.support.crashing import environment
 
 DIMENSIONS: Final = 70
@@ -238,7 +239,7 @@ def laid_out(folder: Path, layers: Sequence[Delta], *, unwritten: int = 0) -> La
     place = str(folder / str(len(list(folder.iterdir()))) / "index")
     os.makedirs(os.path.dirname(place))
     written = len(layers) - unwritten
-    with MappedIndex(place).writing(wait=60) as writer:
+    with MappedIndex(place, pool_squares=squares_of_rows).writing(wait=60) as writer:
         for layer in (Delta((ELSEWHERE,)), *layers[:written]):
             # What one commit adds is one segment: so each layer has a commit of its own.
             writer.add(layer)

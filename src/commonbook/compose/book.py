@@ -445,8 +445,9 @@ def _transfer_service() -> object:
 
 def _mapped_index(hidden: str) -> Index:
     from commonbook.engines.index.mapped_index import MappedIndex
+    from commonbook.recall import neighbours
 
-    return MappedIndex(os.path.join(hidden, "index"))
+    return MappedIndex(os.path.join(hidden, "index"), pool_squares=neighbours.squares_of_rows)
 
 
 def _postgres_index(settings: Settings, database: PostgresDatabase) -> Index:

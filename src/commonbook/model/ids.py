@@ -26,7 +26,7 @@ def id_bytes(id_: str) -> bytes:
     return bytes.fromhex(id_.replace("-", ""))
 
 
-def id_of_bytes(data: bytes) -> str:
+def id_of_bytes(data: bytes | memoryview) -> str:
     """Return the id that has these bytes."""
     digits = data.hex()
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

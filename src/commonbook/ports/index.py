@@ -145,6 +145,8 @@ class CandidatePool(NamedTuple):
 
     Others may be suspect too.
     """
+    squares: npt.NDArray[np.float64] | None = None
+    """The squared norm of each row's vector, pooled with its neighbours'; NaN where the index does not know it."""
 
 
 class IndexResult(NamedTuple):

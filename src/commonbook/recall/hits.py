@@ -87,6 +87,7 @@ class HitBuilder:
         self._positions: list[int] = pool.positions.tolist()
         self._flags: list[int] = pool.flags.tolist()
         self._totals: list[float] = scores.total.tolist()
+        self._highest: list[float] = self._totals if self._bounds is scores.total else self._bounds.tolist()
 
     def answer(self, rows: Sequence[int]) -> Answer:
         """Return the best hits: each message by itself, and each memory once with its best passage.
@@ -262,7 +263,7 @@ class HitBuilder:
         """
         chosen: dict[str, int] = {}
         for row in rows:
-            if len(chosen) >= limit and round(float(self._bounds[row]), 6) <= above:
+            if len(chosen) >= limit and self._highest[row] <= above:
                 break
             passage, memory = self._ids_of(row)
             chosen.setdefault(passage if self._is_message(row) else memory, row)
@@ -277,7 +278,8 @@ class HitBuilder:
         return self._penalties_by_memory.get(self._ids_of(row)[1], {}) if self._penalties_by_memory else {}
 
     def _score(self, row: int) -> float:
-        return round(self._totals[row] + self._penalty(row), 6)
+        # Totals are rounded already.
+        return round(self._totals[row] + self._penalty(row), 6) if self._penalties_by_memory else self._totals[row]
 
     def _score_parts(self, row: int) -> scoring.RowParts:
         """Return the parts of a row's score, without penalties."""

@@ -7,7 +7,7 @@ from typing import Final
 from commonbook.model.spaces import SpaceScope
 from commonbook.ports.embedding import Thesaurus
 from commonbook.ports.index import FOREVER, IndexQuery
-from commonbook.recall import indexed_passages, scoring
+from commonbook.recall import indexed_passages, neighbours, scoring
 from commonbook.recall.query import MAX_QUERY_CHARS, ParsedQuery
 from commonbook.recall.query_expansion import QueryExpansion
 from commonbook.text import terms as text_terms
@@ -71,7 +71,7 @@ class IndexQueryBuilder:
             superseded="superseded" in include,
             now=indexed_passages.micros(query.now),
             max_candidates=max(_MIN_CANDIDATES, query.request.k),
-            reach=scoring.REACH,
+            reach=neighbours.REACH,
             newest=query.is_empty,
             required_terms=max(query.quoted, key=lambda phrase: len(phrase.terms)).terms if query.quoted else (),
             phrase_terms=phrase_terms,

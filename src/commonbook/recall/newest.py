@@ -18,4 +18,4 @@ def newest_first(result: IndexResult) -> tuple[Sequence[int], scoring.Scores]:
     pool = result.pool
     listed = pool.eligible & (((pool.flags & IS_MESSAGE) > 0) | (pool.positions == 0))
     last_first = np.lexsort((pool.orders, pool.positions, pool.times))[::-1]
-    return last_first[listed[last_first]].tolist(), scoring.Scores(np.zeros(len(listed)), {})
+    return last_first[listed[last_first]].tolist(), scoring.Scores(np.zeros(len(listed)), np.zeros((0, len(listed))))

@@ -14,28 +14,25 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from math import log
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from commonbook.ports.index import BY_USER, IS_MESSAGE, IS_QUESTION, TELLS_NAME, TELLS_TIME, CandidatePool
+from commonbook.recall import neighbours
 from commonbook.recall.confidence import QueryRarity
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 Ints: TypeAlias = npt.NDArray[np.int64]
 Numbers: TypeAlias = npt.NDArray[np.float64]
+Flags: TypeAlias = npt.NDArray[np.bool_]
 ExpandedTerm: TypeAlias = tuple[int, int, float]
 """(place of a query term, place of a term near it among query and expansion terms, their cosine)."""
 
 RowParts: TypeAlias = Mapping[str, float]
 """The parts of the score of one passage, by feature."""
 
-REACH: Final = 4
-"""The number of neighbours on each side that count."""
-
-_NEIGHBOUR_DECAY: Final = 0.5
-_FOLLOWING_WEIGHT: Final = 0.6
 _PIVOT_LENGTH: Final = 28.0
 _LENGTH_SLOPE: Final = 0.75
 _MAX_LENGTH: Final = 2000
@@ -94,20 +91,20 @@ class QueryFeatures(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """The score of every passage of a pool, and its parts, each an array.
+    """The score of every passage of a pool, and its parts: a row for each feature of PARTS.
 
     `coverage` has a row for each passage and a column for each query term: how much of the term the passage has, by
     itself, by near terms and by its neighbours, from 0 to 1.
     """
 
     total: Numbers
-    parts: Mapping[str, Numbers]
+    parts: Numbers
     rarity: QueryRarity = QueryRarity()
     coverage: Numbers = np.zeros((0, 0))
 
     def parts_of(self, row: int) -> RowParts:
         """Return the parts of a passage's score."""
-        return {name: part.item(row) for name, part in self.parts.items()}
+        return dict(zip(PARTS, self.parts[:, row].tolist(), strict=False))
 
 
 def cosine(parts: RowParts) -> float:
@@ -180,7 +177,8 @@ def rank(
     `expansions` lists for each query term the nearest first. `date_matches` says how well each passage's day matches
     the dates that the query names, `phrase_matches` how much of its phrase each passage has.
     """
-    slots = _slots(pool)
+    slots = neighbours.slots_of(pool.threads, pool.positions)
+    # The part of a feature that the query does not ask for stays zero.
     parts = np.zeros((len(PARTS), len(pool.positions)))
     coverage = _coverage(query, pool, slots, expansions)
     parts[0] = _lexical(query, coverage)
@@ -188,11 +186,15 @@ def rank(
     parts[2] = _SPEAKER_WEIGHT * _by_asked_speaker(query, pool)
     parts[3] = _QUESTION_WEIGHT * _has_flag(pool, IS_QUESTION)
     parts[4] = _LENGTH_WEIGHT * _length_feature(pool) * _has_flag(pool, IS_MESSAGE)
-    parts[5] = _TIME_WEIGHT * query.asks_when * _has_flag(pool, TELLS_TIME)
-    parts[6] = _TOLD_NAME_WEIGHT * query.asks_for_name * _has_flag(pool, TELLS_NAME) * _brevity(pool)
-    parts[7] = _DATE_WEIGHT * (date_matches if date_matches is not None else 0.0)
-    parts[8] = _NAME_WEIGHT * _is_named(query, pool)
-    parts[9] = _PHRASE_WEIGHT * (phrase_matches if phrase_matches is not None else 0.0)
+    if query.asks_when:
+        parts[5] = _TIME_WEIGHT * _has_flag(pool, TELLS_TIME)
+    if query.asks_for_name:
+        parts[6] = _TOLD_NAME_WEIGHT * _has_flag(pool, TELLS_NAME) * _brevity(pool)
+    if date_matches is not None:
+        parts[7] = _DATE_WEIGHT * date_matches
+    parts[8, _named_rows(query, pool)] = _NAME_WEIGHT
+    if phrase_matches is not None:
+        parts[9] = _PHRASE_WEIGHT * phrase_matches
     # Supporting features count only in proportion to the evidence: the right speaker alone answers nothing.
     parts[2:7] *= np.clip((parts[0] + parts[1] + parts[7]) / _FULL_EVIDENCE, 0, 1)
     # Six digits: the last ones of a float depend on the order of the additions.
@@ -201,56 +203,10 @@ def rank(
     rows = np.flatnonzero(pool.eligible)
     # The sort is stable, and a pool is sorted by thread and position.
     best = np.lexsort((~pool.orders[rows], -total[rows]))
-    return rows[best], Scores(total, dict(zip(PARTS, parts, strict=True)), coverage=coverage)
+    return rows[best], Scores(total, parts, coverage=coverage)
 
 
-def _neighbour_weight(distance: int) -> float:
-    return _NEIGHBOUR_DECAY ** abs(distance) * (_FOLLOWING_WEIGHT if distance > 0 else 1)
-
-
-_KERNEL: Final = np.array([_neighbour_weight(distance) for distance in range(-REACH, REACH + 1)])
-"""The weights of a passage's neighbours, from the first before it to the last after it."""
-
-_WINDOW_SPAN: Final = 2 * REACH
-"""The largest distance between two neighbours of one passage."""
-
-_BLOCK: Final = 8
 _RESIDUAL_SCALE: Final = 256
-
-
-# --- neighbours: a row of slots
-
-
-def _slots(pool: CandidatePool) -> Ints:
-    """Give each passage a slot in a row, so that sums over neighbours become sums along the row.
-
-    Neighbours are as far apart as in their thread, and other passages are out of reach of each other. There are REACH
-    empty slots before the first passage; `_scatter` adds as many after the last.
-    """
-    return _compact(pool.threads * 2**50 + pool.positions)
-
-
-def _compact(places: Ints) -> Ints:
-    """Shrink every gap between sorted places to at most REACH + 1, and leave REACH slots before the first."""
-    return REACH + np.cumsum(np.minimum(np.diff(places, prepend=places[:1]), REACH + 1))
-
-
-def _scatter(values: Numbers, slots: Ints) -> Numbers:
-    """Return a row with each passage's values in its slot, and zeros elsewhere."""
-    row = np.zeros((int(slots.max(initial=REACH)) + 1 + REACH, *values.shape[1:]))
-    row[slots] = values
-    return row
-
-
-def _pool_neighbours(values: Numbers, slots: Ints) -> Numbers:
-    """Return for each passage the sum of its own values and its neighbours', weighted by the kernel."""
-    row = _scatter(values, slots)
-    size = len(row) - _WINDOW_SPAN
-    out = np.zeros((size, *values.shape[1:]))
-    for offset, weight in enumerate(_KERNEL):
-        out += weight * row[offset : offset + size]
-    pooled: Numbers = out[slots - REACH]
-    return pooled
 
 
 # --- the lexical feature
@@ -266,7 +222,7 @@ def _coverage(query: QueryFeatures, pool: CandidatePool, slots: Ints, expansions
     weights = _term_weights(len(query.idf), len(present), expansions, present)
     frequencies = _frequencies(rows, terms, shares, weights, size)
     lent = frequencies * _brevity(pool)[:, None]
-    pooled = frequencies + _pool_neighbours(lent, slots) - lent
+    pooled = frequencies + neighbours.pool_values(lent, slots) - lent
     covered: Numbers = pooled / (pooled + _SATURATION)
     return covered
 
@@ -329,9 +285,9 @@ def _semantic(query: QueryFeatures, pool: CandidatePool, slots: Ints) -> Numbers
         return np.zeros(size)
     scales = pool.scales.astype(np.float64)
     coarse, fine, step = _quantize(query.vector)
-    products, squares = _products(pool.vectors, scales, slots, np.stack([coarse, fine], axis=1))
-    dots = _pool_neighbours((products[:, 0] + products[:, 1] / _RESIDUAL_SCALE) * scales, slots) * step
-    norms = np.sqrt(np.maximum(squares, 0))
+    products = (pool.vectors.astype(np.float32) @ np.stack([coarse, fine], axis=1)).astype(np.float64)
+    dots = neighbours.pool_values((products[:, 0] + products[:, 1] / _RESIDUAL_SCALE) * scales, slots) * step
+    norms = np.sqrt(np.maximum(_squares(pool, pool.vectors, scales, slots), 0))
     query_norm = np.linalg.norm(coarse.astype(np.float64) + fine / _RESIDUAL_SCALE) * step
     cosines: Numbers = dots / np.maximum(norms * query_norm, _EPSILON)
     return np.where(norms > _EPSILON, cosines, 0)
@@ -345,97 +301,38 @@ def _quantize(vector: Floats) -> tuple[Floats, Floats, float]:
     return coarse.astype(np.float32), np.rint((exact - coarse) * _RESIDUAL_SCALE).astype(np.float32), step
 
 
-def _products(vectors: npt.NDArray[np.int8], scales: Numbers, slots: Ints, query: Floats) -> tuple[Numbers, Numbers]:
-    """Return the products of each passage's vector with the query's, and its squared norm after pooling.
+def _squares(pool: CandidatePool, vectors: npt.NDArray[np.int8], scales: Numbers, slots: Ints) -> Numbers:
+    """Return the squared norm of each passage's vector, pooled with its neighbours', as far as the index knows it.
 
-    The vectors of passages without neighbours, and those of the others by their slots, are converted once.
+    Where it does not, the vectors of the whole thread are pooled here.
     """
-    products, squares = np.empty((len(slots), query.shape[1])), np.empty(len(slots))
-    adjacent = np.zeros(len(slots) + 1, np.bool_)
-    adjacent[1:-1] = slots[1:] - slots[:-1] <= REACH
-    has_neighbour = adjacent[:-1] | adjacent[1:]
-    alone, rows = np.flatnonzero(~has_neighbour), np.flatnonzero(has_neighbour)
-    if len(alone):
-        wide = vectors[alone].astype(np.float32)
-        products[alone] = wide @ query
-        squares[alone] = np.vecdot(wide, wide) * scales[alone] * scales[alone]
-    if len(rows):
-        products[rows], squares[rows] = _products_of_windows(vectors, scales, rows, _compact(slots[rows]), query)
-    return products, squares
-
-
-def _products_of_windows(
-    vectors: npt.NDArray[np.int8], scales: Numbers, rows: Ints, slots: Ints, query: Floats
-) -> tuple[Floats, Numbers]:
-    """Return the same for passages with neighbours.
-
-    The squared norm sums the products of every two vectors in the window of a passage, weighted by the kernel.
-    """
-    blocks = -(-(int(slots[-1]) + 1 + REACH) // _BLOCK)
-    # An empty slot may hold any row: its size is zero, so its products count nothing.
-    row_in_slot = np.zeros(blocks * _BLOCK + _WINDOW_SPAN, np.intp)
-    row_in_slot[slots] = rows
-    sizes = np.zeros(len(row_in_slot))
-    sizes[slots] = scales[rows]
-    weights = sizes[:-_WINDOW_SPAN, None] * _windows(sizes, _WINDOW_SPAN + 1)
-    wide = vectors.take(row_in_slot, axis=0).astype(np.float32)
-    products = _products_with_following(wide, blocks) * weights
-    # For each slot: its products, weighted as the first slot of a window, as the second and so on. A window's sum then
-    # lies along a diagonal.
-    weighted = (products @ _PAIR_WEIGHTS.T).ravel()
-    diagonals = _windows(weighted, _PAIR_WEIGHTS.size)[:: _WINDOW_SPAN + 1, :: _WINDOW_SPAN + 2]
-    return (wide @ query)[slots], diagonals[slots - REACH].sum(axis=1)
-
-
-def _products_with_following(row: Floats, blocks: int) -> Floats:
-    """Return the dot products of each vector with itself and with those up to _WINDOW_SPAN after it, by blocks."""
-    following = _windows(row, _BLOCK + _WINDOW_SPAN)[::_BLOCK]
-    block_products = row[: blocks * _BLOCK].reshape(blocks, _BLOCK, -1) @ following
-    products: Floats = block_products.reshape(blocks, -1)[:, _FOLLOWING].reshape(blocks * _BLOCK, _WINDOW_SPAN + 1)
-    return products
-
-
-def _windows(row: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
-    """Return all windows of so many entries of a contiguous array, without a copy; the last axis runs along a window.
-
-    `sliding_window_view` checks its arguments for longer than most products take.
-    """
-    shape = (len(row) - size + 1, *row.shape[1:], size)
-    return np.ndarray(shape, row.dtype, row, 0, (*row.strides, row.strides[0]))
-
-
-_FOLLOWING: Final = np.arange(_BLOCK)[:, None] * (_BLOCK + _WINDOW_SPAN + 1) + np.arange(_WINDOW_SPAN + 1)
-"""The places, in a flattened block of products, of each vector's products with itself and with those after it."""
-
-_PAIR_WEIGHTS: Final = np.array(
-    [
-        [
-            _KERNEL[first] * _KERNEL[first + distance] * (1 + (distance > 0))
-            if first + distance <= _WINDOW_SPAN
-            else 0.0
-            for distance in range(_WINDOW_SPAN + 1)
-        ]
-        for first in range(_WINDOW_SPAN + 1)
-    ]
-)
-"""The weight of a product of two vectors, by the first one's place in the window and the distance between them."""
+    if pool.squares is None:
+        return neighbours.pooled_squares(vectors, scales, slots)
+    unknown = np.flatnonzero(np.isnan(pool.squares) & pool.eligible)
+    if not len(unknown):
+        return pool.squares
+    is_unknown = np.zeros(int(pool.threads[-1]) + 1, np.bool_)
+    is_unknown[pool.threads[unknown]] = True
+    rows = np.flatnonzero(is_unknown[pool.threads])
+    squares = pool.squares.copy()
+    squares[rows] = neighbours.pooled_squares(
+        vectors[rows], scales[rows], neighbours.slots_of(pool.threads[rows], pool.positions[rows])
+    )
+    return squares
 
 
 # --- features of a passage
 
 
-def _has_flag(pool: CandidatePool, flag: int) -> Numbers:
-    flags: Numbers = ((pool.flags & flag) != 0).astype(np.float64)
+def _has_flag(pool: CandidatePool, flag: int) -> Flags:
+    flags: Flags = (pool.flags & flag) != 0
     return flags
 
 
-def _is_named(query: QueryFeatures, pool: CandidatePool) -> Numbers:
-    """Return 1 for passages of memories whose title, alias or file name is the query."""
+def _named_rows(query: QueryFeatures, pool: CandidatePool) -> Ints:
+    """Return the rows of memories whose title, alias or file name is the query."""
     rows, terms, _ = pool.entries
-    named = np.zeros(len(pool.positions))
-    if query.name_place is not None:
-        named[rows[terms == query.name_place]] = 1.0
-    return named
+    return rows[terms == query.name_place] if query.name_place is not None else rows[:0]
 
 
 def _brevity(pool: CandidatePool) -> Numbers:
@@ -447,16 +344,16 @@ def _length_feature(pool: CandidatePool) -> Numbers:
     return np.minimum(1, np.log(1 + pool.lengths) / log(_FULL_LENGTH))
 
 
-def _by_asked_speaker(query: QueryFeatures, pool: CandidatePool) -> Numbers:
-    """Return 1 for passages of the only speaker that the query names.
+def _by_asked_speaker(query: QueryFeatures, pool: CandidatePool) -> Flags:
+    """Tell which passages are of the only speaker that the query names.
 
-    If it names none or several, and is in the first person, return 1 for passages of users.
+    If it names none or several, and is in the first person, these are the passages of users.
     """
     speaker = _only_speaker(query, pool.speakers, pool.speaker)
     if speaker is not None:
-        by_speaker: Numbers = (pool.speaker == speaker).astype(np.float64)
+        by_speaker: Flags = pool.speaker == speaker
         return by_speaker
-    return _has_flag(pool, BY_USER) * (not query.words.isdisjoint(_FIRST_PERSON))
+    return _has_flag(pool, BY_USER) & (not query.words.isdisjoint(_FIRST_PERSON))
 
 
 # A few speakers occur again and again.

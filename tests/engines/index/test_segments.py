@@ -780,7 +780,7 @@ def test_terms_rows_and_counts_are_found_whatever_types_their_numbers_need(terms
         assert found == {memory_id(number) for number in (2, 3) if number < terms}
         assert [segment.memory(row) for row in rows[1]] == [memory_id(2)]
         assert not len(rows[2])
-        places, _, counts = segment.terms_of(rows[0], np.array([hash_text(last)], np.uint64))
+        places, _, counts = segment.terms_of(rows[0], [last])
         assert places.tolist() == list(range(len(found)))
         assert set(counts.tolist()) == {min(count, 65_535)}
     assert [merged.memory(at) for at in merged.with_terms(["pear"]).rows(0)] == [memory_id(1)]
@@ -820,7 +820,19 @@ def test_the_masks_of_a_segment_are_few():
     segment = build([entry(1, terms=dict.fromkeys(words, 1))], killed=NOBODY, dimensions=0)
     term_rows = segment.with_terms(words)
     assert all(term_rows.mask(at, segment.rows) is not None for at in range(200))
-    assert segment._masks.of_list.cache_info().currsize <= 64
+    assert segment._lists.mask_of.cache_info().currsize <= 64
+
+
+def test_the_places_of_terms_are_cached_and_not_without_end(monkeypatch):
+    monkeypatch.setattr(postings, "_MAX_CACHED_PLACES", 10)
+    words = [f"word{number}" for number in range(25)]
+    segment = build([entry(number, terms={word: 1}) for number, word in enumerate(words)], killed=NOBODY, dimensions=0)
+    for at in range(25):
+        queried = [words[at], words[at - 1], "nothing"]
+        term_rows = segment.with_terms(queried)
+        found = [[segment.memory(row) for row in term_rows.rows(place)] for place in range(3)]
+        assert found == [[memory_id(at)], [memory_id((at - 1) % 25)], []]
+        assert len(segment._lists._places) <= 10
 
 
 def test_there_are_never_many_segments_nor_is_everything_written_again_and_again(tmp_path, monkeypatch):

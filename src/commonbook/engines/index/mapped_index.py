@@ -22,7 +22,7 @@ from commonbook.engines.index import array_files
 from commonbook.engines.index.array_files import Damaged
 from commonbook.engines.index.overlay import NO_OWNERS, OverlaidIndex, add_delta, mask_rows, merge_from
 from commonbook.engines.index.search import Part, search
-from commonbook.engines.index.segments import Segment, with_zero_vectors
+from commonbook.engines.index.segments import PoolSquares, Segment, with_squares, with_zero_vectors
 from commonbook.engines.process.fair_lock import FairLock
 from commonbook.errors import DiskFull, HomeReadOnly
 from commonbook.model.ids import new_id
@@ -50,9 +50,13 @@ _MAX_DELETED_FRACTION: Final = 0.3
 class MappedIndex:
     """The Index port on the files of one folder."""
 
-    def __init__(self, folder: str) -> None:
-        """Remember the folder; nothing is opened or created before it is needed."""
+    def __init__(self, folder: str, *, pool_squares: PoolSquares | None = None) -> None:
+        """Remember the folder; nothing is opened or created before it is needed.
+
+        `pool_squares` computes the norms of pooled vectors, which are stored with the segments.
+        """
         self._folder = folder
+        self._pool_squares = pool_squares
         self._lock = FairLock(os.path.join(os.path.dirname(folder), "index.lock"))
         self._view_lock = threading.Lock()
         self._empty = _View(None, None, (), ())
@@ -79,7 +83,9 @@ class MappedIndex:
         """Hold the lock of the index and yield a writer."""
         with _translate_errors(self._folder), self._lock.hold(wait):
             os.makedirs(self._folder, mode=0o700, exist_ok=True)
-            yield _Writer(self._folder, self.view(), hurried=hurried, thorough=thorough)
+            yield _Writer(
+                self._folder, self.view(), pool_squares=self._pool_squares, hurried=hurried, thorough=thorough
+            )
 
     def damage(self) -> list[str]:
         """Verify every segment and return a description of each damage."""
@@ -152,12 +158,21 @@ class _View:
 class _Writer:
     """Adds segments to an index, under its lock."""
 
-    def __init__(self, folder: str, view: _View, *, hurried: bool = False, thorough: bool = False) -> None:
+    def __init__(
+        self,
+        folder: str,
+        view: _View,
+        *,
+        pool_squares: PoolSquares | None,
+        hurried: bool = False,
+        thorough: bool = False,
+    ) -> None:
         """Start from this view; if somebody waits for it (`hurried`), long merges are put off.
 
         A `thorough` writer leaves one segment, or a large and a small one.
         """
         self._folder = folder
+        self._pool_squares = pool_squares
         self._hurried = hurried
         self._thorough = thorough
         self._state = view.state
@@ -203,6 +218,8 @@ class _Writer:
 
     def _write(self, segment: Segment) -> str:
         name = f"{new_id()}.segment"
+        if self._pool_squares is not None:
+            segment = with_squares(segment, self._pool_squares)
         array_files.write(os.path.join(self._folder, name), segment.bundle)
         return name
 

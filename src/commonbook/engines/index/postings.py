@@ -7,7 +7,7 @@ terms.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -32,6 +32,9 @@ _COMMON_TERM_PART: Final = 8
 _MAX_MASK_BYTES: Final = 4_000_000
 _MAX_MASKS: Final = 64
 """How much memory the masks of a segment may take, and how many there are at most; one is always kept."""
+
+_MAX_CACHED_PLACES: Final = 10_000
+"""About 0.2 KB each, for each segment."""
 
 _MAX_INT32: Final = (1 << 31) - 1
 
@@ -102,28 +105,64 @@ def find_entries(arrays: Mapping[str, Array], rows: Rows, first: Array, last: Ar
     return TermEntries(at, lists, counts_at(arrays, places))
 
 
-class PostingMasks:
-    """Masks of the rows that have a common term, the most recently used ones; a segment never changes."""
+class PostingLists:
+    """The lists of rows of a segment by their terms; where the lists of terms lie that were asked for is cached.
 
-    def __init__(self, posted: Array, rows: int) -> None:
-        """Make masks of the lists among these postings; the segment has so many rows."""
+    A segment never changes. The words of queries, and those near them, come again and again.
+    """
 
-        def make(first: int, last: int) -> Mask:
-            mask = np.zeros(rows, np.bool_)
-            mask[posted[first:last]] = True
-            return mask
+    def __init__(self, arrays: Mapping[str, Array], hash_texts: Callable[[Sequence[str]], Array]) -> None:
+        """Read these arrays, in which terms are sorted by the hashes that this function returns."""
+        self._arrays = arrays
+        self._hash_texts = hash_texts
+        self._places: dict[str, tuple[int, int]] = {}
+        rows = len(arrays["thread"])
+        self.mask_of: Final = lru_cache(max(1, min(_MAX_MASKS, _MAX_MASK_BYTES // max(rows, 1))))(self._make_mask)
+        """Returns the mask of the rows in a list, by its first and last place; the most recently used are cached."""
 
-        self.of_list: Final = lru_cache(max(1, min(_MAX_MASKS, _MAX_MASK_BYTES // max(rows, 1))))(make)
+    def rows_of(self, terms: Sequence[str]) -> TermRows:
+        """Return the rows that have each of these terms."""
+        return TermRows(self._arrays["posting_row"], self._look_up(terms), self.mask_of)
+
+    def find(self, rows: Rows, terms: Sequence[str]) -> TermEntries:
+        """Return index in `rows`, index in `terms` and count for each of these terms in each of these rows."""
+        places = np.array(self._look_up(terms), np.int64).reshape(-1, 2)
+        return find_entries(self._arrays, rows, places[:, 0], places[:, 1])
+
+    def _look_up(self, terms: Sequence[str]) -> list[tuple[int, int]]:
+        """Return the first and the last place of the list of each term, exclusive; of unknown ones, an empty list."""
+        cached = self._places
+        if missing := [term for term in terms if term not in cached]:
+            if len(cached) + len(missing) > _MAX_CACHED_PLACES:
+                # Another thread may be reading the former one.
+                cached = self._places = {}
+                missing = list(terms)
+            cached.update(zip(missing, self._search(missing), strict=True))
+        return [cached[term] for term in terms]
+
+    def _search(self, terms: Sequence[str]) -> list[tuple[int, int]]:
+        known = self._arrays["term"]
+        if not len(known):
+            return [(0, 0)] * len(terms)
+        hashes, start = self._hash_texts(terms), self._arrays["posting_start"]
+        places = np.minimum(np.searchsorted(known, hashes), len(known) - 1)
+        first, last = start[places].tolist(), start[places + (known[places] == hashes)].tolist()
+        return list(zip(first, last, strict=True))
+
+    def _make_mask(self, first: int, last: int) -> Mask:
+        mask = np.zeros(len(self._arrays["thread"]), np.bool_)
+        mask[self._arrays["posting_row"][first:last]] = True
+        return mask
 
 
 class TermRows:
     """The rows of a segment that have each term of a query, decoded when they are read."""
 
-    def __init__(self, posted: Array, first: Sequence[int], last: Sequence[int], masks: PostingMasks) -> None:
-        """Read lists of postings, each from its first up to its last place."""
+    def __init__(self, posted: Array, places: Sequence[tuple[int, int]], mask_of: Callable[[int, int], Mask]) -> None:
+        """Read lists of postings, each from its first up to its last place; `mask_of` makes the mask of one."""
         self._posted = posted
-        self._places = list(zip(first, last, strict=True))
-        self._masks = masks
+        self._places = places
+        self._mask_of = mask_of
         self.sizes: Final = [end - begin for begin, end in self._places]
 
     def rows(self, at: int) -> Rows:
@@ -134,7 +173,7 @@ class TermRows:
 
     def mask(self, at: int, rows: int) -> Mask | None:
         """Return the mask of the rows that have a term, if it is common in a segment of so many rows."""
-        return self._masks.of_list(*self._places[at]) if self.sizes[at] * _COMMON_TERM_PART > rows else None
+        return self._mask_of(*self._places[at]) if self.sizes[at] * _COMMON_TERM_PART > rows else None
 
 
 def _read_lists(

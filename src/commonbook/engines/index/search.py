@@ -6,7 +6,8 @@ Therefore ties of one score break by id, and the first pass over vectors keeps a
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from commonbook.engines.index.best_rows import (
 )
 from commonbook.engines.index.max_score import best_by_terms
 from commonbook.engines.index.postings import Rows, TermRows
-from commonbook.engines.index.segments import Bools, Floats, Hashes, Segment, hash_texts, tag_term
+from commonbook.engines.index.segments import Bools, Floats, Hashes, Segment, tag_term
 from commonbook.engines.index.vector_distance import (
     cosines,
     near_by_sketch,
@@ -51,6 +52,7 @@ _ROUGH_ROWS_FACTOR: Final = 4
 
 _NO_KEYS: Final = np.zeros(0, np.uint64)
 _NO_ROWS: Final = np.zeros(0, np.int64)
+_NO_NUMBERS: Final = np.zeros(0)
 
 
 class Part(NamedTuple):
@@ -388,12 +390,7 @@ def _assemble_pool(
             at -= size
         raise IndexError(row)
 
-    speakers = sorted({speaker for segment, _ in pairs for speaker in segment.table("speaker")})
-    numbers = {speaker: at for at, speaker in enumerate(speakers)}
-    speaker_columns = [
-        np.array([numbers[speaker] for speaker in segment.table("speaker")], np.int64)[segment.column("speaker")[rows]]
-        for segment, rows in full
-    ]
+    speakers, speaker_columns = _speakers(full)
     vector, flags = query.vector, joined("flags")
     with_vectors = bool(pairs) and vector is not None and all(part.dimensions == len(vector) for part, _ in pairs)
     return CandidatePool(
@@ -413,17 +410,62 @@ def _assemble_pool(
         entries=_term_entries(pairs, sorting, query),
         vectors=joined("vectors") if with_vectors else None,
         scales=joined("scales") if with_vectors else None,
-        suspect=_suspects(views, joined("owner"), flags),
+        suspect=_suspects(views, partial(joined, "owner"), flags),
+        squares=in_order(_squares(views, rows_of, query.reach)) if with_vectors else None,
     )
 
 
-def _suspects(views: Sequence[_SegmentView], owners: Hashes, flags: Any) -> Bools:  # noqa: ANN401 - an array
+def _speakers(pairs: Sequence[tuple[Segment, Rows]]) -> tuple[Sequence[str], list[Any]]:
+    """Return the names of speakers, and for each segment the numbers of those of its rows."""
+    if len(pairs) == 1:
+        ((segment, rows),) = pairs
+        return segment.table("speaker"), [segment.column("speaker")[rows].astype(np.int64)]
+    speakers = sorted({speaker for segment, _ in pairs for speaker in segment.table("speaker")})
+    numbers = {speaker: at for at, speaker in enumerate(speakers)}
+    return speakers, [
+        np.array([numbers[speaker] for speaker in segment.table("speaker")], np.int64)[segment.column("speaker")[rows]]
+        for segment, rows in pairs
+    ]
+
+
+def _suspects(views: Sequence[_SegmentView], owners: Callable[[], Hashes], flags: Any) -> Bools:  # noqa: ANN401 - an array
     """Tell which rows are of owners that open notices of any space are about, and that have no decisions."""
-    suspect: Bools = np.zeros(len(owners), np.bool_)
-    for view in views:
-        suspect |= view.segment.doubts(owners, view.alive)
-    suspect &= (flags & HAS_DECISIONS) == 0
+    suspect: Bools = np.zeros(len(flags), np.bool_)
+    with_notices = [view for view in views if view.segment.has_notices]
+    # Mostly there are none, and the owners need not be read.
+    if with_notices:
+        of_rows = owners()
+        for view in with_notices:
+            suspect |= view.segment.doubts(of_rows, view.alive)
+        suspect &= (flags & HAS_DECISIONS) == 0
     return suspect
+
+
+def _squares(views: Sequence[_SegmentView], rows_of: Sequence[Rows], reach: int) -> list[Any]:
+    """Return the squared norm of each row's pooled vector, as its segment has it, by segments.
+
+    A row has none (NaN) if one of its neighbours is hidden, or if its thread goes on in another segment.
+    """
+    full = [(view, rows) for view, rows in zip(views, rows_of, strict=True) if len(rows)]
+    squares = [_NO_NUMBERS]
+    for view, rows in full:
+        stored = view.segment.squares
+        of_rows = np.full(len(rows), np.nan) if stored is None else stored[rows]
+        if not view.visible.all():
+            of_rows[_has_hidden_neighbour(view, rows, reach)] = np.nan
+        others = [other.segment.thread[theirs] for other, theirs in full if other is not view]
+        if others:
+            of_rows[np.isin(view.segment.thread[rows], np.concatenate(others))] = np.nan
+        squares.append(of_rows)
+    return squares
+
+
+def _has_hidden_neighbour(view: _SegmentView, rows: Rows, reach: int) -> Bools:
+    """Tell which rows have a row of their thread within reach that the query does not see."""
+    nearest = np.clip(rows[:, None] + np.arange(-reach, reach + 1), 0, view.segment.rows - 1)
+    is_hidden = ~view.visible[nearest] & (view.segment.thread[nearest] == view.segment.thread[rows][:, None])
+    hidden: Bools = is_hidden.any(axis=1)
+    return hidden
 
 
 def _positions(rows_of: Sequence[tuple[Segment, Rows]]) -> Any:  # noqa: ANN401 - an array
@@ -453,12 +495,12 @@ def _number_threads(threads: Hashes) -> Any:  # noqa: ANN401 - an array
 def _term_entries(
     pairs: Sequence[tuple[Segment, Rows]], sorting: Rows | None, query: IndexQuery
 ) -> tuple[Any, Any, Any]:
-    term_hashes = hash_texts(query.terms + query.expansion_terms)
+    wanted = query.terms + query.expansion_terms
     entries = [(_NO_ROWS, _NO_ROWS, _NO_ROWS)]
     row_offset = 0
     for segment, rows in pairs:
         if len(rows):
-            at, term, count = segment.terms_of(rows, term_hashes)
+            at, term, count = segment.terms_of(rows, wanted)
             entries.append((at + row_offset, term.astype(np.int64), count))
             row_offset += len(rows)
     rows_, terms, counts = (_concatenate(columns) for columns in zip(*entries, strict=True))

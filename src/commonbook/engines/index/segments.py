@@ -18,13 +18,12 @@ import numpy.typing as npt
 
 from commonbook.engines.index.array_files import Array, ArrayFile
 from commonbook.engines.index.postings import (
-    PostingMasks,
+    PostingLists,
     Rows,
     TermEntries,
     TermRows,
     add_postings,
     entries_of,
-    find_entries,
     in_order_of_rows,
     narrow,
     ranges,
@@ -38,12 +37,16 @@ from commonbook.runtime.word_cache import WordCache
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Floats: TypeAlias = npt.NDArray[np.float32]
 Hashes: TypeAlias = npt.NDArray[np.uint64]
+Numbers: TypeAlias = npt.NDArray[np.float64]
+PoolSquares: TypeAlias = Callable[[npt.NDArray[np.int8], Floats, Hashes, Array], Numbers]
+"""Returns the squared norms of pooled vectors: of vectors with their scales, by the threads and positions of rows."""
 
 POSITION_BITS: Final = 24
 """The bits of a row's key that hold its position; the others hold its thread."""
 
 _MAX_POSITION: Final = (1 << POSITION_BITS) - 1
 _OWN_ID: Final = re.compile(rf"{UUID_PATTERN}(?:#|\Z)")
+_ID_BYTES: Final = 16
 _NO_MEMORY_FLAG: Final = 128
 """The flag of a passage that belongs to no memory."""
 
@@ -163,6 +166,11 @@ class Segment:
         lengths: Floats = np.sqrt(np.vecdot(wide, wide))
         return lengths
 
+    @property
+    def squares(self) -> Numbers | None:
+        """The squared norm of each row's vector, pooled with its neighbours' here; None in a segment without it."""
+        return self.bundle.arrays.get("squares")
+
     def column(self, name: str) -> Array:
         """Return the column of this name."""
         return self.bundle.arrays[name]
@@ -186,31 +194,35 @@ class Segment:
         rows = rows[np.argsort(doubted[rows])]
         return rows, doubted[rows].astype(np.uint64)
 
+    @property
+    def has_notices(self) -> bool:
+        """Whether any row is of an open notice."""
+        return len(self._notices[0]) > 0
+
     def doubts(self, owners: Hashes, alive: Bools) -> Bools:
         """Tell about which of these owners the segment has open notices, among its live rows."""
         rows, doubted = self._notices
-        if not len(rows):
-            return np.zeros(len(owners), np.bool_)
         live_before = np.concatenate([[0], np.cumsum(alive[rows])])
         first, last = np.searchsorted(doubted, owners), np.searchsorted(doubted, owners, "right")
         return live_before[last] > live_before[first]
 
     @cached_property
-    def _masks(self) -> PostingMasks:
-        return PostingMasks(self.bundle.arrays["posting_row"], self.rows)
+    def _id_bytes(self) -> tuple[memoryview, memoryview]:
+        """The ids of passages and those of memories: parts of a memoryview are read faster than those of an array."""
+        arrays = self.bundle.arrays
+        return np.ascontiguousarray(arrays["ids"]).data, np.ascontiguousarray(arrays["memory"]).reshape(-1).data
+
+    @cached_property
+    def _lists(self) -> PostingLists:
+        return PostingLists(self.bundle.arrays, hash_texts)
 
     def with_terms(self, terms: Sequence[str]) -> TermRows:
         """Return the rows that have each of these terms."""
-        places, known = self._find_terms(hash_texts(terms))
-        start = self.bundle.arrays["posting_start"]
-        first, last = start[places].tolist(), start[places + known].tolist()
-        return TermRows(self.bundle.arrays["posting_row"], first, last, self._masks)
+        return self._lists.rows_of(terms)
 
-    def terms_of(self, rows: Rows, terms: Hashes) -> TermEntries:
+    def terms_of(self, rows: Rows, terms: Sequence[str]) -> TermEntries:
         """Return index in `rows`, index in `terms` and count for each of these terms in each of these rows."""
-        places, known = self._find_terms(terms)
-        start = self.bundle.arrays["posting_start"]
-        return find_entries(self.bundle.arrays, rows, start[places], start[places + known])
+        return self._lists.find(rows, terms)
 
     def entries(self) -> TermEntries:
         """Return the terms of all rows, in the order of the rows."""
@@ -238,12 +250,13 @@ class Segment:
 
         Only those of hits and of their neighbours are read: a few of many rows.
         """
-        start, ids, memories = (self.bundle.arrays[name] for name in ("id_start", "ids", "memory"))
+        start, ids, memories = self.bundle.arrays["id_start"], *self._id_bytes
 
         def ids_at(at: int) -> tuple[str, str]:
             row = rows.item(at)
-            memory = "" if self.flags.item(row) & _NO_MEMORY_FLAG else id_of_bytes(memories[row].tobytes())
-            passage = ids[start.item(row) : start.item(row + 1)].tobytes().decode()
+            place = _ID_BYTES * row
+            memory = "" if self.flags.item(row) & _NO_MEMORY_FLAG else id_of_bytes(memories[place : place + _ID_BYTES])
+            passage = str(ids[start.item(row) : start.item(row + 1)], "utf-8")
             return passage or f"{memory}#{self.position.item(row)}", memory
 
         return ids_at
@@ -259,14 +272,6 @@ class Segment:
         if self.flags[row] & _NO_MEMORY_FLAG:
             return ""
         return id_of_bytes(self.bundle.arrays["memory"][row].tobytes())
-
-    def _find_terms(self, terms: Hashes) -> tuple[Rows, Bools]:
-        """Return the index of each of these terms among those of the segment, and whether the segment has it."""
-        known: Hashes = self.bundle.arrays["term"]
-        if not len(known):
-            return np.zeros(len(terms), np.intp), np.zeros(len(terms), np.bool_)
-        places = np.minimum(np.searchsorted(known, terms), len(known) - 1)
-        return places, known[places] == terms
 
 
 def build(entries: Iterable[IndexedPassage], *, killed: Hashes, dimensions: int) -> Segment:
@@ -307,6 +312,14 @@ def with_zero_vectors(segment: Segment, dimensions: int) -> Segment:
     vectors = np.zeros((segment.rows, dimensions), np.int8)
     arrays = {**segment.bundle.arrays, "vectors": vectors, "sketches": sketch(vectors)}
     return Segment(segment.bundle._replace(arrays=arrays))
+
+
+def with_squares(segment: Segment, pool_squares: PoolSquares) -> Segment:
+    """Return a segment with the squared norms of its pooled vectors, which no query needs to compute again."""
+    if not segment.dimensions:
+        return segment
+    squares = pool_squares(segment.vectors, segment.scales, segment.thread, segment.position)
+    return Segment(segment.bundle._replace(arrays={**segment.bundle.arrays, "squares": squares}))
 
 
 def copy_columns(segment: Segment) -> Segment:
