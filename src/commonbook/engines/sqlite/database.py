@@ -348,7 +348,8 @@ class SqliteReading:
 
     def row(self, sql: str, /, **params: object) -> Row | None:
         """Return the first row of a query, or None."""
-        return next(iter(self.rows(sql, **params)), None)
+        rows = self.rows(sql, **params)
+        return rows[0] if rows else None
 
     def defer(self, sql: str, /, **params: object) -> Callable[[], list[Row]]:
         """Run a query, and return a function that returns its rows; here there is nothing to wait for."""
@@ -379,7 +380,8 @@ class SqliteTransaction(SqliteReading):
 
     def rows(self, sql: str, /, **params: object) -> list[Row]:
         """Return all rows of a query, or of a statement that returns what it has changed."""
-        self._kept.note_change(parse(sql).changed_table)
+        if table := parse(sql).changed_table:
+            self._kept.note_change(table)
         return self._connection.execute(*bind(sql, params)).fetchall()
 
     def defer_stable(self, sql: str, /, **params: object) -> Callable[[], list[Row]]:

@@ -18,6 +18,9 @@ ANY_TABLE: Final = "*"
 _MAX_PADDED_LENGTH: Final = 16_384
 """SQLite takes 32,766 parameters: a longer list is not padded."""
 
+_MAX_UNPADDED_LENGTH: Final = 4
+"""Up to this length each list has a statement of its own: `_padded_length` returns the length itself."""
+
 _PARAMETER: Final = re.compile(r"'[^']*'|:([a-z_]+)")
 _LIST: Final = re.compile(r" IN :([a-z_]+)")
 
@@ -39,10 +42,15 @@ class Statement(NamedTuple):
 @lru_cache(maxsize=512)
 def parse(sql: str) -> Statement:
     """Return a statement with its parameters numbered, for values that are no sequences."""
-    names = tuple(dict.fromkeys(name for name in _PARAMETER.findall(sql) if name))
+    names = _names(sql)
     lists = tuple(dict.fromkeys(_LIST.findall(sql)))
-    text = _with_numbers(sql, names, (None,) * len(names))
+    text = _with_numbers(sql, (None,) * len(names))
     return Statement(text, names, lists, _getter(names), _changed_table(sql))
+
+
+def _names(sql: str) -> tuple[str, ...]:
+    """Return the names of the parameters, each once, in the order of their numbers."""
+    return tuple(dict.fromkeys(name for name in _PARAMETER.findall(sql) if name))
 
 
 def bind(sql: str, params: Mapping[str, object]) -> tuple[str, Sequence[object]]:
@@ -55,14 +63,16 @@ def bind(sql: str, params: Mapping[str, object]) -> tuple[str, Sequence[object]]
     for name in statement.names:
         value = params[name]
         if name in statement.lists and isinstance(value, (tuple, list)):
-            size = _padded_length(len(value))
+            length = size = len(value)
             values += value
-            values += value[-1:] * (size - len(value))
+            if length > _MAX_UNPADDED_LENGTH:
+                size = _padded_length(length)
+                values += value[-1:] * (size - length)
             sizes.append(size)
         else:
             values.append(value)
             sizes.append(None)
-    return _with_numbers(sql, statement.names, tuple(sizes)), values
+    return _with_numbers(sql, tuple(sizes)), values
 
 
 def _getter(names: tuple[str, ...]) -> Callable[[Mapping[str, object]], Sequence[object]]:
@@ -71,11 +81,11 @@ def _getter(names: tuple[str, ...]) -> Callable[[Mapping[str, object]], Sequence
 
 
 @lru_cache(maxsize=512)
-def _with_numbers(sql: str, names: tuple[str, ...], sizes: tuple[int | None, ...]) -> str:
+def _with_numbers(sql: str, sizes: tuple[int | None, ...]) -> str:
     """Replace each name by its number, or by the numbers of as many parameters as a sequence has values."""
     placeholders: dict[str, str] = {}
     first = 1
-    for name, size in zip(names, sizes, strict=True):
+    for name, size in zip(_names(sql), sizes, strict=True):
         numbers = [f"?{number}" for number in range(first, first + (1 if size is None else size))]
         placeholders[name] = numbers[0] if size is None else f"({', '.join(numbers)})"
         first += len(numbers)
