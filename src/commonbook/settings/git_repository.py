@@ -46,18 +46,23 @@ def repository_at(cwd: str) -> Repository | None:
     for path in paths_above(cwd, ".git"):
         git = _git_folder(path)
         if git is not None:
-            folder = os.path.dirname(path)
             shared = _shared_git_folder(git)
-            place = f"place:{shared}"
-            origin = _parse_origin(_read(os.path.join(shared, "config")))
-            if origin is None:
-                name = _folder_name(folder, git=git, shared=shared)
-                top = os.path.dirname(shared) if os.path.basename(shared).startswith(".") else shared
-                return Repository(as_space_name(name), os.path.basename(os.path.dirname(top)), (place,))
-            parts = re.split(r"[/:]+", origin)
-            address = origin if _is_remote(origin) else os.path.normpath(os.path.join(os.path.dirname(shared), origin))
-            return Repository(as_space_name(parts[-1]), parts[-2] if parts[1:] else "", (f"origin:{address}", place))
+            return _repository(path, git, shared, _read(f"{shared}/config"))
     return None
+
+
+@lru_cache(maxsize=16)
+def _repository(path: str, git: str, shared: str, config: str) -> Repository:
+    """Return the repository with this `.git`, these folders of git and this configuration; each write asks for one."""
+    place = f"place:{shared}"
+    origin = _parse_origin(config)
+    if origin is None:
+        name = _folder_name(os.path.dirname(path), git=git, shared=shared)
+        top = os.path.dirname(shared) if os.path.basename(shared).startswith(".") else shared
+        return Repository(as_space_name(name), os.path.basename(os.path.dirname(top)), (place,))
+    parts = re.split(r"[/:]+", origin)
+    address = origin if _is_remote(origin) else os.path.normpath(os.path.join(os.path.dirname(shared), origin))
+    return Repository(as_space_name(parts[-1]), parts[-2] if parts[1:] else "", (f"origin:{address}", place))
 
 
 @lru_cache(maxsize=16)
@@ -82,7 +87,7 @@ def _git_folder(path: str) -> str | None:
         if not pointer.startswith("gitdir:"):
             return None
         path = os.path.join(os.path.dirname(path), pointer.removeprefix("gitdir:").strip())
-    return _real_path(path) if os.path.isfile(os.path.join(path, "HEAD")) else None
+    return _real_path(path) if os.path.isfile(f"{path}/HEAD") else None
 
 
 _REAL_PATHS: Final[dict[str, str]] = {}
@@ -103,7 +108,7 @@ def _real_path(path: str) -> str:
 
 def _shared_git_folder(git: str) -> str:
     """Return the git folder that all worktrees of a repository share."""
-    common = _first_line(os.path.join(git, "commondir"))
+    common = _first_line(f"{git}/commondir")
     return _real_path(os.path.join(git, common)) if common else git
 
 
@@ -116,7 +121,6 @@ def _folder_name(folder: str, *, git: str, shared: str) -> str:
     return os.path.basename(os.path.dirname(shared)) if name.startswith(".") else name.removesuffix(".git")
 
 
-@lru_cache(maxsize=16)
 def _parse_origin(config: str) -> str | None:
     """Return the address of the origin as host and path, in whatever form it is written, or None if there is none.
 
