@@ -157,12 +157,15 @@ def without_file(tx: Reading, ids: Sequence[str]) -> set[str]:
     absent = set(ids)
     for batch in in_batches(ids, _IDS_PER_QUERY):
         rows = tx.rows(
-            "SELECT memory FROM file WHERE memory IN :ids AND coalesce(trouble, '') <> :absent"
-            " UNION ALL SELECT memory FROM file_journal WHERE memory IN :ids",
+            "SELECT memory FROM file WHERE memory IN :ids AND coalesce(trouble, '') <> :absent",
             ids=batch,
             absent=ABSENT,
         )
-        absent.difference_update(memory for (memory,) in rows)
+        absent.difference_update([memory for (memory,) in rows])
+    # Mostly all have a file, and the journal is not asked.
+    for batch in in_batches(tuple(absent), _IDS_PER_QUERY):
+        rows = tx.rows("SELECT memory FROM file_journal WHERE memory IN :ids", ids=batch)
+        absent.difference_update([memory for (memory,) in rows])
     return absent
 
 
