@@ -23,7 +23,7 @@ from datetime import datetime
 from hashlib import sha256
 from json.encoder import encode_basestring
 from math import isfinite
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from commonbook.errors import BadInput, HomeDamaged
 from commonbook.model.ids import format_time
@@ -68,6 +68,10 @@ def canonical(value: object) -> str:
 
 
 def _json(value: object) -> str:
+    # Most values are of these types themselves, and not of others that are derived from them.
+    write = _WRITERS.get(type(value))
+    if write is not None:
+        return write(value)
     if isinstance(value, str):
         return _quote(value)
     if value is None or isinstance(value, bool):
@@ -88,7 +92,7 @@ def _object(value: Mapping[object, object]) -> str:
     if len(names) != len(value):
         raise BadInput("a JSON object has names that are not text", fix="use text for every name")
     # The order is that of UTF-16 code units; for ASCII, plain order is the same and much faster.
-    names.sort(key=None if all(map(str.isascii, names)) else lambda name: name.encode("utf-16-be"))
+    names.sort(key=None if "".join(names).isascii() else lambda name: name.encode("utf-16-be"))
     return "{" + ",".join([f"{_quote(name)}:{_json(value[name])}" for name in names]) + "}"
 
 
@@ -119,6 +123,8 @@ def _float(value: float) -> str:
     rest = f".{digits[1:]}" if len(digits) > 1 else ""
     return f"{sign}{digits[0]}{rest}e{point - 1:+d}"
 
+
+_WRITERS: Final[dict[type, Callable[[Any], str]]] = {str: _quote, int: _integer, dict: _object}
 
 # Appending and reading
 
@@ -301,8 +307,10 @@ def _time(now: datetime) -> str:
 
 
 def _parts(*texts: str) -> bytes:
-    encoded = [text.encode() for text in texts]
-    return b"".join([len(part).to_bytes(8, "big") + part for part in encoded])
+    return b"".join([len(part).to_bytes(8, "big") + part for part in map(str.encode, texts)])
+
+
+_SIGNATURE_PART: Final = _parts(SIGNATURE_TAG)
 
 
 def hash_of_entry(fields: Sequence[str]) -> str:
@@ -312,7 +320,7 @@ def hash_of_entry(fields: Sequence[str]) -> str:
 
 def entry_message(digest: str) -> bytes:
     """Return the bytes that the signature of an entry covers."""
-    return _parts(SIGNATURE_TAG) + bytes.fromhex(digest)
+    return _SIGNATURE_PART + bytes.fromhex(digest)
 
 
 def head_message(space: str, seq: int, digest: str, key_id: str) -> bytes:

@@ -397,8 +397,8 @@ def _file_fields(fields: Iterable[YamlField]) -> Iterator[_FileField]:
 
 
 def _render_front(values: Mapping[str, Any], eol: str) -> str:
-    # Most fields are absent.
-    present = [(field, value) for field, value in values.items() if value is not None]
+    # Most fields are absent; a number or a text may be one that counts as false.
+    present = [(field, value) for field, value in values.items() if value or isinstance(value, (str, int, float))]
     front = "".join([_render_field(FILE_NAMES[field], field, value) for field, value in present])
     return front if eol == "\n" else front.replace("\n", eol)
 

@@ -140,7 +140,7 @@ def _front(layout: str) -> str:
 
 def file_stem(path: str) -> str:
     """Return the name of a file without its folder and its extension."""
-    return posixpath.splitext(posixpath.basename(path))[0]
+    return posixpath.splitext(path.rpartition("/")[2])[0]
 
 
 def is_generated_name(stem: str) -> bool:

@@ -153,7 +153,7 @@ def _new_memory(ctx: WriteContext, draft: Draft, space: Space) -> Memory:
         text=draft.text,
         tags=draft.tags,
         importance=draft.importance,
-        metadata=Metadata(draft.metadata),
+        metadata=draft.metadata if isinstance(draft.metadata, Metadata) else Metadata(draft.metadata),
         links=resolve_links(ctx, memory_id, wanted),
         occurred=ctx.parse_time("occurred", draft.occurred),
         valid_from=ctx.parse_time("valid_from", draft.valid_from),

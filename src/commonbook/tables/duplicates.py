@@ -81,9 +81,12 @@ def find_near_texts(tx: Reading, space: Space, text: str) -> tuple[str, ...]:
     rows = tx.rows(_newest_with_marks(tuple(marks)), space=space.id, limit=_MAX_CANDIDATES, **marks)
     if not rows:
         return ()
-    shared = Counter([stored for (stored,) in rows])
+    found = [stored for (stored,) in rows]
     enough = (len(wanted) + 1) // 2
-    likely = [id_of_bytes(stored) for stored, count in shared.items() if count >= enough]
+    if enough > 1 and len(set(found)) == len(found):
+        # Mostly no memory shares two fingerprints, and counting takes longer than telling that.
+        return ()
+    likely = [id_of_bytes(stored) for stored, count in Counter(found).items() if count >= enough]
     if not likely:
         return ()
     words = words_of(text)

@@ -24,7 +24,7 @@ def parse_word(word: str) -> Scalar:
 
 def dump(metadata: Metadata) -> str | None:
     """Return metadata as JSON for its row; None if there is none, as for most memories."""
-    return json.dumps(dict(metadata), ensure_ascii=False) if metadata else None
+    return None if metadata is NO_METADATA or not metadata else json.dumps(dict(metadata), ensure_ascii=False)
 
 
 def load(text: str | None) -> Metadata:
@@ -37,6 +37,9 @@ def labels_of(metadata: Mapping[str, Scalar]) -> Iterable[str]:
 
     A whole number has one label, however it is written.
     """
-    for name, value in metadata.items():
-        is_whole = isinstance(value, float) and value.is_integer()
-        yield f"\x01metadata {name} {json.dumps(int(value) if is_whole else value, ensure_ascii=False)}"
+    return [] if metadata is NO_METADATA else [_label(name, value) for name, value in metadata.items()]
+
+
+def _label(name: str, value: Scalar) -> str:
+    is_whole = isinstance(value, float) and value.is_integer()
+    return f"\x01metadata {name} {json.dumps(int(value) if is_whole else value, ensure_ascii=False)}"

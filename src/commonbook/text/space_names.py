@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Final
 
@@ -47,6 +48,8 @@ def require_query_name(name: str) -> str:
     return name
 
 
+# Only names that are right are cached: each write asks for the same few.
+@lru_cache(maxsize=64)
 def require_space_name(name: str) -> str:
     """Return the name, or raise BadSpaceName with the rule that it breaks."""
     if is_whole_tree(name):

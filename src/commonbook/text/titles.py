@@ -5,6 +5,7 @@ from __future__ import annotations
 import posixpath
 import re
 import unicodedata
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -71,16 +72,27 @@ def _is_made_by_us(stem: str, memory_id: str) -> bool:
 def slug(title: str) -> str:
     """Return a part of a file name: lower-case words joined by `-`; letters that are not Latin stay."""
     words = _words(title)
-    name = ""
-    for word in words:
-        longer = f"{name}-{word}" if name else word
-        if not _fits(longer):
-            break
-        name = longer
+    name = "-".join(words)
+    if name.isascii():
+        # So many bytes as characters: the words that are whole in the first of them.
+        name = name if len(name) <= _MAX_SLUG_CHARS else name[: _MAX_SLUG_CHARS + 1].rpartition("-")[0]
+    else:
+        name = _first_words(words)
     if not name and words:
         # The first word alone is too long, as a Chinese sentence is: cut inside it.
         name = words[0][:_MAX_SLUG_CHARS].encode()[:_MAX_SLUG_BYTES].decode(errors="ignore")
     return name or "memory"
+
+
+def _first_words(words: Sequence[str]) -> str:
+    """Return as many of the words as fit into a part of a file name."""
+    name = ""
+    for word in words:
+        longer = f"{name}-{word}" if name else word
+        if len(longer) > _MAX_SLUG_CHARS or len(longer.encode()) > _MAX_SLUG_BYTES:
+            break
+        name = longer
+    return name
 
 
 def _without_markup(line: str) -> str:
@@ -101,11 +113,6 @@ def _cut(title: str) -> str:
     # Text without blanks, or with one very early, is cut inside the word.
     head = head[:at] if at > _MAX_TITLE_CHARS // 2 else head[:-1]
     return head.rstrip(" ,;:.-") + "…"
-
-
-def _fits(name: str) -> bool:
-    # In ASCII, a name that has few enough characters has few enough bytes.
-    return len(name) <= _MAX_SLUG_CHARS and (name.isascii() or len(name.encode()) <= _MAX_SLUG_BYTES)
 
 
 def _words(title: str) -> list[str]:

@@ -328,6 +328,8 @@ _MAX_NUMBER: Final = 2**53
 
 def validate_metadata(value: object) -> Metadata:
     """Return metadata, or refuse a value that is no small mapping of scalars."""
+    if value is NO_METADATA:
+        return NO_METADATA
     if not isinstance(value, Mapping):
         raise BadInput("the metadata is no mapping", fix='give a mapping of names to values: {"ticket": "A-12"}')
     if len(value) > MAX_METADATA:

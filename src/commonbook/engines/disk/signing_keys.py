@@ -103,10 +103,9 @@ class KeyFiles:
     def keyed_hash(self, *parts: str) -> str:
         """Hash the parts under the hashing key: HMAC-SHA256 over each part's length and UTF-8 bytes."""
         try:
-            encoded = [part.encode() for part in parts]
+            message = b"".join([len(data).to_bytes(8, "big") + data for data in map(str.encode, parts)])
         except UnicodeEncodeError as error:
             raise BadText("a lone surrogate cannot be hashed", fix="send valid Unicode text") from error
-        message = b"".join([len(data).to_bytes(8, "big") + data for data in encoded])
         keyed = self._load_once().keyed.copy()
         keyed.update(message)
         return keyed.hexdigest()
