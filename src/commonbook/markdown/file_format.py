@@ -259,11 +259,11 @@ def _looks_like_fields(raw: str, *, closed: bool) -> bool:
 
 
 def _break_before(rest: str, eol: str) -> str:
-    return next((mark for mark in (eol, "\n") if rest.startswith(mark)), "")
+    return eol if rest.startswith(eol) else "\n" if rest.startswith("\n") else ""
 
 
 def _break_after(text: str, eol: str) -> str:
-    return next((mark for mark in (eol, "\n") if text.endswith(mark)), "")
+    return eol if text.endswith(eol) else "\n" if text.endswith("\n") else ""
 
 
 def _deviation(canonical: str, actual: str) -> str | None:

@@ -37,7 +37,8 @@ def format_time(time: datetime) -> str:
     global _last_formatted  # noqa: PLW0603 - the time of a transaction is formatted many times
     last, text = _last_formatted
     if last is not time:
-        text = time.astimezone(UTC).isoformat(timespec="microseconds")[:26] + "Z"
+        utc = time if time.tzinfo is UTC else time.astimezone(UTC)
+        text = utc.isoformat(timespec="microseconds")[:26] + "Z"
         _last_formatted = (time, text)
     return text
 

@@ -20,6 +20,8 @@ PERSONAL: Final = "personal"
 PROPOSED: Final = "_proposed"
 """The last part of the name of a space that holds what is proposed to the space above it."""
 
+_PROPOSED_ENDING: Final = f"/{PROPOSED}"
+
 
 def is_space_file(path: str) -> bool:
     """Tell whether a path is that of a space file."""
@@ -54,7 +56,7 @@ class Space(NamedTuple):
     @property
     def holds_proposals(self) -> bool:
         """Whether its memories are proposed to the space above it, and wait for approval."""
-        return self.name.endswith(f"/{PROPOSED}")
+        return self.name.endswith(_PROPOSED_ENDING)
 
     @property
     def base(self) -> str:
@@ -73,7 +75,7 @@ SpaceScope: TypeAlias = Mapping[str, Space]
 
 def is_reviewed(name: str, spaces: SpaceScope) -> bool:
     """Tell whether the memories of agents are proposed first in a space: it says so itself, or a space above it."""
-    if name.endswith(f"/{PROPOSED}"):
+    if name.endswith(_PROPOSED_ENDING):
         return False
     reviewed = {space.name for space in spaces.values() if space.review is not None}
     parts = name.split("/")

@@ -89,11 +89,11 @@ def find_near_texts(tx: Reading, space: Space, text: str) -> tuple[str, ...]:
     likely = [id_of_bytes(stored) for stored, count in Counter(found).items() if count >= enough]
     if not likely:
         return ()
-    words = words_of(text)
+    words = set(words_of(text))
     candidates = tx.rows(
         "SELECT id, text FROM memory WHERE space = :space AND id IN :ids AND deleted IS NULL",
         space=space.id,
         ids=tuple(likely[:_MAX_CANDIDATES]),
     )
-    near = [memory_id for memory_id, other in candidates if are_near_duplicates(words, words_of(decompress(other)))]
+    near = [id_ for id_, other in candidates if are_near_duplicates(words, set(words_of(decompress(other))))]
     return tuple(sorted(near, reverse=True)[:_MAX_NEAR])

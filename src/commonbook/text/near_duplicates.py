@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Set
 from functools import lru_cache
 from hashlib import blake2b
 from itertools import pairwise
@@ -47,7 +47,7 @@ def words_of(text: str) -> list[str]:
     return [word for word in words if len(word) > 1][:_MAX_WORDS]
 
 
-def are_near_duplicates(some: Sequence[str], others: Sequence[str]) -> bool:
-    """Tell whether two lists of words are near duplicates, by the Jaccard similarity of their sets."""
-    first, second = set(some), set(others)
-    return bool(first) and len(first & second) >= _MIN_JACCARD * len(first | second)
+def are_near_duplicates(some: Set[str], others: Set[str]) -> bool:
+    """Tell whether texts with these words are near duplicates, by the Jaccard similarity of the sets."""
+    common = len(some & others)
+    return bool(some) and common >= _MIN_JACCARD * (len(some) + len(others) - common)

@@ -187,9 +187,7 @@ class HomeFolder:
     def _write_new(self, path: str, data: bytes, owner: str) -> tuple[str, FileStat]:
         """Write the data to `out` under an unfinished name; return the final name there, and the stat."""
         name = f"{owner}.{os.urandom(6).hex()}"
-        return name, write_synced(
-            os.path.join(self._out_folder, f"{_UNFINISHED}{name}"), data, like=self._place_of(path)
-        )
+        return name, write_synced(f"{self._out_folder}/{_UNFINISHED}{name}", data, like=self._place_of(path))
 
     def put(self, path: str, data: bytes, *, owner: str) -> tuple[FileStat, str | None]:
         """Put data at the path atomically; return its stat and the name of the displaced file, if there was one."""
@@ -221,11 +219,11 @@ class HomeFolder:
 
     def _put_new(self, name: str, target: str) -> bool:
         """Move an unfinished file, which is whole, to a target where there is none; tell whether that was done."""
-        folder = os.path.dirname(target)
+        folder = _parent(target)
         self._ensure_folder(folder)
         self._unsynced_folders.add(folder)
         try:
-            return atomic_rename.rename_new(os.path.join(self._out_folder, f"{_UNFINISHED}{name}"), target)
+            return atomic_rename.rename_new(f"{self._out_folder}/{_UNFINISHED}{name}", target)
         except FileNotFoundError:  # another process removed the empty folder, or the file
             self._forget_folders()
             return False
