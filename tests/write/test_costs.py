@@ -22,7 +22,7 @@ from commonbook.errors import Busy
 from commonbook.runtime import compressed_text
 from commonbook.text import near_duplicates
 
-MAX_STATEMENTS = 28
+MAX_STATEMENTS = 26
 MAX_LOCKS = 12
 """Three times four: the turnstile and the lock are locked and unlocked for the commit, the file, and its journal."""
 
