@@ -294,9 +294,8 @@ class WriteContext:
             else:
                 self.pending.files_to_write.new.pop(memory.id, None)
         file_journal.enqueue(self.tx, entries, is_write_back=is_write_back, are_new=are_new)
-        if not is_write_back:
-            if absent := file_journal.without_file(self.tx, tuple(in_spaces)):
-                self.enqueue_space_files([space for id_, space in in_spaces.items() if id_ in absent])
+        if not is_write_back and (absent := file_journal.without_file(self.tx, tuple(in_spaces))):
+            self.enqueue_space_files([space for id_, space in in_spaces.items() if id_ in absent])
         self.require_disk_space()
 
     def enqueue_space_files(self, changed: Iterable[Space]) -> None:

@@ -348,8 +348,7 @@ class SqliteReading:
 
     def row(self, sql: str, /, **params: object) -> Row | None:
         """Return the first row of a query, or None."""
-        rows = self.rows(sql, **params)
-        return rows[0] if rows else None
+        return next(iter(self.rows(sql, **params)), None)
 
     def defer(self, sql: str, /, **params: object) -> Callable[[], list[Row]]:
         """Run a query, and return a function that returns its rows; here there is nothing to wait for."""
