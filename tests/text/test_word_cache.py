@@ -21,3 +21,10 @@ def test_a_full_cache_is_cleared_and_computes_the_same_again():
     first = [cache[word] for word in words]
     assert len(cache) <= 3
     assert [cache[word] for word in words] == first
+
+
+def test_what_is_longer_than_a_word_is_not_kept():
+    """Thousands of long queries would fill the memory."""
+    cache = WordCache(str.upper, capacity=3)
+    assert cache["word " * 100] == "WORD " * 100
+    assert len(cache) == 0

@@ -28,7 +28,7 @@ _WINDOW_SPAN: Final = 2 * REACH
 
 _BLOCK: Final = 8
 _ROWS_AT_ONCE: Final = 4096
-"""So many rows of an index are pooled at once: their vectors as floats take some four megabytes."""
+"""So many rows of a segment are pooled at once, which takes some megabytes."""
 
 
 def _neighbour_weight(distance: int) -> float:
@@ -88,9 +88,10 @@ def pooled_squares(vectors: Bytes, scales: Numbers, slots: Ints) -> Numbers:
 def squares_of_rows(
     vectors: Bytes, scales: Floats, threads: npt.NDArray[np.uint64], positions: npt.NDArray[Any]
 ) -> Numbers:
-    """Return the same for all rows of an index, sorted by the hash of their thread and by position.
+    """Return the squared norms of pooled vectors for all rows of a segment, where the rows of a thread lie together.
 
-    NaN stands for rows that it cannot be told of: near two rows of one position, or where rows are not sorted.
+    NaN stands for rows that it cannot be told of: near two rows of one position, in threads of which the rows are not
+    sorted by position, or lie between those of another thread whose hash begins alike.
     """
     squares = np.full(len(threads), np.nan)
     places, follows = positions.astype(np.int64), threads[1:] == threads[:-1]
@@ -105,6 +106,10 @@ def squares_of_rows(
         slots = slots_of(np.concatenate([[0], numbers]), places[around])
         pooled = pooled_squares(vectors[around], scales[around].astype(np.float64), slots)
         squares[begin:end] = pooled[begin - around.start : end - around.start]
+    first = np.ones(len(threads), np.bool_)
+    first[1:] = ~follows
+    runs, count = np.unique(threads[first], return_counts=True)
+    squares[np.isin(threads, runs[count > 1])] = np.nan
     for row in np.flatnonzero(follows & (steps == 0)).tolist():
         squares[max(row - _WINDOW_SPAN, 0) : row + _WINDOW_SPAN + 2] = np.nan
     return squares

@@ -91,7 +91,7 @@ class QueryFeatures(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """The score of every passage of a pool, and its parts: a row for each feature of PARTS.
+    """The score of every passage of a pool, and its parts: a row for each feature of PARTS; none without a query.
 
     `coverage` has a row for each passage and a column for each query term: how much of the term the passage has, by
     itself, by near terms and by its neighbours, from 0 to 1.
@@ -206,9 +206,6 @@ def rank(
     return rows[best], Scores(total, parts, coverage=coverage)
 
 
-_RESIDUAL_SCALE: Final = 256
-
-
 # --- the lexical feature
 
 
@@ -273,6 +270,8 @@ def _term_weights(
 
 # --- the semantic feature
 
+_RESIDUAL_SCALE: Final = 256
+
 
 def _semantic(query: QueryFeatures, pool: CandidatePool, slots: Ints) -> Numbers:
     """Return the cosine between the query's vector and each passage's, pooled with its neighbours'.
@@ -287,7 +286,7 @@ def _semantic(query: QueryFeatures, pool: CandidatePool, slots: Ints) -> Numbers
     coarse, fine, step = _quantize(query.vector)
     products = (pool.vectors.astype(np.float32) @ np.stack([coarse, fine], axis=1)).astype(np.float64)
     dots = neighbours.pool_values((products[:, 0] + products[:, 1] / _RESIDUAL_SCALE) * scales, slots) * step
-    norms = np.sqrt(np.maximum(_squares(pool, pool.vectors, scales, slots), 0))
+    norms = np.sqrt(np.maximum(_pooled_squares(pool, pool.vectors, scales, slots), 0))
     query_norm = np.linalg.norm(coarse.astype(np.float64) + fine / _RESIDUAL_SCALE) * step
     cosines: Numbers = dots / np.maximum(norms * query_norm, _EPSILON)
     return np.where(norms > _EPSILON, cosines, 0)
@@ -301,7 +300,7 @@ def _quantize(vector: Floats) -> tuple[Floats, Floats, float]:
     return coarse.astype(np.float32), np.rint((exact - coarse) * _RESIDUAL_SCALE).astype(np.float32), step
 
 
-def _squares(pool: CandidatePool, vectors: npt.NDArray[np.int8], scales: Numbers, slots: Ints) -> Numbers:
+def _pooled_squares(pool: CandidatePool, vectors: npt.NDArray[np.int8], scales: Numbers, slots: Ints) -> Numbers:
     """Return the squared norm of each passage's vector, pooled with its neighbours', as far as the index knows it.
 
     Where it does not, the vectors of the whole thread are pooled here.

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 Value = TypeVar("Value")
+
+_MAX_CACHED_CHARS: Final = 128
+"""A longer text is no word: a whole query, for one, of which thousands would fill the memory."""
 
 
 class WordCache(dict[str, Value]):
     """Maps each word to a value, which is computed when the word is first read. A full cache is cleared.
 
+    The value of a text that is longer than a word is computed each time.
     Threads may share one: at worst a value is computed twice.
     """
 
@@ -21,6 +25,8 @@ class WordCache(dict[str, Value]):
         self._capacity = capacity
 
     def __missing__(self, word: str) -> Value:
+        if len(word) > _MAX_CACHED_CHARS:
+            return self._compute(word)
         if len(self) >= self._capacity:
             self.clear()
         value = self[word] = self._compute(word)

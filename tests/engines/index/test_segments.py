@@ -833,6 +833,9 @@ def test_the_places_of_terms_are_cached_and_not_without_end(monkeypatch):
         found = [[segment.memory(row) for row in term_rows.rows(place)] for place in range(3)]
         assert found == [[memory_id(at)], [memory_id((at - 1) % 25)], []]
         assert len(segment._lists._places) <= 10
+    longer = "name:" + "word " * 20
+    assert len(segment.with_terms([longer, words[0]]).rows(0)) == 0
+    assert longer not in segment._lists._places
 
 
 def test_there_are_never_many_segments_nor_is_everything_written_again_and_again(tmp_path, monkeypatch):

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from commonbook.engines.index.segments import POSITION_BITS, hash_text
 from commonbook.ports.index import CandidatePool, Delta, IndexedPassage, IndexQuery
 from commonbook.recall import neighbours, scoring
 from tests.support.index_worlds import WORDS, Laid, Maker, entry, laid_out, memory_id, vector
@@ -119,6 +120,18 @@ def test_a_norm_is_unknown_where_the_thread_goes_on_in_another_segment(folder):
         laid = laid_out(folder, [written, Delta(tuple(further))], unwritten=unwritten)
         # The messages of the other talk have no neighbours but those that the index has known together.
         assert known_positions(laid) == [20, 21, 22, 23]
+
+
+def test_two_threads_whose_hashes_begin_alike_have_no_norms_where_their_rows_alternate(folder):
+    """Rows are sorted by the first bits of the hash of their thread, and then by position."""
+    threads = [memory_id(0x000F2292), memory_id(0x001125CE)]
+    assert len({hash_text(thread) >> POSITION_BITS for thread in threads}) == 1, "their hashes no longer begin alike"
+    twins = [message._replace(thread=thread) for thread in threads for message in talk(*range(6))]
+    apart = [message._replace(thread=threads[0]) for message in talk(*range(20, 22), number=90)]
+    assert known_positions(laid_out(folder, [Delta((*twins, *talk(*range(40, 43), number=50)))])) == [40, 41, 42]
+    single = [twins[0], *(message._replace(thread=threads[1]) for message in talk(*range(10, 13), number=70)), *apart]
+    # The second thread lies between two parts of the first: its own rows lie together.
+    assert known_positions(laid_out(folder, [Delta(tuple(single))])) == [10, 11, 12]
 
 
 def test_near_two_rows_of_one_position_no_norm_is_told():

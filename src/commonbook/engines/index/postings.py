@@ -36,6 +36,9 @@ _MAX_MASKS: Final = 64
 _MAX_CACHED_PLACES: Final = 10_000
 """About 0.2 KB each, for each segment."""
 
+_MAX_CACHED_CHARS: Final = 64
+"""A longer term is no word but the name of a memory, or a whole query, which hardly comes again."""
+
 _MAX_INT32: Final = (1 << 31) - 1
 
 
@@ -132,13 +135,16 @@ class PostingLists:
     def _look_up(self, terms: Sequence[str]) -> list[tuple[int, int]]:
         """Return the first and the last place of the list of each term, exclusive; of unknown ones, an empty list."""
         cached = self._places
-        if missing := [term for term in terms if term not in cached]:
-            if len(cached) + len(missing) > _MAX_CACHED_PLACES:
-                # Another thread may be reading the former one.
-                cached = self._places = {}
-                missing = list(terms)
-            cached.update(zip(missing, self._search(missing), strict=True))
-        return [cached[term] for term in terms]
+        missing = [term for term in terms if term not in cached]
+        if not missing:
+            return [cached[term] for term in terms]
+        found = dict(zip(missing, self._search(missing), strict=True))
+        places = [found[term] if term in found else cached[term] for term in terms]
+        # Another thread may read the cache meanwhile: a full one is replaced, and not cleared.
+        kept = {} if len(cached) + len(found) > _MAX_CACHED_PLACES else cached
+        kept.update((term, place) for term, place in found.items() if len(term) <= _MAX_CACHED_CHARS)
+        self._places = kept
+        return places
 
     def _search(self, terms: Sequence[str]) -> list[tuple[int, int]]:
         known = self._arrays["term"]

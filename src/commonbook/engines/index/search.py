@@ -411,7 +411,7 @@ def _assemble_pool(
         vectors=joined("vectors") if with_vectors else None,
         scales=joined("scales") if with_vectors else None,
         suspect=_suspects(views, partial(joined, "owner"), flags),
-        squares=in_order(_squares(views, rows_of, query.reach)) if with_vectors else None,
+        squares=in_order(_stored_squares(views, rows_of, query.reach)) if with_vectors else None,
     )
 
 
@@ -441,10 +441,11 @@ def _suspects(views: Sequence[_SegmentView], owners: Callable[[], Hashes], flags
     return suspect
 
 
-def _squares(views: Sequence[_SegmentView], rows_of: Sequence[Rows], reach: int) -> list[Any]:
+def _stored_squares(views: Sequence[_SegmentView], rows_of: Sequence[Rows], reach: int) -> list[Any]:
     """Return the squared norm of each row's pooled vector, as its segment has it, by segments.
 
-    A row has none (NaN) if one of its neighbours is hidden, or if its thread goes on in another segment.
+    A row has none (NaN) if its segment could not tell it, if one of its neighbours is hidden, or if its thread goes on
+    in another segment.
     """
     full = [(view, rows) for view, rows in zip(views, rows_of, strict=True) if len(rows)]
     squares = [_NO_NUMBERS]
