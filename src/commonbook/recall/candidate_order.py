@@ -12,10 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from commonbook.ports.engines import Engines
-from commonbook.ports.index import IndexQuery, IndexResult
+from commonbook.ports.index import IS_MESSAGE, IndexQuery, IndexResult
 from commonbook.recall import indexed_passages, scoring
 from commonbook.recall.confidence import QueryRarity
-from commonbook.recall.newest import newest_first
 from commonbook.recall.query import MAX_QUERY_CHARS, ParsedQuery
 from commonbook.text import dates_in_text, names_in_text, terms
 
@@ -37,7 +36,7 @@ def order_candidates(
     Without a query, the newest come first.
     """
     if query.is_empty:
-        return newest_first(result)
+        return _newest_first(result)
     features = scoring.QueryFeatures(
         idf=[
             # A date that nobody wrote down says nothing: the time of a passage may still match it.
@@ -56,6 +55,17 @@ def order_candidates(
         features, result.pool, expansions=expansions, date_matches=date_matches, phrase_matches=phrase_matches
     )
     return rows.tolist(), scores._replace(rarity=_rarity(features.idf, query, result))
+
+
+def _newest_first(result: IndexResult) -> tuple[Sequence[int], scoring.Scores]:
+    """Return messages and first passages of memories, newest first, with a score of zero.
+
+    Of equal times, the later position in its thread comes first.
+    """
+    pool = result.pool
+    listed = pool.eligible & (((pool.flags & IS_MESSAGE) > 0) | (pool.positions == 0))
+    last_first = np.lexsort((pool.orders, pool.positions, pool.times))[::-1]
+    return last_first[listed[last_first]].tolist(), scoring.Scores(np.zeros(len(listed)), np.zeros((0, len(listed))))
 
 
 def _rarity(idf: Sequence[float], query: ParsedQuery, result: IndexResult) -> QueryRarity:

@@ -280,16 +280,11 @@ def get_notices(tx: Reading, ids: Sequence[str]) -> dict[str, Notice]:
 def _get_many(tx: Reading, spaces: SpaceScope, ids: Sequence[str], columns: str) -> dict[str, Memory]:
     if not ids or not spaces:
         return {}
+    # By `place` first, or each id might be looked up in each of many spaces; CROSS JOIN fixes that order.
+    tables = "place CROSS JOIN memory WHERE place.id IN :ids AND memory.space = place.space AND memory.id = place.id"
     if len(spaces) == 1:
-        (space,) = spaces
-        rows = tx.rows(f"SELECT {columns} FROM memory WHERE space = :space AND id IN :ids", space=space, ids=tuple(ids))
-    else:
-        # CROSS JOIN fixes the order, by `place` first: else each id might be looked up in each of many spaces.
-        rows = tx.rows(
-            f"SELECT {columns} FROM place CROSS JOIN memory WHERE place.id IN :ids"
-            " AND memory.space = place.space AND memory.id = place.id",
-            ids=tuple(ids),
-        )
+        tables = "memory WHERE space IN :spaces AND id IN :ids"
+    rows = tx.rows(f"SELECT {columns} FROM {tables}", ids=tuple(ids), spaces=tuple(spaces))
     readable = (_memory(row, spaces) for row in rows if row[_SPACE] in spaces)
     return {memory.id: memory for memory in readable}
 

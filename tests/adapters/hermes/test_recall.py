@@ -19,24 +19,32 @@ class Slow:
 
     def __init__(self, monkeypatch):
         self.go_on, self.begun = threading.Event(), threading.Semaphore(0)
+        self._ends: list[threading.Event] = []
         real = Book.recall
 
         def recall(book, query="", **arguments):
+            ended = threading.Event()
+            self._ends.append(ended)
             self.begun.release()
-            assert self.go_on.wait(60)
-            return real(book, query, **arguments)
+            try:
+                assert self.go_on.wait(60)
+                return real(book, query, **arguments)
+            finally:
+                ended.set()
 
         monkeypatch.setattr(Book, "recall", recall)
+
+    def end(self):
+        """Let all recalls go on, and wait for their ends: the threads themselves stay for the next ones."""
+        self.go_on.set()
+        assert all(ended.wait(60) for ended in self._ends)
 
 
 @pytest.fixture
 def slow(monkeypatch):
     slow = Slow(monkeypatch)
     yield slow
-    slow.go_on.set()
-    for thread in threading.enumerate():
-        if thread.name.startswith("commonbook-"):
-            thread.join(60) if "prefetch" in thread.name or "recall" in thread.name else None
+    slow.end()
 
 
 @pytest.fixture

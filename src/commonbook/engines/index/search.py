@@ -6,8 +6,7 @@ Therefore ties of one score break by id, and the first pass over vectors keeps a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -21,9 +20,10 @@ from commonbook.engines.index.best_rows import (
     merge_best,
     sort_keys_of,
 )
+from commonbook.engines.index.candidate_pool import SegmentView, gather
 from commonbook.engines.index.max_score import best_by_terms
 from commonbook.engines.index.postings import Rows, TermRows
-from commonbook.engines.index.segments import Bools, Floats, Hashes, Segment, tag_term
+from commonbook.engines.index.segments import Bools, Floats, Segment, tag_term
 from commonbook.engines.index.vector_distance import (
     cosines,
     near_by_sketch,
@@ -35,11 +35,9 @@ from commonbook.engines.index.vector_distance import (
 from commonbook.model.memory import KINDS
 from commonbook.ports.index import (
     FOREVER,
-    HAS_DECISIONS,
     IS_COPY,
     IS_MESSAGE,
     MAX_FURTHER_CANDIDATES,
-    CandidatePool,
     IndexQuery,
     IndexResult,
 )
@@ -50,25 +48,12 @@ _NEAR_ROWS_FACTOR: Final = 2
 _ROUGH_ROWS_FACTOR: Final = 4
 """This many times the rows needed are compared exactly, if there are more."""
 
-_NO_KEYS: Final = np.zeros(0, np.uint64)
-_NO_ROWS: Final = np.zeros(0, np.int64)
-_NO_NUMBERS: Final = np.zeros(0)
-
 
 class Part(NamedTuple):
     """A segment and the mask of its live rows."""
 
     segment: Segment
     alive: Bools
-
-
-class _SegmentView(NamedTuple):
-    """A segment as one query sees it: its live rows, those in the query's spaces, and those that pass its filters."""
-
-    segment: Segment
-    alive: Bools
-    visible: Bools
-    wanted: Bools
 
 
 class TermCounts(NamedTuple):
@@ -101,7 +86,7 @@ def search(
     postings = _postings(views, query)
     term_counts = counts or _count_terms(views, postings, query)
     chosen = _choose(views, postings, term_counts, query, exactly=exactly)
-    return IndexResult(term_counts.total, term_counts.document_frequencies, _pool(views, chosen, query))
+    return IndexResult(term_counts.total, term_counts.document_frequencies, gather(views, chosen, query))
 
 
 def candidates(parts: Sequence[Part], query: IndexQuery, counts: TermCounts) -> list[tuple[int, int]]:
@@ -115,11 +100,11 @@ def candidates(parts: Sequence[Part], query: IndexQuery, counts: TermCounts) -> 
     ]
 
 
-def _postings(views: Sequence[_SegmentView], query: IndexQuery) -> list[TermRows]:
+def _postings(views: Sequence[SegmentView], query: IndexQuery) -> list[TermRows]:
     return [view.segment.with_terms(query.terms) for view in views]
 
 
-def _count_terms(views: Sequence[_SegmentView], postings: Sequence[TermRows], query: IndexQuery) -> TermCounts:
+def _count_terms(views: Sequence[SegmentView], postings: Sequence[TermRows], query: IndexQuery) -> TermCounts:
     total, having = 0, [0] * len(query.terms)
     for view, term_rows in zip(views, postings, strict=True):
         visible_rows = int(np.count_nonzero(view.visible))
@@ -131,14 +116,14 @@ def _count_terms(views: Sequence[_SegmentView], postings: Sequence[TermRows], qu
     return TermCounts(total, tuple(having))
 
 
-def _count_visible(view: _SegmentView, term_rows: TermRows, at: int) -> int:
+def _count_visible(view: SegmentView, term_rows: TermRows, at: int) -> int:
     mask = term_rows.mask(at, view.segment.rows)
     seen = view.visible[term_rows.rows(at)] if mask is None else view.visible & mask
     return int(np.count_nonzero(seen))
 
 
 def _choose(
-    views: Sequence[_SegmentView],
+    views: Sequence[SegmentView],
     postings: Sequence[TermRows],
     counts: TermCounts,
     query: IndexQuery,
@@ -154,17 +139,17 @@ def _choose(
     return [np.concatenate(rows).astype(np.intp) for rows in zip(by_terms, by_vector, *further, strict=True)]
 
 
-def _view_segment(part: Part, query: IndexQuery) -> _SegmentView:
+def _view_segment(part: Part, query: IndexQuery) -> SegmentView:
     segment, alive = part
     spaces = np.array([space in query.spaces for space in segment.table("space")], np.bool_)
     if not len(spaces) or not spaces.any():
         nothing = np.zeros(segment.rows, np.bool_)
-        return _SegmentView(segment, alive, nothing, nothing)
+        return SegmentView(segment, alive, nothing, nothing)
     visible = alive if spaces.all() else alive & spaces[segment.column("space")]
     wanted = visible
     for condition in _filter_masks(segment, query):
         wanted = wanted & condition
-    return _SegmentView(segment, alive, visible, wanted)
+    return SegmentView(segment, alive, visible, wanted)
 
 
 def _filter_masks(segment: Segment, query: IndexQuery) -> list[Bools]:
@@ -197,7 +182,7 @@ def _filter_masks(segment: Segment, query: IndexQuery) -> list[Bools]:
 
 
 def _candidates_by_terms(
-    views: Sequence[_SegmentView], postings: Sequence[TermRows], weights: Sequence[float], query: IndexQuery
+    views: Sequence[SegmentView], postings: Sequence[TermRows], weights: Sequence[float], query: IndexQuery
 ) -> list[Rows]:
     """Return the rows with the largest sum of the weights of their terms, by MaxScore."""
 
@@ -210,13 +195,13 @@ def _candidates_by_terms(
     return merge_best([view.segment for view in views], select, query.max_candidates)
 
 
-def _candidates_by_phrase(views: Sequence[_SegmentView], query: IndexQuery) -> list[Rows]:
+def _candidates_by_phrase(views: Sequence[SegmentView], query: IndexQuery) -> list[Rows]:
     """Return the newest rows that have all words of the phrase."""
     having_all = [_rows_with_all(view.segment, query.phrase_terms) for view in views]
     return _newest(views, [rows[view.wanted[rows]] for view, rows in zip(views, having_all, strict=True)])
 
 
-def _candidates_of_spans(views: Sequence[_SegmentView], query: IndexQuery) -> list[Rows]:
+def _candidates_of_spans(views: Sequence[SegmentView], query: IndexQuery) -> list[Rows]:
     """Return the newest rows whose time is in one of the spans."""
     found = []
     for view in views:
@@ -228,7 +213,7 @@ def _candidates_of_spans(views: Sequence[_SegmentView], query: IndexQuery) -> li
     return _newest(views, found)
 
 
-def _newest(views: Sequence[_SegmentView], found: Sequence[Rows]) -> list[Rows]:
+def _newest(views: Sequence[SegmentView], found: Sequence[Rows]) -> list[Rows]:
     """Return the newest of these rows, with a limited number of parts of one memory."""
     segments = [view.segment for view in views]
 
@@ -252,7 +237,7 @@ def _rows_with_all(segment: Segment, terms: Sequence[str]) -> Rows:
     return rows
 
 
-def _candidates_by_vector(views: Sequence[_SegmentView], query: IndexQuery, *, exactly: bool) -> list[Rows]:
+def _candidates_by_vector(views: Sequence[SegmentView], query: IndexQuery, *, exactly: bool) -> list[Rows]:
     """Return the rows nearest by vector: a first pass over sketches, then exact cosines; or only exact cosines."""
     vector = query.vector
     if vector is None or not vector.any():
@@ -285,7 +270,7 @@ def _nearest_of_few(segment: Segment, rows: Rows, vector: Floats, limit: int) ->
     return best
 
 
-def _nearest_exactly(views: Sequence[_SegmentView], vector: Floats, max_candidates: int) -> list[Rows]:
+def _nearest_exactly(views: Sequence[SegmentView], vector: Floats, max_candidates: int) -> list[Rows]:
     near = [(view.segment, rows_with_vectors(view.segment, view.wanted, vector)) for view in views]
 
     def select(limit: int) -> list[ScoredRows]:
@@ -311,7 +296,7 @@ def _nearest(segment: Segment, rows: Rows, vector: Floats, limit: int) -> Scored
         rough_limit *= _ROUGH_ROWS_FACTOR
 
 
-def _candidates_by_time(views: Sequence[_SegmentView], query: IndexQuery) -> list[Rows]:
+def _candidates_by_time(views: Sequence[SegmentView], query: IndexQuery) -> list[Rows]:
     """Return the newest rows: messages, and one row of each other memory. Ties of one time break by position."""
     rows_of = [_newest_of_segment(view, query.max_candidates) for view in views]
     if not rows_of:
@@ -326,7 +311,7 @@ def _candidates_by_time(views: Sequence[_SegmentView], query: IndexQuery) -> lis
     return [rows[owners[newest] == at] for at in range(len(rows_of))]
 
 
-def _newest_of_segment(view: _SegmentView, limit: int) -> Rows:
+def _newest_of_segment(view: SegmentView, limit: int) -> Rows:
     """Return at least the newest rows of one segment, and few others."""
     rows = np.flatnonzero(view.wanted & (((view.segment.flags & IS_MESSAGE) > 0) | (view.segment.position == 0)))
     times = view.segment.column("time")[rows]
@@ -343,170 +328,3 @@ def _newest_of_segment(view: _SegmentView, limit: int) -> Rows:
 def _time_keys(segment: Segment, rows: Rows) -> SortKeys:
     """Return the columns by which the newest are sorted: the time stands for the score."""
     return sort_keys_of(segment, rows, segment.column("time")[rows])
-
-
-# --- the candidate pool
-
-
-def _pool(views: Sequence[_SegmentView], chosen: Sequence[Rows], query: IndexQuery) -> CandidatePool:
-    """Gather the candidates, their neighbours, and the neighbours of those."""
-    chosen_rows = [(view.segment, rows) for view, rows in zip(views, chosen, strict=True)]
-    keys = _concatenate([_NO_KEYS, *(segment.key[rows] for segment, rows in chosen_rows)])
-    threads = _concatenate([_NO_KEYS, *(segment.thread[rows] for segment, rows in chosen_rows)])
-    positions = _positions(chosen_rows)
-    near, rows_of = [], []
-    for view in views:
-        rows, is_near = view.segment.around(keys, threads, positions, query.reach)
-        seen = view.visible[rows]
-        rows_of.append(rows[seen])
-        near.append(is_near[seen] & view.wanted[rows[seen]])
-    return _assemble_pool(views, rows_of, near, query)
-
-
-def _assemble_pool(
-    views: Sequence[_SegmentView], rows_of: Sequence[Rows], near: Sequence[Bools], query: IndexQuery
-) -> CandidatePool:
-    pairs = [(view.segment, rows) for view, rows in zip(views, rows_of, strict=True)]
-    threads = _concatenate([_NO_KEYS, *(segment.thread[rows] for segment, rows in pairs)])
-    positions = _positions(pairs)
-    sorting = None if _is_sorted(threads, positions) else np.lexsort((positions, threads))
-
-    def in_order(columns: Sequence[Any]) -> Any:  # noqa: ANN401 - arrays
-        column = _concatenate(columns)
-        return column if sorting is None else column[sorting]
-
-    full = [pair for pair in pairs if len(pair[1])] or pairs[:1]
-
-    def joined(name: str) -> Any:  # noqa: ANN401 - an array
-        return in_order([segment.column(name)[rows] for segment, rows in full] or [_NO_ROWS])
-
-    id_readers = [(len(rows), segment.id_reader(rows)) for segment, rows in full]
-
-    def ids_of(row: int) -> tuple[str, str]:
-        at = row if sorting is None else int(sorting[row])
-        for size, ids_at in id_readers:
-            if at < size:
-                return ids_at(at)
-            at -= size
-        raise IndexError(row)
-
-    speakers, speaker_columns = _speakers(full)
-    vector, flags = query.vector, joined("flags")
-    with_vectors = bool(pairs) and vector is not None and all(part.dimensions == len(vector) for part, _ in pairs)
-    return CandidatePool(
-        ids_of=ids_of,
-        speakers=speakers,
-        speaker=in_order([_NO_ROWS, *speaker_columns]),
-        eligible=in_order([np.zeros(0, np.bool_), *near]),
-        threads=_number_threads(in_order([threads])),
-        positions=in_order([positions]),
-        orders=joined("order"),
-        starts=joined("start").astype(np.int64),
-        ends=joined("end").astype(np.int64),
-        seqs=joined("seq"),
-        times=joined("time"),
-        flags=flags,
-        lengths=joined("length").astype(np.int64),
-        entries=_term_entries(pairs, sorting, query),
-        vectors=joined("vectors") if with_vectors else None,
-        scales=joined("scales") if with_vectors else None,
-        suspect=_suspects(views, partial(joined, "owner"), flags),
-        squares=in_order(_stored_squares(views, rows_of, query.reach)) if with_vectors else None,
-    )
-
-
-def _speakers(pairs: Sequence[tuple[Segment, Rows]]) -> tuple[Sequence[str], list[Any]]:
-    """Return the names of speakers, and for each segment the numbers of those of its rows."""
-    if len(pairs) == 1:
-        ((segment, rows),) = pairs
-        return segment.table("speaker"), [segment.column("speaker")[rows].astype(np.int64)]
-    speakers = sorted({speaker for segment, _ in pairs for speaker in segment.table("speaker")})
-    numbers = {speaker: at for at, speaker in enumerate(speakers)}
-    return speakers, [
-        np.array([numbers[speaker] for speaker in segment.table("speaker")], np.int64)[segment.column("speaker")[rows]]
-        for segment, rows in pairs
-    ]
-
-
-def _suspects(views: Sequence[_SegmentView], owners: Callable[[], Hashes], flags: Any) -> Bools:  # noqa: ANN401 - an array
-    """Tell which rows are of owners that open notices of any space are about, and that have no decisions."""
-    suspect: Bools = np.zeros(len(flags), np.bool_)
-    with_notices = [view for view in views if view.segment.has_notices]
-    # Mostly there are none, and the owners need not be read.
-    if with_notices:
-        of_rows = owners()
-        for view in with_notices:
-            suspect |= view.segment.doubts(of_rows, view.alive)
-        suspect &= (flags & HAS_DECISIONS) == 0
-    return suspect
-
-
-def _stored_squares(views: Sequence[_SegmentView], rows_of: Sequence[Rows], reach: int) -> list[Any]:
-    """Return the squared norm of each row's pooled vector, as its segment has it, by segments.
-
-    A row has none (NaN) if its segment could not tell it, if one of its neighbours is hidden, or if its thread goes on
-    in another segment.
-    """
-    full = [(view, rows) for view, rows in zip(views, rows_of, strict=True) if len(rows)]
-    squares = [_NO_NUMBERS]
-    for view, rows in full:
-        stored = view.segment.squares
-        of_rows = np.full(len(rows), np.nan) if stored is None else stored[rows]
-        if not view.visible.all():
-            of_rows[_has_hidden_neighbour(view, rows, reach)] = np.nan
-        others = [other.segment.thread[theirs] for other, theirs in full if other is not view]
-        if others:
-            of_rows[np.isin(view.segment.thread[rows], np.concatenate(others))] = np.nan
-        squares.append(of_rows)
-    return squares
-
-
-def _has_hidden_neighbour(view: _SegmentView, rows: Rows, reach: int) -> Bools:
-    """Tell which rows have a row of their thread within reach that the query does not see."""
-    nearest = np.clip(rows[:, None] + np.arange(-reach, reach + 1), 0, view.segment.rows - 1)
-    is_hidden = ~view.visible[nearest] & (view.segment.thread[nearest] == view.segment.thread[rows][:, None])
-    hidden: Bools = is_hidden.any(axis=1)
-    return hidden
-
-
-def _positions(rows_of: Sequence[tuple[Segment, Rows]]) -> Any:  # noqa: ANN401 - an array
-    """Return the positions of rows, in a type that can be subtracted."""
-    return _concatenate([_NO_ROWS, *(segment.position[rows].astype(np.int64) for segment, rows in rows_of)])
-
-
-def _concatenate(columns: Sequence[Any]) -> Any:  # noqa: ANN401 - arrays
-    """Concatenate columns, without a copy if only one is not empty."""
-    full = [column for column in columns if len(column)]
-    return full[0] if len(full) == 1 else np.concatenate(columns)
-
-
-def _is_sorted(threads: Hashes, positions: Any) -> bool:  # noqa: ANN401 - an array
-    """Return whether rows are sorted by thread and position, as those of one segment usually are."""
-    same = threads[1:] == threads[:-1]
-    return bool(((threads[1:] > threads[:-1]) | (same & (positions[1:] >= positions[:-1]))).all())
-
-
-def _number_threads(threads: Hashes) -> Any:  # noqa: ANN401 - an array
-    """Number sorted threads from 0."""
-    numbers = np.zeros(len(threads), np.int64)
-    np.cumsum(threads[1:] != threads[:-1], out=numbers[1:])
-    return numbers
-
-
-def _term_entries(
-    pairs: Sequence[tuple[Segment, Rows]], sorting: Rows | None, query: IndexQuery
-) -> tuple[Any, Any, Any]:
-    wanted = query.terms + query.expansion_terms
-    entries = [(_NO_ROWS, _NO_ROWS, _NO_ROWS)]
-    row_offset = 0
-    for segment, rows in pairs:
-        if len(rows):
-            at, term, count = segment.terms_of(rows, wanted)
-            entries.append((at + row_offset, term.astype(np.int64), count))
-            row_offset += len(rows)
-    rows_, terms, counts = (_concatenate(columns) for columns in zip(*entries, strict=True))
-    if sorting is not None:
-        place = np.empty_like(sorting)
-        place[sorting] = np.arange(len(sorting))
-        rows_ = place[rows_]
-    return rows_, terms, counts
