@@ -90,7 +90,7 @@ def squares_of_rows(
 ) -> Numbers:
     """Return the squared norms of pooled vectors for all rows of a segment, where the rows of a thread lie together.
 
-    NaN stands for rows that it cannot be told of: near two rows of one position, in threads of which the rows are not
+    NaN stands for a norm that is left out: near two rows of one position, and in threads of which the rows are not
     sorted by position, or lie between those of another thread whose hash begins alike.
     """
     squares = np.full(len(threads), np.nan)

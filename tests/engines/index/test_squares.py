@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,9 +61,9 @@ def known_positions(laid: Laid, query: IndexQuery = APPLES) -> list[int]:
     return sorted(pool.positions[known].tolist())
 
 
-def pools_of(seed: int, layouts: Sequence[Laid]) -> list[CandidatePool]:
+def pool_of(seed: int, laid: Laid) -> CandidatePool:
     query = Maker(seed).sought(terms=(WORDS[seed % len(WORDS)],), vector=vector(1, 2, 3), reach=neighbours.REACH)
-    return [laid.search(query).pool for laid in layouts]
+    return laid.search(query).pool
 
 
 @_settings
@@ -77,7 +76,7 @@ def pools_of(seed: int, layouts: Sequence[Laid]) -> list[CandidatePool]:
 def test_a_known_norm_is_what_the_pool_gives_in_any_layout(folder, seed, owners, steps, unwritten):
     maker = Maker(seed)
     layers = maker.history(maker.world(owners), steps)
-    (pool,) = pools_of(seed, [laid_out(folder, layers, unwritten=min(unwritten, steps))])
+    pool = pool_of(seed, laid_out(folder, layers, unwritten=min(unwritten, steps)))
     assert pool.squares is not None
     known = pool.eligible & ~np.isnan(pool.squares)
     np.testing.assert_allclose(pool.squares[known], computed(pool)[known], rtol=1e-12)
@@ -87,7 +86,7 @@ def test_a_known_norm_is_what_the_pool_gives_in_any_layout(folder, seed, owners,
 @given(seed=st.integers(0, 10**9), owners=st.integers(1, 25), unwritten=st.sampled_from([0, 1, 3]))
 def test_scores_are_the_same_with_and_without_stored_norms(folder, seed, owners, unwritten):
     maker = Maker(seed)
-    (pool,) = pools_of(seed, [laid_out(folder, maker.history(maker.world(owners), 3), unwritten=unwritten)])
+    pool = pool_of(seed, laid_out(folder, maker.history(maker.world(owners), 3), unwritten=unwritten))
     query = scoring.QueryFeatures(idf=[1.0], vector=vector(1, 2, 3))
     rows, scores = scoring.rank(query, pool)
     others, without = scoring.rank(query, pool._replace(squares=None))
