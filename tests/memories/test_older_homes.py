@@ -304,7 +304,6 @@ def test_the_long_texts_of_an_older_home_are_compressed_and_say_what_they_said(
     with monkeypatch.context() as as_then:
         as_then.setattr("commonbook.compose.book.MIGRATIONS", MIGRATIONS[:5])
         as_then.setattr("commonbook.engines.sqlite.database.SqliteTransaction.compresses_texts", False)
-        as_then.setattr("commonbook.tables.duplicates.id_bytes", str)
         as_then.setattr("commonbook.tables.spaces._COLUMNS", "id, name, created, depth, folder, NULL AS review")
         as_then.setattr("commonbook.tables.spaces.add", _add_space_as_then)
         with commonbook.open(home, create=True) as book:
@@ -315,27 +314,11 @@ def test_the_long_texts_of_an_older_home_are_compressed_and_say_what_they_said(
         assert [one.text for one in book.history(report)] == texts
         assert [link.target for link in book.links(linking)] == [report]
         assert book.remember(texts[1], space="personal").duplicate_of == report
-        assert book.remember(texts[1] + "The end", space="personal").near_duplicates
         assert (book.verify_log().findings, book.doctor()) == ((), ())
     with closing(sqlite3.connect(home / ".commonbook" / "state.db")) as database:
         ((size,),) = database.execute("SELECT length(text) FROM memory WHERE id = ?", (report,)).fetchall()
         assert size < len(texts[1]) / 4
         assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
-
-
-def test_duplicates_of_what_is_in_an_older_home_are_found(filled: Path | str):
-    with commonbook.open(filled) as book:
-        with book._engines.db.reading() as tx:
-            marks = sorted(tuple(row) for row in tx.rows("SELECT mark, memory FROM memory_mark"))
-        known = next(one for one in book.list(limit=100).items if one.kind == "note" and len(one.text.split()) >= 4)
-        receipt = book.remember(f"{known.text} now", space=known.space.name)
-        assert known.id in receipt.near_duplicates
-        again = book.remember(known.text, space=known.space.name)
-        assert again.duplicate_of is not None
-        book.delete(receipt.id, again.id)
-        book.rebuild()
-        with book._engines.db.reading() as tx:
-            assert sorted(tuple(row) for row in tx.rows("SELECT mark, memory FROM memory_mark")) == marks
 
 
 def test_an_older_home_is_whole_after_its_migration_and_its_jobs(filled: Path | str):

@@ -1080,52 +1080,8 @@ def test_a_closed_book_answers_nothing_more_but_says_why(book: Book):
 # --- receipts
 
 
-def test_a_receipt_says_that_the_memory_is_searchable_and_what_is_near_it(book: Book, settle):
-    first = book.remember("The billing service belongs to Alice Miller.")
-    book.remember("The dog is afraid of thunder and of lightning.")
-    settle()
-    second = book.remember("The billing service belongs to Alice Miller now.")
-    assert (first.searchable, second.searchable) == (True, True)
-    assert (first.near_duplicates, second.near_duplicates) == ((), (first.id,))
-    elsewhere = book.remember("The billing service now belongs to Alice Miller.", space="team")
-    assert elsewhere.near_duplicates == (), "another space is another matter"
-    book.delete(first.id)
-    settle()
-    third = book.remember("The billing service belongs to Alice Miller, still.")
-    assert third.near_duplicates == (second.id,)
-    book.edit(second.id, text="The gardener waters the tulips in the evening.")
-    assert book.remember("The billing service belongs to Alice Miller today.").near_duplicates == (third.id,)
-    assert book.remember("An unrelated walrus eats herring on the ice.").near_duplicates == ()
-
-
-def test_what_is_near_is_named_within_one_batch_too(book: Book):
-    before = book.remember("The billing service belongs to Alice Miller.")
-    receipts = book.remember_many(
-        [
-            Draft(text="The billing service belongs to Alice Miller now."),
-            Draft(text="An unrelated walrus eats herring on the ice."),
-            Draft(text="The billing service belongs to Alice Miller today.", space="team"),
-            Draft(text="The billing service belongs to Alice Miller, still."),
-            Draft(text="The billing service belongs to Alice Miller anyhow.", space="team"),
-        ]
-    )
-    now, _, there, still, there_too = (one.id for one in receipts)
-    assert [one.near_duplicates for one in receipts] == [(before.id,), (), (), (now, before.id), (there,)]
-    assert still not in receipts[3].near_duplicates
-    assert there_too not in receipts[4].near_duplicates
-
-
-def test_of_many_that_are_near_the_five_newest_are_named(book: Book):
-    made = [book.remember(f"The billing service belongs to Alice Miller since {year}").id for year in range(2010, 2017)]
-    assert book.remember("The billing service belongs to Alice Miller since today").near_duplicates == tuple(
-        made[:1:-1]
-    )
-
-
-def test_a_receipt_names_what_is_near_also_when_the_index_is_written_meanwhile(book: Book):
-    first = book.remember("The billing service belongs to Alice Miller.")
-    book.remember_many([Draft(text=f"filler {n}") for n in range(128)])
-    assert book.remember("The billing service belongs to Alice Miller now.").near_duplicates == (first.id,)
+def test_a_receipt_says_that_the_memory_is_searchable(book: Book):
+    assert book.remember("The billing service belongs to Alice Miller.").searchable
 
 
 def test_a_write_is_acknowledged_while_somebody_else_holds_the_index(book: Book, open_book: OpenBook):
@@ -1145,18 +1101,6 @@ def test_a_write_is_acknowledged_while_somebody_else_holds_the_index(book: Book,
         in_time = acknowledged.wait(60)
     writer.join(60)
     assert in_time
-
-
-def test_a_repeated_write_names_nothing_near(book: Book):
-    first = book.remember("The walrus is fed", key="once")
-    assert book.remember("The walrus is fed", key="once").near_duplicates == ()
-    assert first.near_duplicates == ()
-
-
-def test_texts_that_say_nothing_are_near_to_nothing(book: Book):
-    book.remember("The walrus is fed")
-    for text in ("", "???", "🎉", "to be or not to be", "Nothing of the kind", "!!!"):
-        assert book.remember(text, title="?").near_duplicates == ()
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Pacific/Kiritimati", "Pacific/Pago_Pago", "Europe/Amsterdam"])

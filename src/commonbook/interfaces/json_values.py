@@ -60,7 +60,6 @@ def receipt_json(receipt: Receipt) -> dict[str, Any]:
         "durable": receipt.durable,
         "searchable": receipt.searchable,
         "duplicate_of": receipt.duplicate_of,
-        "near_duplicates": list(receipt.near_duplicates),
         "tags_in_text": list(receipt.tags_in_text),
         "copies": receipt.copies,
         "masked": receipt.masked,

@@ -11,7 +11,7 @@ from commonbook.errors import BadText, BadTime
 from commonbook.model.ids import format_time
 from commonbook.model.memory import Draft
 from commonbook.runtime.compressed_text import CACHED_TEXTS, compress
-from commonbook.text import masking, near_duplicates, space_names, titles, user_times, validation
+from commonbook.text import masking, space_names, titles, user_times, validation
 
 if TYPE_CHECKING:
     from commonbook.write.context import WriteContext
@@ -68,12 +68,11 @@ def mask(sent: Draft) -> MaskedDraft:
 
 
 def prepare(drafts: Sequence[MaskedDraft]) -> None:
-    """Work out what follows from the texts of drafts alone, before the lock of the writers is taken.
+    """Compress the texts of drafts before the lock of the writers is taken.
 
-    The results stay in the caches of these functions, where the transaction finds them, as many as have room there.
+    The transaction finds the results in the cache of `compress`, as many as have room there.
     """
     for draft in drafts[:CACHED_TEXTS]:
-        near_duplicates.fingerprints(draft.stored.text)
         compress(draft.stored.text)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, TypeAlias, TypeVar
+from typing import TypeAlias, TypeVar
 
 from commonbook.access import permissions, scope
 from commonbook.errors import BadInput
@@ -17,7 +17,7 @@ from commonbook.model.memory import Draft, Link, Memory, Metadata, Receipt, rece
 from commonbook.model.spaces import Actor, Space
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import link_checks
-from commonbook.tables import duplicates, idempotency, links, memories
+from commonbook.tables import idempotency, links, memories
 from commonbook.text import space_names, validation
 from commonbook.write import proposals
 from commonbook.write.context import WriteContext
@@ -38,10 +38,6 @@ def reflect(engines: Engines, actor: Actor, draft: Draft, *, on: Sequence[str]) 
         raise BadInput("a reflection is on something", fix="name the memories that it was reasoned from")
     reflected = tuple(("reflects_on", memory_id) for memory_id in on)
     return remember_one(engines, actor, draft._replace(kind="reflection", links=(*draft.links, *reflected)))
-
-
-_MAX_COMPARED_DRAFTS: Final = 50
-"""Receipts name near duplicates in batches up to this size; larger batches are imports, whose receipts nobody reads."""
 
 
 # --- remember
@@ -82,7 +78,6 @@ def _superseded(draft: Draft) -> list[str]:
 def _remember_all(ctx: WriteContext, drafts: Sequence[MaskedDraft]) -> list[Receipt]:
     receipts: list[Receipt] = []
     added: list[Memory] = []
-    compare = len(drafts) <= _MAX_COMPARED_DRAFTS
     # Spaces are created in a fixed order, so that two transactions that create the same ones cannot deadlock.
     named = [draft.sent.space or space_names.PERSONAL for draft in drafts]
     chosen: dict[str, _Spaces] = {}
@@ -92,7 +87,7 @@ def _remember_all(ctx: WriteContext, drafts: Sequence[MaskedDraft]) -> list[Rece
                 chosen[named[index]] = proposals.space_for_new_memory(ctx, named[index])
     for index, draft in enumerate(drafts):
         with validation.error_item(index):
-            receipt, memory = _remember_one(ctx, draft, chosen[named[index]], compare=compare)
+            receipt, memory = _remember_one(ctx, draft, chosen[named[index]])
         receipts.append(receipt)
         if memory is not None:
             added.append(memory)
@@ -100,13 +95,11 @@ def _remember_all(ctx: WriteContext, drafts: Sequence[MaskedDraft]) -> list[Rece
     return receipts
 
 
-def _remember_one(
-    ctx: WriteContext, masked: MaskedDraft, spaces: _Spaces, *, compare: bool
-) -> tuple[Receipt, Memory | None]:
+def _remember_one(ctx: WriteContext, masked: MaskedDraft, spaces: _Spaces) -> tuple[Receipt, Memory | None]:
     """Store one memory without its file; or return the first receipt of its key and no memory."""
     draft, (named, space) = masked.sent, spaces
     if draft.key is None:
-        return _store(ctx, masked, space, compare_in=named if compare else None)
+        return _store(ctx, masked, space)
     request = {
         # The space that was named: a repeat is one also if the space is under review since.
         "space": named.id,
@@ -117,25 +110,23 @@ def _remember_one(
     answer = idempotency.first_answer(ctx.tx, **request)
     if answer is not None:
         return _receipt_from(answer)._replace(new=False), None
-    receipt, memory = _store(ctx, masked, space, compare_in=named if compare else None)
+    receipt, memory = _store(ctx, masked, space)
     idempotency.claim(ctx.tx, **request, answer=json.dumps(receipt._asdict()))
     return receipt, memory
 
 
-def _store(ctx: WriteContext, masked: MaskedDraft, space: Space, *, compare_in: Space | None) -> tuple[Receipt, Memory]:
-    """Store a new memory in a space; with `compare_in`, its receipt names the near duplicates in that space."""
+def _store(ctx: WriteContext, masked: MaskedDraft, space: Space) -> tuple[Receipt, Memory]:
+    """Store a new memory in a space; its receipt names a memory that the caller may read with the same text."""
     memory = require_ordered_times(_new_memory(ctx, masked.stored, space))
     link_checks.require_valid_links(ctx, memory, proposals.approved_links(memory))
-    is_compared = compare_in is not None and compare_in.id in ctx.readable
-    duplicate = duplicates.find_same_text(ctx.tx, scope.without_proposals(ctx.readable), memory.text)
-    near = duplicates.find_near_texts(ctx.tx, compare_in, memory.text) if compare_in and is_compared else ()
+    duplicate = memories.find_same_text(ctx.tx, scope.without_proposals(ctx.readable), memory.text)
     (memory,) = memories.add(ctx.tx, ctx.engines.keys, [memory])
     links.add(ctx.tx, space.id, memory.links)
     if memory.links:
         ctx.note_reasoning_change(None, memory)
     log_new_memory(ctx, memory, "remember", **_logged_links(memory))
     receipt = receipt_of(memory, new=True)
-    return receipt._replace(duplicate_of=duplicate, near_duplicates=near, masked=masked.masked), memory
+    return receipt._replace(duplicate_of=duplicate, masked=masked.masked), memory
 
 
 def _new_memory(ctx: WriteContext, draft: Draft, space: Space) -> Memory:

@@ -362,7 +362,6 @@ class Receipt(NamedTuple):
     durable: bool = True
     searchable: bool = True
     duplicate_of: str | None = None
-    near_duplicates: tuple[str, ...] = ()
     copies: int = 0
     """The number of copies that took the change over, as far as the caller may read them."""
     masked: int = 0

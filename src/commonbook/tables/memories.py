@@ -3,7 +3,7 @@
 A row of `memory` is the current state of a memory, deleted or not, keyed by its space and id. A row of `place` says in
 which space an id is. `memory_tag` has the tags of live memories only; it is derived for search, like the column
 `digest`; the columns `content_hash` and `copy_hash` compare what memories say. `derive` can make all of these again,
-with the rows that `links` and `duplicates` derive from texts.
+with the rows that `links` derives from texts.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import heapq
 import json
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from hashlib import blake2b
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -26,19 +27,17 @@ if TYPE_CHECKING:
     from commonbook.model.invalidation import Notice
     from commonbook.ports.keys import Keys
     from commonbook.runtime import compressed_text
-    from commonbook.tables import duplicates, links
+    from commonbook.tables import links
     from commonbook.text import metadata as metadata_text
-    from commonbook.text import near_duplicates, page_cursors
+    from commonbook.text import page_cursors
 else:
     # A command that only counts memories needs none of these.
     compressed_text = LazyModule("commonbook.runtime.compressed_text")
     judgements = LazyModule("commonbook.markdown.judgements")
-    duplicates = LazyModule("commonbook.tables.duplicates")
     links = LazyModule("commonbook.tables.links")
     obsidian = LazyModule("commonbook.markdown.obsidian")
     keyed_hashes = LazyModule("commonbook.markdown.keyed_hashes")
     metadata_text = LazyModule("commonbook.text.metadata")
-    near_duplicates = LazyModule("commonbook.text.near_duplicates")
     page_cursors = LazyModule("commonbook.text.page_cursors")
 
 
@@ -181,30 +180,25 @@ def derive(tx: Transaction, keys: Keys, space: str, memories: Sequence[Memory], 
     upto = "\U0010ffff" if last else memories[-1].id
     where = "space = :space AND memory > :after AND memory <= :upto"
     tx.run(f"DELETE FROM memory_tag WHERE {where}", space=space, after=after, upto=upto)
-    if not after:
-        duplicates.clear_fingerprints(tx, space)
     tx.run_many(
         "UPDATE memory SET digest = :digest WHERE space = :space AND id = :id",
-        [{"digest": near_duplicates.digest(memory.text), "space": space, "id": memory.id} for memory in memories],
+        [{"digest": _digest(memory.text), "space": space, "id": memory.id} for memory in memories],
     )
     replace_hashes(tx, keys, memories)
     live = [memory for memory in memories if memory.deleted is None]
     _add_tags(tx, live)
-    duplicates.add_fingerprints(tx, live)
     links.derive_mentions(tx, space, live, after=after, upto=upto)
 
 
 def _drop_derived(tx: Transaction, memory: Memory) -> None:
     row = {"space": memory.space.id, "memory": memory.id}
     tx.run_many("DELETE FROM memory_tag WHERE space = :space AND memory = :memory", [row])
-    duplicates.drop_fingerprints(tx, memory)
     links.drop_mentions(tx, memory)
 
 
 def _add_derived(tx: Transaction, memories: Sequence[Memory]) -> None:
-    """Add the tags, the fingerprints, the names and the links in the texts of live memories."""
+    """Add the tags, the names and the links in the texts of live memories."""
     _add_tags(tx, memories)
-    duplicates.add_fingerprints(tx, memories)
     links.add_mentions(tx, memories)
 
 
@@ -228,6 +222,24 @@ def find(tx: Reading, spaces: SpaceScope, memory_id: str) -> Memory | None:
         return None
     row = tx.row(f"SELECT {_COLUMNS} FROM memory WHERE space = :space AND id = :id", space=space, id=memory_id)
     return _memory(row, spaces) if row else None
+
+
+def find_same_text(tx: Reading, spaces: SpaceScope, text: str) -> str | None:
+    """Return the oldest live memory of the given spaces with this text, or None; an empty text has no duplicate."""
+    if not spaces or not text.strip():
+        return None
+    (oldest,) = tx.row(
+        # Not ORDER BY with LIMIT: SQLite would then rather read all memories in the order of time.
+        "SELECT min(created || ' ' || id) FROM memory WHERE space IN :spaces AND digest = :digest AND deleted IS NULL",
+        spaces=tuple(spaces),
+        digest=_digest(text),
+    ) or (None,)
+    return str(oldest).rpartition(" ")[2] if oldest else None
+
+
+def _digest(text: str) -> str:
+    """Return a hash of a text, without white space at its ends, by which equal texts are found."""
+    return blake2b(text.strip().encode(), digest_size=16).hexdigest()
 
 
 def exists(tx: Reading, memory_id: str) -> bool:
@@ -435,7 +447,7 @@ def _values(tx: Transaction, memory: Memory) -> dict[str, object]:
         "revised_how": memory.revised_how,
         "path": memory.path,
         "layout": memory.layout,
-        "digest": near_duplicates.digest(memory.text),
+        "digest": _digest(memory.text),
         "deleted": format_optional_time(memory.deleted),
         "session": memory.session,
         "shared": memory.shared.serialize() if memory.shared else None,

@@ -30,7 +30,6 @@ RECEIPT = {
     "durable",
     "searchable",
     "duplicate_of",
-    "near_duplicates",
     "tags_in_text",
     "copies",
     "proposed",
@@ -112,12 +111,7 @@ def test_remember_prints_the_receipt_that_others_rely_on(cli):
     receipt = cli.remember("Alice owns billing")
     assert receipt.keys() == RECEIPT
     assert (receipt["space"], receipt["revision"], receipt["version"]) == ("personal", 1, 1)
-    assert (receipt["new"], receipt["durable"], receipt["duplicate_of"], receipt["near_duplicates"]) == (
-        True,
-        True,
-        None,
-        [],
-    )
+    assert (receipt["new"], receipt["durable"], receipt["duplicate_of"]) == (True, True, None)
 
 
 def test_what_is_remembered_is_a_file(cli, home):

@@ -146,7 +146,7 @@ def refusing(place: Path | str, table: str, which: str) -> Iterator[None]:
 
 
 TABLES = (
-    "space", "place", "memory", "memory_tag", "memory_mark", "revision", "link", "copy", "change", "change_count",
+    "space", "place", "memory", "memory_tag", "revision", "link", "copy", "change", "change_count",
     "log_entry", "log_head", "file", "file_journal", "file_left", "job",
 )  # fmt: skip
 

@@ -59,7 +59,7 @@ class MemoryVerbs(VerbCaller):
           number or a truth value.
         - `mask`: whether secrets in title and text are masked before anything is stored; the receipt counts them.
 
-        The receipt names memories with the same text (`duplicate_of`) or a similar one (`near`).
+        The receipt names a memory with the same text (`duplicate_of`).
         """
         result: Receipt = self._call(
             "remember",

@@ -48,9 +48,6 @@ def show_receipt(out: Output, verb: str, receipt: Receipt, *, preposition: str =
         out.note(f"note: {receipt.copies} {'copy has' if receipt.copies == 1 else 'copies have'} changed with it")
     if receipt.duplicate_of:
         out.note(f"note: {out.name(receipt.duplicate_of)} says the same")
-    for other in receipt.near_duplicates:
-        if other != receipt.duplicate_of:
-            out.note(f"note: much like {out.name(other)}: commonbook show {out.name(other)}")
 
 
 def _masked_note(count: int) -> str:
