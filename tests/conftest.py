@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -30,17 +31,16 @@ pytest.register_assert_rewrite("tests.support.hermes", "tests.support.index_cont
 
 pytest_plugins = ("tests.support.no_skips", "pytester")
 
-# Developers search with new examples each time; continuous integration always uses the same ones.
-ALWAYS_THE_SAME: Final = os.environ.get("COMMONBOOK_NO_SKIPS") == "1"
-if ALWAYS_THE_SAME:
-    os.environ.setdefault("COMMONBOOK_SEED", "1")
+# Random tests run the same examples in the same order each time; COMMONBOOK_EXPLORE=1 tries new ones.
+EXPLORES: Final = os.environ.get("COMMONBOOK_EXPLORE") == "1"
+os.environ.setdefault("COMMONBOOK_SEED", str(time.time_ns()) if EXPLORES else "1")
 
 # On a busy machine one example may wait for seconds for the processor: that says nothing about the code.
 hypothesis.settings.register_profile(
     "commonbook",
     deadline=None,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
-    derandomize=ALWAYS_THE_SAME,
+    derandomize=not EXPLORES,
 )
 hypothesis.settings.load_profile("commonbook")
 
@@ -64,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     On a disk, a test run waits for syncs about as long as it computes. PYTEST_DEBUG_TEMPROOT=/tmp puts them there.
     """
-    if ALWAYS_THE_SAME and config.getoption("randomly_seed", None) == "default":
+    if not EXPLORES and config.getoption("randomly_seed", None) == "default":
         config.option.randomly_seed = 1
     place = in_memory()
     if place is not None:

@@ -1,7 +1,7 @@
 """The client's outbox: every appended message arrives once and in order, or is listed as refused.
 
 COMMONBOOK_KILLS     how many rounds of 4 killed processes (3; the full setting is 50)
-COMMONBOOK_SEED      what the random moments follow from (another one in every run; a failure prints it)
+COMMONBOOK_SEED      what the random moments follow from
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from tests.support import crashing
 from tests.support.outbox_child import HandClock, Loopback, Server, client
 
 KILLS = int(os.environ.get("COMMONBOOK_KILLS", "3"))
-SEED = os.environ.get("COMMONBOOK_SEED") or str(time.time_ns())
+SEED = os.environ["COMMONBOOK_SEED"]
 DEADLINE = 60.0
 """For what must happen, on a machine that is busy with other things."""
 

@@ -1,7 +1,7 @@
 """A remote book goes on when a server is stopped, frozen or cut off: nothing is lost, nothing is stored twice.
 
 COMMONBOOK_KILLS     how many rounds of killed clients (2; the full setting is 50)
-COMMONBOOK_SEED      what the random moments follow from (another one in every run; a failure prints it)
+COMMONBOOK_SEED      what the random moments follow from
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.support import crashing
 from tests.support.http_servers import ROOT, Cable
 
 KILLS = int(os.environ.get("COMMONBOOK_KILLS", "2"))
-SEED = os.environ.get("COMMONBOOK_SEED") or str(time.time_ns())
+SEED = os.environ["COMMONBOOK_SEED"]
 DEADLINE = 60.0
 """For what must happen, on a machine that is busy with other things."""
 

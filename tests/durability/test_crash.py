@@ -1,7 +1,7 @@
 """A process may die or stop at any moment; every acknowledged change is stored, once and whole.
 
 COMMONBOOK_KILLS     how many times the working process is killed (10; the full setting is 50)
-COMMONBOOK_SEED      what the random moments follow from (another one in every run; a failure prints it)
+COMMONBOOK_SEED      what the random moments follow from
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.support.postgres_server import wait_until_alone
 pytestmark = pytest.mark.slow
 
 KILLS = int(os.environ.get("COMMONBOOK_KILLS", "10"))
-SEED = os.environ.get("COMMONBOOK_SEED") or str(time.time_ns())
+SEED = os.environ["COMMONBOOK_SEED"]
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ knows the acknowledgements. A process is killed in the middle of an operation: t
 and the test finds out which before it goes on.
 
 SOAK_SECONDS          how long it goes on (4)
-COMMONBOOK_SEED      what the random steps follow from (another one in every run; a failure prints it)
+COMMONBOOK_SEED      what the random steps follow from
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tests.support import capture_child
 from tests.support.capture_child import Log, logs_of, wrong_with
 
 SECONDS = float(os.environ.get("SOAK_SECONDS", "4"))
-SEED = os.environ.get("COMMONBOOK_SEED") or str(time.time_ns())
+SEED = os.environ["COMMONBOOK_SEED"]
 SHARED = "shared"
 _MIN_STEPS = 6
 

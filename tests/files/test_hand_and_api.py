@@ -1,7 +1,7 @@
 """A person saves while programs write and scan; neither text is lost, and nobody's is taken for the other's.
 
 COMMONBOOK_EDITS     how many edits the program makes (300; the full setting is 5000)
-COMMONBOOK_SEED      what the person's choices follow from (another one in every run; a failure prints it)
+COMMONBOOK_SEED      what the person's choices follow from
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tests.support.crashing import look_at, save, start
 pytestmark = pytest.mark.slow
 
 EDITS = int(os.environ.get("COMMONBOOK_EDITS", "300"))
-SEED = os.environ.get("COMMONBOOK_SEED") or str(time.time_ns())
+SEED = os.environ["COMMONBOOK_SEED"]
 
 # A person who has waited this long sees that the save was not applied, and would save over it.
 _PATIENCE = 60.0

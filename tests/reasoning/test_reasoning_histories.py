@@ -401,6 +401,10 @@ class Histories(RuleBasedStateMachine):
         copy, by = self._some(at, copies, self._memories()), self.people[who]
         refused = self._refusal(by, copy) or (BadInput if copy.source is None else None)
         refused = refused or refusals.get(self.model.broken_tie(copy) or "")
+        source = self.model.known[copy.source] if copy.source else copy
+        if refusals and (copy.mode == "snapshot" or copy.edited) and not self.model.may(by, source.space, "reader"):
+            # Only a principal that may read the source brings new words of it to a copy that does not follow.
+            refused = refused or NotAllowed
         return copy if self._do(refused, lambda: getattr(self.hands[by], verb)(copy.id)) else None
 
     def unshare(self, who: str, at: int) -> None:

@@ -12,7 +12,6 @@ import os
 import random
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 
@@ -26,7 +25,7 @@ from tests.support.sharing_child import children
 
 ROUNDS = int(os.environ.get("COMMONBOOK_ROUNDS", "3"))
 DEPENDENTS = int(os.environ.get("COMMONBOOK_DEPENDENTS", "150"))
-SEED = os.environ.get("COMMONBOOK_SEED") or str(time.time_ns())
+SEED = os.environ["COMMONBOOK_SEED"]
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(180 + 10 * ROUNDS + DEPENDENTS)]
 

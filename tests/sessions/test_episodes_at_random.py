@@ -1,14 +1,13 @@
 """Sessions and the files of their episodes, by random steps: recall serves what the log and the files say, no more.
 
 EPISODE_ROUNDS        how many homes (2)
-COMMONBOOK_SEED      what the steps follow from (another one in every run; a failure prints it)
+COMMONBOOK_SEED      what the steps follow from
 """
 
 from __future__ import annotations
 
 import os
 import random
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -22,7 +21,7 @@ from commonbook.model.memory import Filter, Memory
 from commonbook.model.session import NewMessage
 
 ROUNDS = int(os.environ.get("EPISODE_ROUNDS", "2"))
-SEED = os.environ.get("COMMONBOOK_SEED") or str(time.time_ns())
+SEED = os.environ["COMMONBOOK_SEED"]
 STEPS = 80
 SESSIONS = ("s0", "s1", "s2")
 SPACES = ("personal", "team", "zoo")

@@ -12,7 +12,6 @@ import os
 import random
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -34,7 +33,7 @@ from tests.support.sharing_child import Children, Deed, children
 
 ROUNDS = int(os.environ.get("COMMONBOOK_ROUNDS", "3"))
 COPIES = int(os.environ.get("COMMONBOOK_COPIES", "240"))
-SEED = os.environ.get("COMMONBOOK_SEED") or str(time.time_ns())
+SEED = os.environ["COMMONBOOK_SEED"]
 ALICE = "user:alice"
 # Errors that are right when a concurrent operation came first.
 FAIR = {"not_found", "conflict", "bad_input", "not_allowed", "space_exists"}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import random
-import time
 from typing import Any
 
 import pytest
@@ -21,7 +20,7 @@ from tests.sharing.test_sharing_races import wrong_with_copies
 from tests.support.reasoning_model import OWNER, Known, Model
 
 STEPS = int(os.environ.get("COMMONBOOK_STEPS", "60"))
-SEED = os.environ.get("COMMONBOOK_SEED") or str(time.time_ns())
+SEED = os.environ["COMMONBOOK_SEED"]
 PEOPLE = (OWNER, "user:alice", "user:bob", "user:carol")
 SPACES = ("a", "b", "c", "d")
 ROLES: tuple[Role, ...] = ("reader", "writer")

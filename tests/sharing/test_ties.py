@@ -214,6 +214,22 @@ def test_nobody_gets_new_words_through_a_snapshot_without_the_right_to_read_its_
     assert book.get(copy).shared.by == "user:local"
 
 
+def test_a_snapshot_of_a_reflection_is_adopted_only_by_those_who_may_read_the_reflection(book, source):
+    # A history that a random test has found: its model had let a writer adopt what has the same words already.
+    ground = book.share(source, "third", refresh="snapshot").id
+    reflection = book.reflect("oil is cheap", [ground], space="facts").id
+    copy = book.share(reflection, "team", refresh="snapshot").id
+    book.delete(source)
+    book.delete(ground)
+    bob = by_a_writer_of_the_copy(book)
+    with pytest.raises(NotAllowed, match="may not read the source"):
+        bob.adopt(copy)
+    book.delete(reflection)
+    with pytest.raises(NotFound):
+        bob.adopt(copy)
+    assert state(bob, copy) == [("oil is cheap", "source_deleted")]
+
+
 def test_a_key_that_does_not_reach_the_source_pulls_nothing_through_a_snapshot(book, source):
     book.grant(ALICE, "facts", "reader")
     book.grant(ALICE, "team", "writer")

@@ -1,14 +1,13 @@
 """Random conversations, with everything that Hermes can do in them, against a simple model: what was said where.
 
 COMMONBOOK_SCRIPTS   how many conversations (6; the full setting is 500)
-COMMONBOOK_SEED      what they follow from (another one in every run; a failure prints it)
+COMMONBOOK_SEED      what they follow from
 """
 
 from __future__ import annotations
 
 import os
 import random
-import time
 from pathlib import Path
 
 import pytest
@@ -17,7 +16,7 @@ from commonbook.adapters.hermes.provider import CommonbookMemoryProvider
 from tests.support.hermes import SUMMARY, TRUNCATED, Hermes, Turn, check
 
 SCRIPTS = int(os.environ.get("COMMONBOOK_SCRIPTS", "6"))
-SEED = os.environ.get("COMMONBOOK_SEED") or str(time.time_ns())
+SEED = os.environ["COMMONBOOK_SEED"]
 STEPS = 30
 
 

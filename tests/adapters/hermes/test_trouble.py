@@ -1,7 +1,7 @@
 """The provider when something is wrong: a slow or failing book, a crash, a server that is down.
 
 COMMONBOOK_KILLS     how many times a process is killed (3; the full setting is 50)
-COMMONBOOK_SEED      what the random moments follow from (another one in every run; a failure prints it)
+COMMONBOOK_SEED      what the random moments follow from
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.support.postgres_server import wait_for_transactions
 pytestmark = pytest.mark.slow
 
 KILLS = int(os.environ.get("COMMONBOOK_KILLS", "3"))
-SEED = os.environ.get("COMMONBOOK_SEED") or str(time.time_ns())
+SEED = os.environ["COMMONBOOK_SEED"]
 
 
 @contextmanager

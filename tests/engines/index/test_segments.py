@@ -51,9 +51,7 @@ from tests.support.index_worlds import (
 ALL = frozenset(SPACES)
 Lay = Callable[..., Laid]
 NOBODY = np.zeros(0, np.uint64)
-_settings = settings(
-    max_examples=50, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+_settings = settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @pytest.fixture
@@ -660,7 +658,7 @@ def test_a_tag_is_no_word_and_a_word_is_no_tag(lay):
 @given(
     st.lists(st.lists(st.floats(-1e6, 1e6, width=32), min_size=DIMENSIONS, max_size=DIMENSIONS), min_size=1, max_size=2)
 )
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(max_examples=20, deadline=None)
 def test_a_vector_comes_back_from_bytes_nearly_as_it_was(numbers):
     vectors = np.array(numbers, np.float32)
     rounded, scales = quantise(vectors)

@@ -15,9 +15,7 @@ from commonbook.ports.index import CandidatePool, Delta, IndexedPassage, IndexQu
 from commonbook.recall import neighbours, scoring
 from tests.support.index_worlds import WORDS, Laid, Maker, entry, laid_out, memory_id, vector
 
-_settings = settings(
-    max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+_settings = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 APPLES = IndexQuery(terms=("apple",), vector=vector(1, 2), spaces=frozenset({"ours"}), reach=neighbours.REACH)
 
 
