@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import types
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -14,9 +15,9 @@ from hypothesis import strategies as st
 
 from commonbook.book.book import Book
 from commonbook.errors import BadInput, BadTime
-from commonbook.model.memory import Changes, Draft, Filter, Metadata, Receipt, Unset
+from commonbook.model.memory import Changes, Draft, Filter, Link, Metadata, Page, Receipt, Scalar, Unset
 from commonbook.model.session import NewMessage
-from commonbook.wire.encoding import Malformed, decode, dumps, encode
+from commonbook.wire.encoding import Field, Malformed, decode, decode_query, dumps, encode
 from commonbook.wire.signatures import signature
 from commonbook.wire.verbs import EXPORT, IMPORT, VERBS
 
@@ -124,3 +125,79 @@ def test_a_value_that_json_does_not_have_is_refused(value):
 def test_a_truth_value_and_a_number_of_metadata_stay_apart():
     fields = Metadata({"a": True, "b": 1, "c": 1.0, "d": "1"})
     assert decode(Metadata, json.loads(dumps(fields))) == fields
+
+
+@pytest.mark.parametrize(
+    ("type_", "data", "fault"),
+    [
+        (str, 1, "a whole number in place of a text"),
+        (Receipt, [], "a list in place of an object"),
+        (
+            tuple[Link, ...],
+            [{"source": "a", "relation": "b", "target": 3}],
+            "[0].target: a whole number in place of a text",
+        ),
+        (Page, {"items": [{"links": 3}], "next": None}, "items[0].id: missing"),
+        (Draft, {"text": "a", "metadata": {"colour": None}}, "metadata.colour: null in place of a text or "),
+        (Draft, {"text": "a", "importance": "high"}, "importance: a text in place of a number"),
+        (Draft, {"text": "a", "kind": 3}, "kind: a whole number in place of one of note, fact"),
+        (tuple[float, ...], [1, float("nan")], "[1]: not a finite number"),
+    ],
+)
+def test_a_fault_is_named_with_its_place(type_, data, fault):
+    with pytest.raises(Malformed, match="^" + re.escape(fault)):
+        decode(type_, data)
+
+
+def test_an_unknown_argument_is_refused_with_those_that_there_are():
+    with pytest.raises(Malformed, match="colour: no such field; there are: text, space, kind"):
+        decode(Draft, {"text": "a", "colour": "red"}, strict=True)
+
+
+def test_a_time_that_is_given_as_text_stays_a_text():
+    assert decode(Draft, {"text": "a", "occurred": "2026-03-01"}, strict=True).occurred == "2026-03-01"
+
+
+QUERY = (
+    Field("space", str | None, None),
+    Field("limit", int, 50),
+    Field("tags", Iterable[str], ()),
+    Field("deleted", bool, False),
+    Field("metadata", Mapping[str, Scalar], {}),
+    Field("since", datetime | str | None, None),
+)
+
+
+def test_texts_of_a_query_become_what_the_arguments_are():
+    query = [
+        ("space", "7"),
+        ("limit", "3"),
+        ("tags", "1"),
+        ("tags", "b"),
+        ("deleted", "true"),
+        ("metadata", '{"a":1}'),
+        ("since", "yesterday"),
+    ]
+    assert decode_query(QUERY, query) == {
+        "space": "7",
+        "limit": 3,
+        "tags": ("1", "b"),
+        "deleted": True,
+        "metadata": {"a": 1},
+        "since": "yesterday",
+    }
+
+
+@pytest.mark.parametrize(
+    ("query", "fault"),
+    [
+        ([("limit", "many")], "limit: a text in place of a whole number"),
+        ([("limit", "1"), ("limit", "2")], "limit: given more than once"),
+        ([("deleted", "yes")], "deleted: a text in place of true or false"),
+        ([("colour", "red")], "colour: no such field"),
+        ([("metadata", "[" * 100_000)], "metadata: a text in place of an object"),
+    ],
+)
+def test_a_query_of_another_shape_is_refused(query, fault):
+    with pytest.raises(Malformed, match=fault):
+        decode_query(QUERY, query)
