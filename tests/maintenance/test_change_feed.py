@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from commonbook.errors import BadInput, NotAllowed
-from commonbook.log import positions
+from commonbook.log import chain
 
 ALICE = "user:alice"
 
@@ -31,7 +31,7 @@ def test_small_pages_together_are_all_changes_of_all_spaces_each_in_its_order(bo
     for number in range(6):
         book.remember(f"memory {number}", space=f"team/{number % 3}")
     book.append("talk", ["hello"], space="team/0")
-    position, seen = positions.BEGINNING, []
+    position, seen = chain.FIRST_POSITION, []
     while (page := book.changes(after=position, space="team/", limit=2)).items:
         assert len(page.items) <= 2
         seen += page.items
@@ -91,7 +91,7 @@ def test_a_page_has_a_limit(book, limit):
 
 def test_a_position_has_large_numbers_and_many_spaces():
     numbers = {f"0193a000-0000-7000-8000-{number:012x}": 3**number for number in range(30)}
-    assert positions.parse_position(positions.format_position(numbers)) == numbers
+    assert chain.parse_position(chain.format_position(numbers)) == numbers
 
 
 def test_the_size_of_the_log_grows_with_every_change_also_of_keys_and_grants(book):

@@ -15,7 +15,7 @@ import pytest
 import commonbook
 from commonbook.book.book import Book
 from commonbook.compose import book
-from commonbook.engines.disk.network_mounts import network_file_system
+from commonbook.engines.disk.durable_files import network_file_system
 from commonbook.errors import DiskFull, HomeDamaged, HomeIsNewer, KeyMissing, NetworkFileSystem, NoHome
 from commonbook.model.memory import Draft
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from commonbook.engines.embedders.static_table import StaticTable
-from commonbook.recall import query_expansion
-from commonbook.recall.query_expansion import QueryExpansion
+from commonbook.recall import index_query
+from commonbook.recall.index_query import QueryExpansion
 
 
 def test_the_near_stems_of_the_most_recent_words_are_kept_and_of_no_others(monkeypatch):
-    monkeypatch.setattr(query_expansion, "_CACHED_WORDS", 2)
+    monkeypatch.setattr(index_query, "_CACHED_WORDS", 2)
     table, lookups = StaticTable(), list[str]()
     near = table.near
 

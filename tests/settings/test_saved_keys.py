@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from commonbook.errors import BadInput, HomeReadOnly
-from commonbook.settings.remote import RemoteSettings
-from commonbook.settings.saved_keys import require_savable, save_key, saved_key
+from commonbook.settings.remote import RemoteSettings, require_savable, save_key, saved_key
 
 HERE = "http://127.0.0.1:7373"
 THERE = "https://memory.example.com:443"

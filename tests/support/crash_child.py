@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 import commonbook
-from commonbook.engines.disk import atomic_rename
+from commonbook.engines.disk import durable_files
 from commonbook.engines.disk.home_folder import HomeFolder
 from commonbook.engines.sqlite.database import SqliteDatabase
 from commonbook.errors import CommonbookError
@@ -155,7 +155,7 @@ POINTS: dict[str, Callable[[], None]] = {
     "before the file": lambda: _before(HomeFolder, "put", _die),
     "with an empty file": lambda: _write_part_of_file(0),
     "half way through the file": lambda: _write_part_of_file(0.9),
-    "before the exchange": lambda: _each(_instead, atomic_rename, "exchange", "rename_new"),
+    "before the exchange": lambda: _each(_instead, durable_files, "exchange", "rename_new"),
     "before the file is taken away": lambda: _each(_instead, HomeFolder, "take", "rename_if_free"),
     "after the file is taken away": lambda: _each(_after, HomeFolder, "take", "rename_if_free"),
     "before what came out is dropped": lambda: _before(HomeFolder, "drop_displaced", _die),

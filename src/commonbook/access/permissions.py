@@ -1,6 +1,8 @@
 """Permissions: the owner of the home may do everything, others what grants allow, and an API key limits both.
 
 Every read and write asks here which spaces the actor may reach, in the same transaction in which it uses them.
+
+Limits of an actor: an API key opens at most what its principal may reach, and an actor can be confined to spaces.
 """
 
 from __future__ import annotations
@@ -9,20 +11,20 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 from commonbook.errors import BadInput, NotAllowed, NotFound
-from commonbook.model.spaces import ADMIN, FILESYSTEM, LOCAL_OWNER, READER, WRITER, Actor, Space, SpaceScope
+from commonbook.model.spaces import ADMIN, FILESYSTEM, LOCAL_OWNER, READER, ROLES, WRITER, Actor, Space, SpaceScope
 from commonbook.runtime.lazy_modules import LazyModule
+from commonbook.tables import api_keys, grants
+from commonbook.text.space_names import is_within
 
 if TYPE_CHECKING:
-    from commonbook.access import key_limits, review
+    from commonbook.access import review
     from commonbook.model.memory import Memory
+    from commonbook.model.spaces import ApiKey
     from commonbook.ports.database import Reading
-    from commonbook.tables import api_keys, grants
     from commonbook.text import space_names
 else:
-    # The owner needs neither grants nor the limits of a key.
     api_keys = LazyModule("commonbook.tables.api_keys")
     grants = LazyModule("commonbook.tables.grants")
-    key_limits = LazyModule("commonbook.access.key_limits")
     review = LazyModule("commonbook.access.review")
     space_names = LazyModule("commonbook.text.space_names")
 
@@ -98,10 +100,10 @@ class PermissionSnapshot:
             dict.fromkeys(spaces, ADMIN) if self._granted is None else grants.effective_roles(self._granted(), spaces)
         )
         if self._key is not None:
-            roles = key_limits.within_limits(self._tx, self._key(), self._actor, roles, spaces)
+            roles = within_limits(self._tx, self._key(), self._actor, roles, spaces)
         if self._granted is not None and self._actor.is_agent and not self._actor.records:
             roles = review.within_review(self._actor, roles, spaces)
-        return roles if self._actor.within is None else key_limits.confined(self._actor.within, roles, spaces)
+        return roles if self._actor.within is None else _confined_roles(self._actor.within, roles, spaces)
 
     def with_role(self, role: str, spaces: SpaceScope) -> SpaceScope:
         """Return those of the spaces on which the actor has this role or a higher one."""
@@ -235,3 +237,20 @@ def refusal_to_write(actor: Actor, name: str, spaces: SpaceScope) -> NotAllowed:
 def no_memory(memory_id: str) -> NotFound:
     """Return one and the same error for an id that does not exist, is deleted, or may not be read."""
     return NotFound(f"there is no memory {memory_id}", fix="`commonbook list` shows what there is")
+
+
+def within_limits(
+    tx: Reading, key: ApiKey | None, actor: Actor, roles: Mapping[str, str], spaces: SpaceScope
+) -> Mapping[str, str]:
+    """Return the roles of an actor within the limits of its key; none if the key is unknown, foreign or not valid."""
+    if key is None or key.principal != actor.principal or not api_keys.is_valid(key, tx):
+        return {}
+    if key.limits is None:
+        return roles
+    limits = grants.effective_roles(key.limits, spaces)
+    return {space: min(roles[space], limits[space], key=ROLES.index) for space in roles.keys() & limits.keys()}
+
+
+def _confined_roles(within: Iterable[str], roles: Mapping[str, str], spaces: SpaceScope) -> Mapping[str, str]:
+    """Return the roles on spaces that are among the named ones or below them."""
+    return {id_: role for id_, role in roles.items() if any(is_within(spaces[id_].name, top) for top in within)}

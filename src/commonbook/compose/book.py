@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Final, cast
 
 from commonbook.book.book import Book
 from commonbook.compose.lazy_engines import Lazy, LazyRecall
-from commonbook.engines.disk.durable_files import make_folders
+from commonbook.engines.disk.durable_files import make_folders, network_file_system
 from commonbook.engines.disk.home_folder import HIDDEN_FOLDER, HomeFolder, holds_files, is_home
-from commonbook.engines.disk.network_mounts import network_file_system
 from commonbook.engines.process.clock import SystemClock
 from commonbook.engines.sqlite.database import SqliteDatabase
 from commonbook.engines.sqlite.migrations import MIGRATIONS

@@ -132,12 +132,12 @@ def connect(
     from commonbook.client.lazy_outbox import LazyOutbox
     from commonbook.client.remote_book import RemoteBook
     from commonbook.engines.disk.import_export import ExternalFolder
-    from commonbook.settings import remote, saved_keys
+    from commonbook.settings import remote
     from commonbook.text.masking import mask
 
     parsed = parse_addresses(addresses or settings.url or "", allow_http=allow_http)
     given = remote.require_key(key, "the key") if key is not None else settings.key
-    saved = None if given else next(filter(None, (saved_keys.saved_key(settings, at.origin) for at in parsed)), None)
+    saved = None if given else next(filter(None, (remote.saved_key(settings, at.origin) for at in parsed)), None)
     if given is None and saved is None:
         raise BadInput(
             f"there is no key for {parsed[0]}",
@@ -171,13 +171,13 @@ def log_in(
     _require_http()
     from commonbook.client.addresses import parse_addresses
     from commonbook.client.login import exchange
-    from commonbook.settings import saved_keys
+    from commonbook.settings import remote
 
     parsed = parse_addresses(addresses, allow_http=allow_http)
-    saved_keys.require_savable(settings)
+    remote.require_savable(settings)
     new = exchange(parsed, code)
     return new.key, [
-        saved_keys.save_key(settings, origin, new.secret) for origin in dict.fromkeys(at.origin for at in parsed)
+        remote.save_key(settings, origin, new.secret) for origin in dict.fromkeys(at.origin for at in parsed)
     ]
 
 

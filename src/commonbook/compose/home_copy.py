@@ -21,7 +21,6 @@ from typing import IO, Final, NamedTuple
 
 from commonbook.compose.book import no_home_error
 from commonbook.engines.disk import machine_marker
-from commonbook.engines.disk.atomic_rename import rename_new
 from commonbook.engines.disk.backup_format import (
     BackupList,
     Entry,
@@ -32,9 +31,8 @@ from commonbook.engines.disk.backup_format import (
     new_backup,
     read_backup,
 )
-from commonbook.engines.disk.durable_files import make_folders, sync_folder
-from commonbook.engines.disk.home_folder import HIDDEN_FOLDER, holds_files, is_home
-from commonbook.engines.disk.unfinished_saves import read_settled
+from commonbook.engines.disk.durable_files import make_folders, rename_new, sync_folder
+from commonbook.engines.disk.home_folder import HIDDEN_FOLDER, holds_files, is_home, read_settled
 from commonbook.engines.process.fair_lock import FairLock
 from commonbook.errors import Conflict, DatabaseUnfit, HomeDamaged, HomeError
 from commonbook.model.ids import format_time

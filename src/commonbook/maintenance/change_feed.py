@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from commonbook.access import permissions, scope
 from commonbook.errors import BadInput
-from commonbook.log import chain, positions
+from commonbook.log import chain
 from commonbook.model.ids import parse_time
 from commonbook.model.reports import ChangeEvent, ChangePage, LogEntry
 
@@ -30,7 +30,7 @@ def list_changes(engines: Engines, actor: Actor, *, after: str | None, space: st
     """Return the changes of the readable spaces after a position, and the position after them."""
     if not 1 <= limit <= _MAX_LIMIT:
         raise BadInput(f"a page has 1 to {_MAX_LIMIT} changes", fix="give such a `limit`")
-    read = None if after is None else positions.parse_position(after)
+    read = None if after is None else chain.parse_position(after)
     with engines.db.reading() as tx:
         permissions.require_valid_key(tx, actor)
         allowed = scope.select(tx, actor, space)
@@ -43,7 +43,7 @@ def list_changes(engines: Engines, actor: Actor, *, after: str | None, space: st
     numbers |= {entry.space: entry.seq for entry in entries}
     return ChangePage(
         tuple(_event(entry, allowed) for entry in entries),
-        positions.format_position(numbers),
+        chain.format_position(numbers),
         lost_spaces=len(read.keys() - allowed.keys()) if read is not None else 0,
     )
 

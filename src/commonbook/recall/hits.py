@@ -3,30 +3,49 @@
 A hit has the passage, the passages before and after it, and the memory's marks (suspect, stale, superseded). Penalties
 for suspect memories and outdated copies are applied here, since only the rows that may become hits are read. Rows
 beyond the first k are read without texts and neighbours until they are chosen.
+
+Field collapsing: memories of one root that say the same are one hit, which names the other searched spaces.
+
+The index has already dropped most copies with the same words; those of an episode are dropped here. A memory with other
+words is a hit of its own: an older version never stands for the present one, whatever it scores, and which memories are
+hits does not depend on how many are asked for.
+
+Penalties: what is taken off the score of a memory that is suspect, or that is an outdated copy.
+
+A memory that others link to gets a little more instead.
+
+Complete the result of a recall: keep the hits within a budget of tokens, and make the tag of their fence.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
 from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from commonbook.markdown import transcript
+from commonbook.errors import HomeError
+from commonbook.markdown import keyed_hashes, transcript
 from commonbook.memories import marks
+from commonbook.model import prompts
 from commonbook.model.memory import LAZY, Memory
-from commonbook.model.recall import CopyPlace, Hit
+from commonbook.model.recall import CopyPlace, Hit, RecallResult
 from commonbook.model.session import Message
 from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
 from commonbook.ports.index import IS_COPY, IS_MESSAGE, CandidatePool
-from commonbook.recall import collapse, confidence, indexed_passages, penalties, scoring
+from commonbook.ports.keys import Keys
+from commonbook.recall import confidence, indexed_passages, scoring
+from commonbook.recall.indexed_passages import root_of
 from commonbook.recall.query import ParsedQuery
 from commonbook.sharing.freshness import REFRESHED_BY_READING
-from commonbook.tables import memories, sessions
-from commonbook.text import terms, titles
+from commonbook.tables import copies, links, memories, sessions
+from commonbook.text import recall_fence, terms, titles
 
 _MAX_TEXT_CHARS: Final = 8_000
 """Of a longer text, a hit has only the passage and those around it."""
@@ -79,9 +98,9 @@ class HitBuilder:
         self._doubts = marks.NO_DOUBTS
         self._weighed_rows: set[int] = set()
         self._loaded_rows: set[int] = set()
-        self._member_requests: list[collapse.Members] = []
+        self._member_requests: list[Members] = []
         self._places: dict[int, int] = {}
-        self._bounds = scores.total if query.is_empty else penalties.bounds(scores.total, pool.suspect)
+        self._bounds = scores.total if query.is_empty else bounds(scores.total, pool.suspect)
         # Lists: reading single numbers from an array is slow, and these are read many times.
         self._threads: list[int] = pool.threads.tolist()
         self._positions: list[int] = pool.positions.tolist()
@@ -114,7 +133,7 @@ class HitBuilder:
         targets = [self._memories[id_] for id_ in ids if id_ in self._memories]
         if len(best) < 2 or not targets:
             return ranked
-        for id_, bonus in penalties.link_bonuses(self._tx, self._allowed, targets).items():
+        for id_, bonus in link_bonuses(self._tx, self._allowed, targets).items():
             self._penalties_by_memory[id_] = {**self._penalties_by_memory.get(id_, {}), "linked": bonus}
         return sorted(best, key=lambda row: -self._score(row)) + ranked[confidence.BEST_HITS :]
 
@@ -244,14 +263,14 @@ class HitBuilder:
         if not self._has_copies(rows):
             return rows
         self._load(rows)
-        return collapse.collapse(rows, lambda row: self._memories.get(self._ids_of(row)[1]))
+        return collapse(rows, lambda row: self._memories.get(self._ids_of(row)[1]))
 
     def _other_places(self, rows: Sequence[int]) -> Mapping[str, tuple[CopyPlace, ...]]:
         """Return the other searched spaces that have the memory of each row."""
         ids = dict.fromkeys(self._ids_of(row)[1] for row in rows)
         chosen = [self._memories[id_] for id_ in ids if id_ in self._memories]
         alive_at = None if "expired" in self._query.request.include else self._query.now
-        return collapse.other_places(self._tx, self._engines.keys, self._allowed, chosen, self._members, alive_at)
+        return other_places(self._tx, self._engines.keys, self._allowed, chosen, self._members, alive_at)
 
     def _members(self) -> list[tuple[str, str, str]]:
         return [member for request in self._member_requests for member in request()]
@@ -326,9 +345,7 @@ class HitBuilder:
         doubts = marks.doubts_about(self._tx, self._readable, new, incoming)
         self._doubts = self._doubts.merged(doubts)
         if not self._query.is_empty:
-            self._penalties_by_memory |= {
-                memory.id: found for memory in new if (found := penalties.penalties_of(memory, doubts))
-            }
+            self._penalties_by_memory |= {memory.id: found for memory in new if (found := penalties_of(memory, doubts))}
 
     def _load(self, rows: Sequence[int]) -> None:
         """Read the memories and messages of these rows and of their neighbours, in addition to those read before."""
@@ -339,7 +356,7 @@ class HitBuilder:
         window = {other for row in rows for other in (row - 1, row, row + 1) if self._is_neighbour(row, other)}
         ids = [self._ids_of(row) for row in sorted(window)]
         own = {self._ids_of(row)[1] for row in rows}
-        self._member_requests.append(collapse.request_members(self._tx, sorted(own - {""})))
+        self._member_requests.append(request_members(self._tx, sorted(own - {""})))
         wanted = {memory for _, memory in ids if memory} - self._memories.keys()
         self._memories |= memories.get_many(self._tx, self._allowed, tuple(wanted))
         unsettled = [passage for passage, memory in ids if not memory]
@@ -473,3 +490,145 @@ class HitBuilder:
     def _matched(self, text: str) -> tuple[str, ...]:
         """Return the words of a text whose terms are in the query."""
         return tuple(dict.fromkeys(terms.matching(text, self._terms)))
+
+
+MAX_PLACES: Final = 100
+"""At most so many other places are named with a hit."""
+
+Members = Callable[[], list[tuple[str, str, str]]]
+"""Returns root, space and id of the copies that were requested."""
+
+
+def collapse(rows: Sequence[int], memory_of: Callable[[int], Memory | None]) -> list[int]:
+    """Return the rows without those of further memories of a root with the same words, in the same order: best first.
+
+    All rows of the memory that comes first are kept: each message of an episode is a hit by itself.
+    """
+    kept: list[int] = []
+    first_with_words: dict[tuple[str, str, str], str] = {}
+    for row in rows:
+        memory = memory_of(row)
+        if memory is None or first_with_words.setdefault(_wording(memory), memory.id) == memory.id:
+            kept.append(row)
+    return kept
+
+
+def _wording(memory: Memory) -> tuple[str, str, str]:
+    return root_of(memory), memory.title, memory.text
+
+
+def request_members(tx: Reading, roots: Sequence[str]) -> Members:
+    """Send the query for the copies of these roots."""
+    return copies.request_members(tx, roots)
+
+
+def other_places(
+    tx: Reading, keys: Keys, searched: SpaceScope, hits: Sequence[Memory], members: Members, alive_at: datetime | None
+) -> Mapping[str, tuple[CopyPlace, ...]]:
+    """Return the places of the other memories of the same root that say the same, for each of these that has any.
+
+    `members` is the request for the copies of these memories; of a hit that is a copy, the root's are read here.
+    Memories that expire before `alive_at` are not named.
+    """
+    further = {root_of(memory) for memory in hits} - {memory.id for memory in hits}
+    rows = members() + (copies.request_members(tx, sorted(further))() if further else [])
+    if not rows:
+        return {}
+    ids_of_root: dict[str, set[str]] = {}
+    for root, space, memory in rows:
+        ids_of_root.setdefault(root, {root}).update([memory] if space in searched else [])
+    others = {id_ for hit in hits for id_ in ids_of_root.get(root_of(hit), ())} - {hit.id for hit in hits}
+    living = {
+        id_: memory
+        for id_, memory in memories.get_headers(tx, searched, sorted(others)).items()
+        if memory.deleted is None and not (alive_at and memory.expires and memory.expires <= alive_at)
+    }
+    candidates = {hit.id: [living[id_] for id_ in ids_of_root.get(root_of(hit), ()) if id_ in living] for hit in hits}
+    return {hit.id: places for hit in hits if (places := _same_words(keys, hit, candidates[hit.id]))}
+
+
+def _same_words(keys: Keys, hit: Memory, candidates: Iterable[Memory]) -> tuple[CopyPlace, ...]:
+    """Return the other spaces that have the root of a hit in the same words; candidates have no texts."""
+    same = (
+        CopyPlace(memory.space.name, memory.id)
+        for memory in candidates
+        if root_of(memory) == root_of(hit)
+        and memory.space.id != hit.space.id
+        and memory.content_hash == keyed_hashes.content_hash(keys, memory.id, hit.title, hit.text)
+    )
+    return tuple(sorted(same))[:MAX_PLACES]
+
+
+_OUTDATED: Final = frozenset({"stale", "source_superseded"})
+"""The freshness of a copy that differs from its source, or whose source was superseded."""
+
+_OUTDATED_COPY_PENALTY: Final = -0.08
+"""Added to the score of a copy whose source has changed or was superseded."""
+
+_LINK_BONUS: Final = 0.01
+_MAX_LINKS: Final = 3
+
+_LINKING: Final = ("related_to", "derived_from", "reflects_on")
+"""The relations whose links say that a memory is worth something; those in texts do too."""
+
+SUSPECT_PENALTY: Final = -0.12
+"""Added to the score of a memory that depends on something invalidated, until somebody decides about it."""
+
+
+def bounds(scores: npt.NDArray[np.float64], suspect: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
+    """Return the highest score that each row can have, if these are its scores without penalties.
+
+    `suspect` are rows that are suspect for certain. Without any, the scores themselves are returned.
+    """
+    if not suspect.any():
+        return scores
+    penalised: npt.NDArray[np.float64] = np.round(scores + np.where(suspect, SUSPECT_PENALTY, 0.0), 6)
+    return penalised
+
+
+def penalties_of(memory: Memory, doubts: marks.Doubts) -> dict[str, float]:
+    """Return the penalties of a memory that is suspect, or that is an outdated copy."""
+    penalties = {"suspect": SUSPECT_PENALTY} if doubts.is_suspect(memory) else {}
+    is_outdated = doubts.freshness_of(memory) in _OUTDATED
+    return {**penalties, "freshness": _OUTDATED_COPY_PENALTY} if is_outdated else penalties
+
+
+def link_bonuses(tx: Reading, spaces: SpaceScope, targets: Sequence[Memory]) -> dict[str, float]:
+    """Return what is added to the scores of those of these memories that others of these spaces link to."""
+    counts = links.count_linking(tx, spaces, targets, relations=_LINKING)
+    return {id_: _LINK_BONUS * min(count, _MAX_LINKS) for id_, count in counts.items()}
+
+
+_HEADING_TOKENS: Final = 8
+
+
+def result_of(keys: Keys, answer: Answer, *, budget_tokens: int | None, notes: list[str]) -> RecallResult:
+    """Return the result of an answer, without its times."""
+    hits = tuple(_within_budget(answer.hits, budget_tokens))
+    tag = _tag(keys, hits) if hits else ""
+    return RecallResult(hits, 0.0, {}, tuple(notes), answer.left_out, answer.nearest, tag)
+
+
+def _tag(keys: Keys, hits: Sequence[Hit]) -> str:
+    """Return the tag of the fence around these hits; "" in a home without its keys, which recall does not need."""
+    with suppress(HomeError):
+        return recall_fence.new_tag(keys.keyed_hash, [hit.passage_id for hit in hits])
+    return ""
+
+
+def _within_budget(hits: Iterator[Hit], budget: int | None) -> Iterator[Hit]:
+    """Yield the hits that fit into a budget of tokens; one that is too long is skipped, and a later one may fit."""
+    left = budget
+    for hit in hits:
+        if left is None:
+            yield hit
+            continue
+        needed = _tokens(hit)
+        if needed <= left:
+            left -= needed
+            yield hit
+
+
+def _tokens(hit: Hit) -> int:
+    """Estimate the tokens of a hit in a prompt, with its heading."""
+    return prompts.tokens("\n".join((hit.title, hit.before, hit.passage, hit.after))) + _HEADING_TOKENS

@@ -4,6 +4,10 @@ The index can be deleted and rebuilt at any time. Its state records the position
 applied the changes. Later changes form *pending deltas*, which a recall searches directly, so that it need not wait for
 the index. When they become too many, the next recall writes them into the index for all processes, unless a worker did
 so before, in slices.
+
+Decides whether an index belongs to the present state of the book; any other index is rebuilt, not searched.
+
+Embed the passages that a slow embedder has not embedded yet, in batches and outside of transactions.
 """
 
 from __future__ import annotations
@@ -11,13 +15,15 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple
 
 from commonbook.errors import CommonbookError
 from commonbook.log import chain
 from commonbook.memories import validity
+from commonbook.model.memory import Memory
 from commonbook.model.reports import Progress, no_progress
 from commonbook.model.session import Message
 from commonbook.model.spaces import SpaceScope
@@ -34,8 +40,16 @@ from commonbook.ports.index import (
     PendingDeltas,
     SpacePosition,
 )
-from commonbook.recall import index_trust
-from commonbook.recall.indexed_passages import Vector, cut, indexed_message, indexed_passages, vectors_of
+from commonbook.recall import scoring
+from commonbook.recall.indexed_passages import (
+    Vector,
+    cut,
+    embedded_texts,
+    embedding_input,
+    indexed_message,
+    indexed_passages,
+    vectors_of,
+)
 from commonbook.runtime.batches import in_batches
 from commonbook.tables import changes, home, memories, sessions, spaces, vectors
 
@@ -242,7 +256,7 @@ class IndexUpdater:
         if state is None:
             return {}
         if state != self._trusted:
-            if not index_trust.is_of_this_book(tx, state, rules=INDEX_RULES):
+            if not is_of_this_book(tx, state, rules=INDEX_RULES):
                 return {}
             self._trusted = state
         return {space: position.number for space, position in state.applied.items()}
@@ -316,3 +330,68 @@ def _delta(by_owner: Mapping[str, _OwnerPassages], changed: Iterable[str]) -> De
 
 def _without_vectors(delta: Delta) -> Delta:
     return delta._replace(entries=tuple(passage._replace(vector=None) for passage in delta.entries))
+
+
+def is_of_this_book(tx: Reading, state: IndexState, *, rules: str) -> bool:
+    """Tell whether an index was made from this book, by these rules, and from no other past of it.
+
+    An index of another past has applied log entries that the hash chains of this book do not contain: it was left over
+    from before a restored backup, for example.
+    """
+    if (state.rules, state.home) != (rules, home.facts(tx)["id"]):
+        return False
+    heads = {space: (position.seq, position.hash) for space, position in state.applied.items() if position.seq}
+    return chain.has(tx, heads)
+
+
+_EMBED_BATCH: Final = 64
+
+
+def embed_missing(engines: Engines, embedder: Embedder, *, progress: Progress) -> tuple[str, ...]:
+    """Make and store the missing vectors; return the ids of the memories that got new ones.
+
+    Each batch is stored when it is made, so an interrupted run continues where it stopped. When no vector is missing,
+    the vectors of other embedders are dropped.
+    """
+    fingerprint = embedder.fingerprint
+    with engines.db.reading() as tx:
+        kinds, _, _ = memories.counts(tx, spaces.get_all(tx))
+    total, done = sum(kinds.values()), 0
+    changed: list[str] = []
+    for batch in _batches(engines):
+        progress("embedding", done, max(done, total))
+        changed += _embed(engines, embedder, fingerprint, batch)
+        done += len(batch)
+    progress("embedding", done, done)
+    engines.db.write(partial(vectors.drop_others, embedder=fingerprint), durable=False)
+    return tuple(changed)
+
+
+def _batches(engines: Engines) -> Iterator[list[Memory]]:
+    """Yield the live memories of all spaces, each batch read in a transaction of its own."""
+    with engines.db.reading() as tx:
+        all_spaces = spaces.get_all(tx)
+    for space in all_spaces:
+        after = ""
+        while True:
+            with engines.db.reading() as tx:
+                batch = memories.in_space(tx, spaces.get_all(tx), space, after=after, limit=_EMBED_BATCH)
+            if not batch:
+                break
+            after = batch[-1].id
+            yield [memory for memory in batch if memory.deleted is None]
+
+
+def _embed(engines: Engines, embedder: Embedder, fingerprint: str, batch: list[Memory]) -> list[str]:
+    """Make and store the vectors that these memories lack; return the ids of the memories that lacked any."""
+    texts_by_memory = {memory.id: {vectors.hash_of(text): text for text in embedded_texts(memory)} for memory in batch}
+    text_by_hash = {hash_: text for texts in texts_by_memory.values() for hash_, text in texts.items()}
+    with engines.db.reading() as tx:
+        known = vectors.get_many(tx, fingerprint, tuple(text_by_hash))
+    missing = [(hash_, text) for hash_, text in text_by_hash.items() if hash_ not in known]
+    for start in range(0, len(missing), _EMBED_BATCH):
+        part = missing[start : start + _EMBED_BATCH]
+        rows = embedder.embed([embedding_input(text) for _, text in part], patient=True)
+        vector_by_hash = {hash_: scoring.to_bytes(row) for (hash_, _), row in zip(part, rows, strict=True)}
+        engines.db.write(partial(vectors.put, embedder=fingerprint, made=vector_by_hash), durable=False)
+    return [memory_id for memory_id, texts in texts_by_memory.items() if texts.keys() - known.keys()]

@@ -1,9 +1,20 @@
-"""Cut memories and messages into passages, and give each its terms, times, flags and vector for the index."""
+"""Cut memories and messages into passages, and give each its terms, times, flags and vector for the index.
+
+Labels of passages: texts by which the index filters exactly, beside the tags of a memory.
+
+An index stores labels as it stores tags. Each begins with a control character, which no tag can have.
+
+Cut a text into parts of some 60 to 120 words: a part, not a whole page, is indexed and ranked.
+
+Parts end where paragraphs end. A long paragraph is cut between sentences, and a long sentence between words. Every
+character that is not blank is in exactly one part. Parts are numbered, so that a part's neighbours are known.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from hashlib import blake2b
 from typing import Final, NamedTuple, TypeAlias
@@ -11,6 +22,7 @@ from typing import Final, NamedTuple, TypeAlias
 from commonbook.markdown import obsidian, transcript
 from commonbook.memories.validity import Validity, valid_since
 from commonbook.model.memory import Memory
+from commonbook.model.recall import RecallRequest
 from commonbook.model.session import Message
 from commonbook.ports.embedding import Embedder, EmbeddingInput
 from commonbook.ports.index import (
@@ -25,9 +37,9 @@ from commonbook.ports.index import (
     IndexedPassage,
 )
 from commonbook.reasoning import open_notices
-from commonbook.recall import labels, scoring
+from commonbook.recall import scoring
 from commonbook.tables import vectors
-from commonbook.text import dates_in_text, names_in_text, passages, stopwords, titles
+from commonbook.text import dates_in_text, metadata, names_in_text, stopwords, titles
 from commonbook.text import terms as text_terms
 
 Vector: TypeAlias = scoring.Floats
@@ -71,7 +83,7 @@ def passages_of(memory: Memory, seq_by_message: Mapping[str, int | None] | None 
         return _transcript_passages(memory, seq_by_message)
     parts = [
         Passage(f"{memory.id}#{part.position}", memory.id, part.position, part.start, part.end, part.text)
-        for part in passages.parts(memory.text)
+        for part in split_text(memory.text)
     ]
     return parts or [Passage(f"{memory.id}#0", memory.id, 0, 0, 0, "")]
 
@@ -150,7 +162,7 @@ def indexed_message(message: Message, *, space: str, tags: tuple[str, ...], vect
         position=message.seq,
         space=space,
         kind="episode",
-        tags=(*tags, *labels.labels_of_message(session=message.session, author=message.author)),
+        tags=(*tags, *labels_of_message(session=message.session, author=message.author)),
         time=sent,
         valid_from=sent,
         valid_until=FOREVER,
@@ -251,7 +263,7 @@ def _indexed(
         position=piece.position,
         space=memory.space.id,
         kind=memory.kind,
-        tags=(*tags, *labels.labels_of_passage(memory, author=speaker or memory.author)),
+        tags=(*tags, *labels_of_passage(memory, author=speaker or memory.author)),
         time=micros(happened),
         valid_from=micros(memory.valid_from or happened if piece.message else valid_since(memory)),
         valid_until=_end(validity.valid_until),
@@ -305,3 +317,130 @@ def embedded_texts(memory: Memory, pieces: Sequence[Passage] | None = None) -> l
     first_title = "" if memory.title == titles.derive_title(memory.text) else memory.title
     pieces = passages_of(memory) if pieces is None else pieces
     return [_embedded_text(piece, memory.title if piece.position else first_title) for piece in pieces]
+
+
+def labels_of_message(*, session: str, author: str) -> tuple[str, ...]:
+    """Return the labels of a message in the log of a session."""
+    return _session(session), _author(author)
+
+
+def labels_of_passage(memory: Memory, *, author: str) -> tuple[str, ...]:
+    """Return the labels of a passage of a memory; `author` is that of the message, if it is one.
+
+    An episode belongs to a session of its own space. One that was moved away belongs to none.
+    """
+    of_session = memory.kind == "episode" and memory.session and memory.session_space is None
+    by_session = (_session(memory.session or ""),) if of_session else ()
+    return (*by_session, _author(author), *metadata.labels_of(memory.metadata))
+
+
+def labels_of_request(request: RecallRequest) -> tuple[str, ...]:
+    """Return the labels that a passage must have to be found."""
+    by_session = () if request.session is None else (_session(request.session),)
+    by_author = () if request.author is None else (_author(request.author),)
+    return (*by_session, *by_author, *metadata.labels_of(request.metadata))
+
+
+def _session(name: str) -> str:
+    return f"\x01session {name}"
+
+
+def _author(name: str) -> str:
+    return f"\x01author {name}"
+
+
+MIN_PART_WORDS: Final = 60
+MAX_PART_WORDS: Final = 120
+
+_Span: TypeAlias = tuple[int, int]
+
+_UNSPACED: Final = r"\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
+# Two characters of a script without spaces count as a word, and so do 64 characters of a longer run.
+_WORD: Final = re.compile(rf"[{_UNSPACED}]{{1,2}}|[^\s{_UNSPACED}]{{1,64}}")
+_LINE: Final = re.compile(r"[^\n]*\n|[^\n]+")
+_FENCE: Final = re.compile(r" {0,3}(`{3,}|~{3,})")
+_SENTENCE_END: Final = re.compile(r"[.!?][\"'\u201d\u2019)\]]*(?=\s)|[\u3002\uff01\uff1f\n]")
+
+
+class Part(NamedTuple):
+    """A part of a text: its position among the parts, and its start and end in the text."""
+
+    position: int
+    start: int
+    end: int
+    text: str
+
+
+def split_text(text: str) -> list[Part]:
+    """Cut a text into parts; a blank text has none."""
+    pieces = (piece for paragraph in _paragraphs(text) for piece in _pieces(text, paragraph))
+    return [
+        Part(position, start, end, text[start:end]) for position, (start, end) in enumerate(_join_pieces(text, pieces))
+    ]
+
+
+def size(text: str) -> int:
+    """Count the words of a text, as the limits of parts count them."""
+    return len(_WORD.findall(text))
+
+
+def _paragraphs(text: str) -> Iterator[_Span]:
+    """Yield the runs of lines between blank lines; a fenced code block is one run, with its blank lines."""
+    start, fence = None, ""
+    for line in _LINE.finditer(text):
+        opening = _FENCE.match(line[0])
+        if fence:
+            if opening and opening[1].startswith(fence):
+                fence = ""
+        elif not line[0].strip():
+            if start is not None:
+                yield start, line.start()
+            start = None
+            continue
+        elif opening:
+            fence = opening[1]
+        start = line.start() if start is None else start
+    if start is not None:
+        yield start, len(text)
+
+
+def _pieces(text: str, span: _Span) -> Iterator[_Span]:
+    """Yield a paragraph if it is short enough, else its sentences, and long sentences cut into runs of words."""
+    if size(text[slice(*span)]) <= MAX_PART_WORDS:
+        yield span
+        return
+    for start, end in _cut_at(_SENTENCE_END.finditer(text, *span), span):
+        words = list(_WORD.finditer(text, start, end))
+        if len(words) <= MAX_PART_WORDS:
+            yield start, end
+        else:
+            yield from _cut_at(words[MIN_PART_WORDS - 1 :: MIN_PART_WORDS], (start, end))
+
+
+def _cut_at(cuts: Iterable[re.Match[str]], span: _Span) -> Iterator[_Span]:
+    start, end = span
+    for cut in cuts:
+        if start < cut.end() < end:
+            yield start, cut.end()
+            start = cut.end()
+    yield start, end
+
+
+def _join_pieces(text: str, pieces: Iterable[_Span]) -> Iterator[_Span]:
+    """Join pieces until a part has enough words, and trim the blanks around it."""
+    part: _Span | None = None
+    words = 0
+    for start, end in pieces:
+        more = size(text[start:end])
+        if part is not None and (words >= MIN_PART_WORDS or words + more > MAX_PART_WORDS):
+            yield _trim(text, part)
+            part, words = None, 0
+        part = (start if part is None else part[0], end)
+        words += more
+    if part is not None and words:
+        yield _trim(text, part)
+
+
+def _trim(text: str, span: _Span) -> _Span:
+    part = text[slice(*span)]
+    return span[0] + len(part) - len(part.lstrip()), span[1] - len(part) + len(part.rstrip())

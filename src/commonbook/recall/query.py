@@ -10,7 +10,7 @@ from typing import Final, NamedTuple, get_args
 from commonbook.errors import BadInput
 from commonbook.model.recall import Include, RecallRequest
 from commonbook.ports.engines import Engines
-from commonbook.recall import labels
+from commonbook.recall import indexed_passages
 from commonbook.recall.indexed_passages import micros
 from commonbook.text import dates_in_text, phrases, terms, user_times, validation
 
@@ -146,7 +146,7 @@ class ParsedQuery(NamedTuple):
     @property
     def labels(self) -> tuple[str, ...]:
         """The tags and other labels that a passage must have."""
-        return (*self.request.tags, *labels.labels_of_request(self.request))
+        return (*self.request.tags, *indexed_passages.labels_of_request(self.request))
 
     @property
     def has_only_stop_words(self) -> bool:

@@ -23,13 +23,12 @@ from commonbook.model.spaces import Actor
 from commonbook.ports.embedding import Embedder, Thesaurus
 from commonbook.ports.engines import Engines
 from commonbook.ports.index import Index, IndexView
-from commonbook.recall import embed_missing, index_updater, indexed_passages, phrases
+from commonbook.recall import index_updater, indexed_passages, phrases
 from commonbook.recall.candidate_order import order_candidates
-from commonbook.recall.hits import HitBuilder
+from commonbook.recall.hits import HitBuilder, result_of
 from commonbook.recall.index_query import IndexQueryBuilder
 from commonbook.recall.index_updater import ViewOutdated
 from commonbook.recall.query import ParsedQuery, parse
-from commonbook.recall.result import result_of
 from commonbook.sharing import refresh
 from commonbook.tables import changes
 
@@ -182,7 +181,7 @@ class Recaller:
         `anew` rebuilds the index from nothing. So does a new embedder, or the first vectors of an index without any.
         """
         embedded = (
-            embed_missing.embed_missing(engines, self._embedder, progress=progress) if self._embedder.slow else ()
+            index_updater.embed_missing(engines, self._embedder, progress=progress) if self._embedder.slow else ()
         )
         view = self._index.view()
         lacks_vectors = bool(embedded) and view.state is not None and not view.state.dimensions

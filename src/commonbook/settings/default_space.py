@@ -2,24 +2,25 @@
 
 A project file that lies in a git repository may have come with it: until a person has trusted it, it can switch capture
 off and nothing else. So one that cannot be obeyed is no trouble until then.
+
+Trust in project files: a `.commonbook.toml` in a git repository is obeyed once a person has trusted it.
+
+The home has one small file for each trusted one, named by a hash of its path and holding the hash of its content. So a
+file that changes, or that is copied elsewhere, has to be trusted again, and nothing in a repository can say that it is
+trusted.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Final, NamedTuple
+from contextlib import suppress
+from hashlib import sha256
+from typing import Final, NamedTuple
 
 from commonbook.errors import BadInput, BadSpaceName, NotFound
-from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.settings.git_repository import Repository, is_legal_name, paths_above, repository_at
 from commonbook.settings.settings import PERSONAL, PROJECT_KEYS, Settings, parse_toml, read_config_file
-
-if TYPE_CHECKING:
-    from commonbook.settings import trust as trusting
-else:
-    # Most projects have no file.
-    trusting = LazyModule("commonbook.settings.trust")
 
 PROJECTS: Final = "projects"
 """The space above those of git repositories."""
@@ -85,9 +86,9 @@ def trust(settings: Settings, file: str | None = None, *, trusted: bool = True) 
         raise NotFound(f"there is no {path}", fix=f"name a {_PROJECT_FILE}, or go into its project")
     _parse(path, data)
     if trusted:
-        trusting.trust(settings.home, path, data)
+        _add_trust(settings.home, path, data)
     else:
-        trusting.distrust(settings.home, path)
+        _remove_trust(settings.home, path)
     return _read(settings, path, data)
 
 
@@ -114,7 +115,7 @@ def _project_files(settings: Settings) -> Iterator[ProjectFile]:
 
 
 def _read(settings: Settings, path: str, data: bytes) -> ProjectFile:
-    trusted = _is_own(path) or trusting.is_trusted(settings.home, path, data)
+    trusted = _is_own(path) or is_trusted(settings.home, path, data)
     try:
         space, captures = _parse(path, data)
     except BadInput:
@@ -165,3 +166,38 @@ def _parse(path: str, data: bytes) -> tuple[str | None, bool]:
 
 def _inside(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)
+
+
+_FOLDER: Final = os.path.join(".commonbook", "trusted")
+
+
+def is_trusted(home: str, path: str, data: bytes) -> bool:
+    """Tell whether a person has trusted the file at this path with this content."""
+    try:
+        with open(_record(home, path), encoding="ascii") as file:
+            return file.read().strip() == sha256(data).hexdigest()
+    except OSError:
+        return False
+
+
+def _add_trust(home: str, path: str, data: bytes) -> None:
+    """Record that a person trusts the file at this path, as long as its content stays the same."""
+    record = _record(home, path)
+    os.makedirs(os.path.dirname(record), mode=0o700, exist_ok=True)
+    part = f"{record}.{os.getpid()}.part"
+    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="ascii") as file:
+        file.write(sha256(data).hexdigest() + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(part, record)
+
+
+def _remove_trust(home: str, path: str) -> None:
+    """Forget that a person has trusted the file at this path."""
+    with suppress(FileNotFoundError):
+        os.unlink(_record(home, path))
+
+
+def _record(home: str, path: str) -> str:
+    real = os.path.realpath(path).encode(errors="surrogateescape")
+    return os.path.join(home, _FOLDER, sha256(real).hexdigest()[:32])

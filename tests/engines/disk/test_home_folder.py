@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from commonbook.engines.disk import atomic_rename
+from commonbook.engines.disk import durable_files
 from commonbook.engines.disk.durable_files import make_folders
 from commonbook.engines.disk.home_folder import HomeFolder
 from commonbook.engines.disk.ignore_file import IgnorePatterns
@@ -18,7 +18,7 @@ from commonbook.errors import DiskFull, FileInTheWay
 @pytest.fixture(params=["the system exchanges", "links must do"])
 def folder(request, home: Path, monkeypatch: pytest.MonkeyPatch) -> HomeFolder:
     if request.param == "links must do":
-        monkeypatch.setattr(atomic_rename, "_system_rename", None)
+        monkeypatch.setattr(durable_files, "_system_rename", None)
     make_folders(str(home / ".commonbook" / "out"), mode=0o700)
     return HomeFolder(str(home))
 

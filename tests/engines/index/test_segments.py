@@ -13,8 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from commonbook.engines.index import array_files, mapped_index, max_score, overlay, postings, segments, vector_distance
+from commonbook.engines.index import array_files, mapped_index, overlay, postings, segments
 from commonbook.engines.index import best_rows as index_best_rows
+from commonbook.engines.index import search as max_score
 from commonbook.engines.index.search import Part, search
 from commonbook.engines.index.segments import (
     Segment,
@@ -254,10 +255,10 @@ def test_a_guess_where_the_first_pass_ends_changes_no_candidate(lay, monkeypatch
         terms=(), vector=vector(*(dice.gauss(0, 1) for _ in range(DIMENSIONS))), spaces=ALL, max_candidates=10
     )
     with monkeypatch.context() as patched:
-        patched.setattr(vector_distance, "_FIRST_PASS_ROWS", 100)
+        patched.setattr(max_score, "_FIRST_PASS_ROWS", 100)
         found = []
-        for guessed in (vector_distance._estimate_cutoff, lambda _distances, nowhere: nowhere - 1, lambda *_: 0):
-            patched.setattr(vector_distance, "_estimate_cutoff", guessed)
+        for guessed in (max_score._estimate_cutoff, lambda _distances, nowhere: nowhere - 1, lambda *_: 0):
+            patched.setattr(max_score, "_estimate_cutoff", guessed)
             found.append(_found(laid, sought))
     assert found[0] == found[1] == found[2]
 
@@ -292,7 +293,7 @@ def test_rough_sums_leave_out_nobody_who_is_among_the_nearest(seed, spread):
     query_vector = vector(*middle)
     sought = IndexQuery(terms=(), vector=query_vector, spaces=ALL, max_candidates=dice.choice([1, 7, 40]), reach=0)
     found = answer(search([part], sought, exactly=True), sought)
-    cosines = vector_distance.cosines(built.vectors, query_vector)
+    cosines = max_score.cosines(built.vectors, query_vector)
     best = np.lexsort((built.thread, ~built.order, -cosines))[: sought.max_candidates]
     assert {row[0] for row in found.rows} == {built.passage(row) for row in best}
 

@@ -3,13 +3,18 @@
 Every change goes through the hidden folder `out`. New text is written and synced there and then atomically exchanged
 with the current file. The displaced file stays in `out` until the caller has compared it, so a save that another
 program made in between is never lost.
+
+Reads a file once its save is finished: a program that still has it open for writing is waited for (on Linux).
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import signal
 import stat as modes
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, suppress
 from functools import partial
@@ -28,12 +33,10 @@ from commonbook.ports.files import FileStat
 from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
-    from commonbook.engines.disk import atomic_rename, git, unfinished_saves
+    from commonbook.engines.disk import durable_files, git
 else:
-    # A home whose files have not changed is opened without these.
-    atomic_rename = LazyModule("commonbook.engines.disk.atomic_rename")
+    durable_files = LazyModule("commonbook.engines.disk.durable_files")
     git = LazyModule("commonbook.engines.disk.git")
-    unfinished_saves = LazyModule("commonbook.engines.disk.unfinished_saves")
 
 HIDDEN_FOLDER: Final = ".commonbook"
 MACHINE_FILE: Final = "machine"
@@ -112,7 +115,7 @@ class HomeFolder:
 
     def read(self, path: str) -> bytes | None:
         """Return the content of a file, or None if there is none; links are not followed."""
-        return unfinished_saves.read_settled(self._place_of(path), patience=_PATIENCE_SECONDS)
+        return read_settled(self._place_of(path), patience=_PATIENCE_SECONDS)
 
     def exists(self, path: str) -> bool:
         """Return whether anything is at the path, including a placeholder of a cloud drive."""
@@ -209,9 +212,9 @@ class HomeFolder:
                 self._ensure_folder(os.path.dirname(target))
                 self._unsynced_folders.add(os.path.dirname(target))
                 try:
-                    if atomic_rename.rename_new(ready_place, target):
+                    if durable_files.rename_new(ready_place, target):
                         return status, None
-                    if atomic_rename.exchange(ready_place, target):
+                    if durable_files.exchange(ready_place, target):
                         return status, name
                 except FileNotFoundError:  # another process removed the empty folder
                     self._forget_folders()
@@ -223,7 +226,7 @@ class HomeFolder:
         self._ensure_folder(folder)
         self._unsynced_folders.add(folder)
         try:
-            return atomic_rename.rename_new(f"{self._out_folder}/{_UNFINISHED}{name}", target)
+            return durable_files.rename_new(f"{self._out_folder}/{_UNFINISHED}{name}", target)
         except FileNotFoundError:  # another process removed the empty folder, or the file
             self._forget_folders()
             return False
@@ -248,7 +251,7 @@ class HomeFolder:
         source, target = self._place_of(old), self._place_of(new)
         self._ensure_folder(os.path.dirname(target))
         try:
-            done = atomic_rename.rename_new(source, target)
+            done = durable_files.rename_new(source, target)
         except FileNotFoundError:
             return False
         self._unsynced_folders |= {os.path.dirname(source), os.path.dirname(target)}
@@ -270,7 +273,7 @@ class HomeFolder:
             os.utime(unfinished, ns=(mtime_ns, mtime_ns))
             self._ensure_folder(os.path.dirname(target))
             self._unsynced_folders.add(os.path.dirname(target))
-            if atomic_rename.rename_new(unfinished, target):
+            if durable_files.rename_new(unfinished, target):
                 return "new"
             os.unlink(unfinished)
         return "taken"
@@ -349,7 +352,7 @@ class HomeFolder:
 
     def read_displaced(self, name: str) -> bytes | None:
         """Return the content of a displaced file."""
-        return unfinished_saves.read_settled(os.path.join(self._out_folder, name), patience=_DISPLACED_PATIENCE_SECONDS)
+        return read_settled(os.path.join(self._out_folder, name), patience=_DISPLACED_PATIENCE_SECONDS)
 
     def drop_displaced(self, name: str) -> None:
         """Delete a displaced file."""
@@ -361,7 +364,7 @@ class HomeFolder:
         place, ending = os.path.splitext(self._place_of(path))
         self._ensure_folder(os.path.dirname(place))
         for suffix in ("", *(f"-{number}" for number in range(2, _MAX_ATTEMPTS))):
-            if atomic_rename.rename_new(os.path.join(self._out_folder, name), f"{place}{suffix}{ending}"):
+            if durable_files.rename_new(os.path.join(self._out_folder, name), f"{place}{suffix}{ending}"):
                 return
 
     def prune(self, path: str) -> None:
@@ -481,3 +484,42 @@ class _TranslatedErrors(AbstractContextManager[None]):
             raise DiskFull(f"there is no room left for {path}", fix="free some space and try again") from error
         if error.errno in {errno.EROFS, errno.EACCES, errno.EPERM}:
             raise HomeReadOnly(f"{path} cannot be written", fix="give this user write access to the home") from error
+
+
+def read_settled(place: str, *, patience: float) -> bytes | None:
+    """Return the content of a file once no program has it open for writing, or after `patience` seconds.
+
+    None if there is no regular file at the place.
+    """
+    try:
+        fd = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+        return None
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return None
+        raise
+    with os.fdopen(fd, "rb") as file:
+        deadline = time.monotonic() + patience
+        while _open_for_writing(fd) and time.monotonic() < deadline:
+            time.sleep(0.002)
+        return file.read() if modes.S_ISREG(os.fstat(fd).st_mode) else None
+
+
+def _open_for_writing(fd: int) -> bool:
+    """Return whether a program has this file open for writing; False where the system cannot tell.
+
+    Linux grants a read lease only while no program has the file open for writing. The lease is released at once. If a
+    program opens the file in that instant, the kernel sends a signal that is ignored by default.
+    """
+    if not hasattr(fcntl, "F_SETLEASE"):
+        return False
+    try:
+        fcntl.fcntl(fd, fcntl.F_SETSIG, signal.SIGURG)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_RDLCK)
+        fcntl.fcntl(fd, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False

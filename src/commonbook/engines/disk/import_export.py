@@ -2,6 +2,8 @@
 
 An export folder has the marker file `.commonbook-export`. It lists the path and hash of every file that was exported
 there, so that the next export tells its own files from those that others added or changed.
+
+Lists everything in a home, with the reason why a scan skips an entry: hidden, ignored, a link or unreadable.
 """
 
 from __future__ import annotations
@@ -30,7 +32,6 @@ from commonbook.engines.disk.archives import (
     is_vault_setting,
     too_large,
 )
-from commonbook.engines.disk.home_entries import home_entries
 from commonbook.engines.disk.ignore_file import IgnorePatterns, folder_pattern, template_folder
 from commonbook.errors import BadFile, BadInput, CommonbookError, Conflict, DiskFull, NotFound
 from commonbook.model.reports import Finding
@@ -433,3 +434,45 @@ def _typed_error(error: OSError, place: str) -> CommonbookError:
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
         return DiskFull(f"there is no room left for {place}", fix="free some space, or export to another disk")
     return BadInput(f"{place} cannot be written: {error.strerror}", fix="choose another place, or fix its permissions")
+
+
+_OWN_FOLDER: Final = ".commonbook"
+_OWN_IGNORE_FILE: Final = "_invalidations/.gitignore"
+"""The program writes it itself, in the folder of the notices."""
+
+
+def home_entries(home: str, ignored: IgnorePatterns) -> Iterator[HomeEntry]:
+    """Yield every file of a home by path, and every entry that a scan skips; a skipped folder is one entry."""
+    folders = [(home, "")]
+    while folders:
+        folder, prefix = folders.pop()
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except OSError as error:
+            yield HomeEntry(prefix, f"the folder cannot be read: {error.strerror}")
+            continue
+        for entry in entries:
+            path = unicodedata.normalize("NFC", prefix + entry.name)
+            is_folder = entry.is_dir(follow_symlinks=False)
+            reason = _reason(entry, path, ignored, is_folder=is_folder)
+            if path == _OWN_FOLDER or path.endswith(_OWN_IGNORE_FILE):
+                continue
+            if is_folder and reason is None:
+                folders.append((entry.path, f"{prefix}{entry.name}/"))
+            else:
+                shown = os.fsencode(path).decode("utf-8", "backslashreplace")
+                yield HomeEntry(f"{shown}/" if is_folder else shown, reason)
+
+
+def _reason(entry: os.DirEntry[str], path: str, ignored: IgnorePatterns, *, is_folder: bool) -> str | None:
+    if entry.name[0] == "." and entry.name != SPACE_FILE:
+        return "it is hidden: its name begins with a dot"
+    if os.fsencode(path).decode("utf-8", "replace") != path:
+        return "its name is not UTF-8"
+    if entry.is_symlink():
+        return "it is a link"
+    if ignored.folder(path) if is_folder else ignored.file(path):
+        return "it is ignored: `.commonbookignore` names it, or it is the folder of Obsidian's templates"
+    if not is_folder and not entry.is_file(follow_symlinks=False):
+        return "it is no regular file"
+    return None

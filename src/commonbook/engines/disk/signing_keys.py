@@ -1,4 +1,7 @@
-"""The Keys port as key files: an Ed25519 key signs the log, and an HMAC key hashes private values in the log."""
+"""The Keys port as key files: an Ed25519 key signs the log, and an HMAC key hashes private values in the log.
+
+Authenticated encryption (AES-GCM) of values that nobody may read in the database.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +20,9 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
 from commonbook.errors import BadText, DiskFull, HomeDamaged, HomeError, HomeReadOnly, KeyMissing
 from commonbook.runtime.lazy_modules import LazyModule
 
@@ -24,11 +30,7 @@ if TYPE_CHECKING:
     from cryptography import exceptions as cryptography_exceptions
     from cryptography.hazmat.primitives.asymmetric import ed25519
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-
-    from commonbook.engines.disk import ciphers
 else:
-    # Only a server encrypts, and a recall hashes without signing.
-    ciphers = LazyModule("commonbook.engines.disk.ciphers")
     cryptography_exceptions = LazyModule("cryptography.exceptions")
     ed25519 = LazyModule("cryptography.hazmat.primitives.asymmetric.ed25519")
 
@@ -112,11 +114,11 @@ class KeyFiles:
 
     def encrypt(self, name: Sequence[str], data: bytes) -> str:
         """Encrypt with a key that is derived from the hashing key and a name."""
-        return ciphers.encrypt(bytes.fromhex(self.keyed_hash("encryption", *name)), data)
+        return encrypt(bytes.fromhex(self.keyed_hash("encryption", *name)), data)
 
     def decrypt(self, name: Sequence[str], text: str) -> bytes:
         """Decrypt the text of `encrypt`."""
-        return ciphers.decrypt(bytes.fromhex(self.keyed_hash("encryption", *name)), text)
+        return decrypt(bytes.fromhex(self.keyed_hash("encryption", *name)), text)
 
     def load(self, *, create: bool) -> None:
         """Read the keys; with `create`, create them if there are none, which is right only while the log is empty."""
@@ -246,3 +248,24 @@ def _typed_error(folder: str, error: OSError) -> HomeError:
     if error.errno in _READ_ONLY_ERRNOS:
         return HomeReadOnly(message, fix="make the home writable for its owner")
     return HomeError(message, fix="check the folder, and that its file system has hard links")
+
+
+_NONCE_BYTES: Final = 12
+
+
+def encrypt(key: bytes, data: bytes) -> str:
+    """Encrypt with a key of 32 bytes and a new nonce, as text."""
+    nonce = os.urandom(_NONCE_BYTES)
+    return base64.b64encode(nonce + AESGCM(key).encrypt(nonce, data, None)).decode("ascii")
+
+
+def decrypt(key: bytes, text: str) -> bytes:
+    """Decrypt the text of `encrypt`; HomeDamaged if it is another text, or was made with another key."""
+    try:
+        raw = base64.b64decode(text, validate=True)
+        return AESGCM(key).decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], None)
+    except (InvalidTag, ValueError, binascii.Error):
+        raise HomeDamaged(
+            "an encrypted value cannot be read with the keys of this home",
+            fix="restore the keys folder and the database from one back-up of this home",
+        ) from None

@@ -2,18 +2,22 @@
 
 Waiters acquire it in the order of their arrival. The kernel releases it when its holder dies. The lock file names the
 process that holds it (`lock_holder`).
+
+The holder of a lock file: a process writes its name into the file that it has locked, so that `Busy` can name it.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import sys
 import threading
 import time
 from contextlib import AbstractContextManager, suppress
+from functools import lru_cache
 from typing import Final
 
-from commonbook.engines.process import lock_holder
+from commonbook.errors import Busy
 from commonbook.runtime.fork_reset import reset_in_child
 
 _FIRST_PAUSE_SECONDS: Final = 0.000_05
@@ -62,7 +66,7 @@ class FairLock:
         """Acquire the lock, which `release` releases; raise Busy when it cannot be had within `wait` seconds."""
         deadline = time.monotonic() + wait
         if not self._thread_lock.acquire(timeout=wait):
-            raise lock_holder.busy_error(self._path, wait)
+            raise busy_error(self._path, wait)
         try:
             self._acquire_files(wait, deadline)
         except BaseException:
@@ -78,9 +82,9 @@ class FairLock:
             self.close()
             raise
         if not acquired:
-            raise lock_holder.busy_error(self._path, wait)
+            raise busy_error(self._path, wait)
         try:
-            lock_holder.record_holder(self._own_files()[1])
+            record_holder(self._own_files()[1])
         except BaseException:
             self._release_file()
             raise
@@ -191,3 +195,34 @@ class FairLock:
 def _close(files: _FilePair) -> None:
     for fd in files:
         os.close(fd)
+
+
+_HOLDER_BYTES: Final = 200
+
+
+def record_holder(lock_fd: int) -> None:
+    """Write the name of this process, which holds the lock, into the lock file, unless it is there already.
+
+    A file that was only read need not be written to the disk.
+    """
+    description = _description(os.getpid(), sys.argv[0] if sys.argv else "")
+    if os.pread(lock_fd, _HOLDER_BYTES, 0) != description:
+        os.pwrite(lock_fd, description, 0)
+
+
+@lru_cache(maxsize=8)
+def _description(process: int, program: str) -> bytes:
+    """Return the name of a process, padded to its full length; each write of a process records the same one."""
+    named = f"process {process} ({os.path.basename(program) or 'python'})"
+    return named.encode("utf-8", "replace")[:_HOLDER_BYTES].ljust(_HOLDER_BYTES)
+
+
+def busy_error(path: str, wait: float) -> Busy:
+    """Return the error for a lock that could not be acquired within `wait` seconds; it names the holder."""
+    holder = "another process"
+    with suppress(OSError), open(path, "rb") as file:
+        holder = file.read(_HOLDER_BYTES).decode("utf-8", "replace").strip() or holder
+    return Busy(
+        f"{os.path.basename(path)} was held for {wait:.0f} s by {holder}",
+        fix="wait for that process or end it; COMMONBOOK_BUSY_SECONDS sets how long to wait",
+    )

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final, NamedTuple
 
-from commonbook.engines.disk.durable_files import make_folders
-from commonbook.engines.disk.network_mounts import network_file_system
+from commonbook.engines.disk.durable_files import make_folders, network_file_system
 from commonbook.engines.sqlite import outbox_queue
 from commonbook.engines.sqlite.database import SqliteDatabase, SqliteTransaction
 from commonbook.errors import (
