@@ -48,6 +48,8 @@ class CopyVerbs(Machine):
         may = None if self.model.may_write(who, memory) else False
         if memory.source is not None and verb in ("unshare", "detach") and may is None:
             may = True
+        if may is None and self._pulls_words(memory, verb, mode):
+            may = False
         if not self._try(lambda: self.world.tend_copy(who, verb, memory.id, mode), may=may):
             return
         source = self.model.source_of(memory)
@@ -64,6 +66,15 @@ class CopyVerbs(Machine):
                 self.checks.fail("refreshed", f"after {verb}, {memory} has {words}; its source says {source_words}")
             memory.took = words
             memory.write(words)
+
+    def _pulls_words(self, copy: Memory, verb: str, mode: Refresh) -> bool:
+        """Tell whether a verb would bring words into a copy that did not follow, and that its caller may not read."""
+        source = self.model.source_of(copy)
+        if source is None or self.model.may_read(self.who, source):
+            return False
+        if verb == "set_refresh":
+            return copy.mode == "snapshot" != mode
+        return copy.mode == "snapshot" or (verb == "adopt" and self.model.diverged(copy))
 
     @verb(who=WHO, where=WHERE, source=WHERE, at=AT)
     def share_by_rule(self, who: str, where: str, source: str, at: int) -> None:

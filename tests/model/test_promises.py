@@ -4,7 +4,7 @@ Hypothesis chooses the verbs. After each one, `tests/support/promise_checks.py` 
 `tests/support/promise_model.py`.
 
 COMMONBOOK_MODEL_MINUTES   how long each engine is tried with new seeds (0: a few fixed histories)
-COMMONBOOK_SEED            the first of these seeds, as an earlier run has printed it
+COMMONBOOK_SEED            the first of these seeds; COMMONBOOK_EXPLORE=1 begins with another one in each run
 COMMONBOOK_MODEL_STEPS     how many steps each history has at most (25)
 COMMONBOOK_MODEL_REPEAT    a file with steps, as a failure has printed them: they alone are run
 COMMONBOOK_MODEL_WITHOUT   names of checks and verbs to leave out, with commas between them; `shrink` to fail sooner
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import ast
 import os
-import random
 import shutil
 import tempfile
 import time
@@ -59,7 +58,7 @@ from tests.support.promise_world import SPACES, World, repeatable
 
 MINUTES = float(os.environ.get("COMMONBOOK_MODEL_MINUTES", "0"))
 STEPS = int(os.environ.get("COMMONBOOK_MODEL_STEPS", "25"))
-SEED = int(os.environ.get("COMMONBOOK_SEED") or 0)
+SEED = int(os.environ["COMMONBOOK_SEED"])
 REPEAT = os.environ.get("COMMONBOOK_MODEL_REPEAT")
 PHASES = [phase for phase in hypothesis.Phase if phase.name not in {*WITHOUT, "explain"}]
 HISTORIES = {"files": 16, "server": 4}
@@ -152,7 +151,7 @@ def _try_for_minutes(machine: type[Promises], engine: str, capsys: pytest.Captur
     seeds: list[int] = []
     try:
         while time.monotonic() < until:
-            seeds.append(SEED if SEED and not seeds else random.SystemRandom().getrandbits(32))
+            seeds.append(SEED + len(seeds))
             _try(hypothesis.seed(seeds[-1])(type("Promises", (machine,), {})), BATCH, derandomize=False)
     finally:
         with capsys.disabled():

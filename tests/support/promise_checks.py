@@ -288,7 +288,13 @@ class Checks(ReadChecks):
 
     def _check_notices(self) -> None:
         now = self.world.clock.now()
-        about = {one.dependent.id for one in self.world.book.inbox(limit=500, expired=True).items}
+        items = self.world.book.inbox(limit=500, expired=True).items
+        causes = Counter((one.dependent.id, one.invalidated.id, one.invalidating, one.successor_ended) for one in items)
+        wrong: list[object] = [cause for cause, count in causes.items() if count > 1]
+        wrong += [one for one in items if (one.path[0], one.path[-1]) != (one.invalidated.id, one.dependent.id)]
+        if wrong:
+            self.fail("notices", f"a notice is there twice, or its path does not lead to its dependent: {wrong}")
+        about = {one.dependent.id for one in items}
         for memory in self.model.live():
             must: object = self.model.noticed_doubts(memory.id, upper=False)
             must = must or (self.model.left_by_successors(memory, now) and "successor_ended" not in WITHOUT)
