@@ -23,8 +23,6 @@ from commonbook.book.book import Book
 from commonbook.engines.index.mapped_index import MappedIndex
 from commonbook.engines.process.clock import SystemClock
 from commonbook.errors import BadInput, BadSpaceName, BadText, BadTime, CommonbookError
-from commonbook.markdown import obsidian
-from commonbook.markdown.obsidian import hashtags
 from commonbook.markdown.transcript import TranscriptMessage, render
 from commonbook.model.memory import Draft, Kind
 from commonbook.model.recall import Hit, RecallResult
@@ -1116,18 +1114,3 @@ def test_every_moment_is_matched_by_its_day_in_the_homes_zone(zone):
         assert named
         one_by_one = [named.match(candidate_order._local_day(parts, at)) for at in times.tolist()]
         assert candidate_order.match_days(parts, named, times).tolist() == one_by_one
-
-
-def test_the_tags_in_a_long_text_are_not_looked_for_again_for_each_passage(book: Book, monkeypatch):
-    looked_for = 0
-
-    def counting(text: str) -> tuple[str, ...]:
-        nonlocal looked_for
-        looked_for += 1
-        return hashtags(text)
-
-    monkeypatch.setattr(obsidian, "hashtags", counting)
-    book.remember("A plan for the #garden, with a word about the weather. " * 2000)
-    assert book.recall("garden", tags=["garden"]).hits
-    # It has about a hundred passages.
-    assert looked_for < 20

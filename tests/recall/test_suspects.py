@@ -1,10 +1,9 @@
-"""Recall among suspect memories: the same marks and scores as a read, and no more rows read than without doubt."""
+"""Recall among suspect memories: the same marks and scores as a read."""
 
 from __future__ import annotations
 
 import pytest
 
-from commonbook.memories import marks
 from commonbook.model.memory import Draft
 
 NUMBERS = range(30)
@@ -58,28 +57,3 @@ def test_recall_knows_at_once_what_has_become_suspect_and_what_no_longer_is(open
         assert found() == set(ids[:30]) - {ids[3], ids[4], ids[5]}
         book.reinstate(old)
         assert found() == set()
-
-
-def test_a_recall_among_suspects_reads_no_more_memories_than_one_without(home, open_book, monkeypatch):
-    with open_book() as book:
-        old, new = (book.remember(text, space="vault").id for text in ("high", "low"))
-        thoughts(book, old, range(100))
-
-        def count_read() -> int:
-            with monkeypatch.context() as patched:
-                read = []
-                original = marks.doubts_about
-
-                def counted(tx, allowed, unmarked, incoming):
-                    read.append(len(unmarked))
-                    return original(tx, allowed, unmarked, incoming)
-
-                patched.setattr(marks, "doubts_about", counted)
-                book.recall("thought on otters and rivers", spaces=["team"], k=10, min_confidence=0)
-                return sum(read)
-
-        before = count_read()
-        book.supersede(old, new)
-        assert count_read() == before
-        book.reindex()
-        assert count_read() == before

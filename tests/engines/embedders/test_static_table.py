@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import tracemalloc
-
 import numpy as np
 import pytest
 
-from commonbook.engines.embedders import static_table
 from commonbook.engines.embedders.static_table import MAX_NEAR_WORDS, MIN_NEAR_COSINE, NEAR_WORDS, TABLE, StaticTable
 from commonbook.errors import CommonbookError
 from commonbook.ports.embedding import EmbeddingInput
@@ -122,8 +119,7 @@ def test_a_text_has_the_same_vector_whatever_is_embedded_beside_it(table):
     assert all((table.embed([text])[0] == row).all() for text, row in zip(texts, together, strict=True))
 
 
-def test_the_table_is_fast_and_names_itself(table):
-    assert not table.slow
+def test_the_table_names_itself(table):
     assert table.fingerprint == f"static-table-1/{table.dimensions}"
 
 
@@ -149,19 +145,6 @@ def test_of_words_with_one_stem_only_the_commonest_is_near_another(table):
         found = [other for other, _ in table.near(word)]
         assert found
         assert allowed.issuperset(found), word
-
-
-def test_the_first_search_of_near_words_needs_little_memory():
-    """A host process that recalls for the first time must not grow by several megabytes, which malloc then keeps."""
-    table = StaticTable()
-    table.near("vehicle")
-    tracemalloc.start()
-    try:
-        assert table.near("heronsnest")
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 4 << 20
 
 
 def test_a_word_of_no_pieces_has_no_near_words(table):
@@ -228,15 +211,6 @@ def test_lists_of_near_words_of_another_table_are_refused(tmp_path):
         copied.with_name(NEAR_WORDS.name).write_bytes(content)
         with pytest.raises(CommonbookError, match=says):
             StaticTable(copied).near("vehicle")
-
-
-def test_the_pieces_of_words_are_kept_but_not_without_end(monkeypatch):
-    monkeypatch.setattr(static_table, "_MAX_CACHED_WORDS", 5)
-    table = StaticTable()
-    first = {word: table.pieces(word) for word in EVERYDAY[:12]}
-    assert table.pieces(EVERYDAY[11]) is first[EVERYDAY[11]]
-    assert len(table._piece_cache) <= 5
-    assert {word: table.pieces(word) for word in EVERYDAY[:12]} == first
 
 
 # --- the file

@@ -216,34 +216,6 @@ def test_common_words_that_need_not_be_read_change_no_candidate(lay, seed, piece
         _check(_found(laid, sought), expected(entries, sought))
 
 
-def test_common_words_are_not_read_where_rare_ones_suffice_and_are_where_they_do_not(monkeypatch):
-    read: list[int] = []
-    sums = max_score._score_rows
-
-    def noted(one: Any, postings: Any, weights: Any, few: Any) -> Any:
-        read.append(len(few))
-        return sums(one, postings, weights, few)
-
-    monkeypatch.setattr(max_score, "_score_rows", noted)
-
-    def search_words(of_rare: int) -> None:
-        read.clear()
-        words = [["common", "rare"] if number < 10 else ["common"] for number in range(100)]
-        # Parts of one memory take each other's places, so that its rare word comes to less than it seems.
-        entries = [
-            entry(0 if number < of_rare else number, position=number, terms=Counter(terms), flags=0)
-            for number, terms in enumerate(words)
-        ]
-        segment = build(entries, killed=NOBODY, dimensions=0)
-        part = Part(segment, np.ones(segment.rows, np.bool_))
-        search([part], IndexQuery(terms=("common", "rare"), spaces=ALL, max_candidates=4))
-
-    search_words(of_rare=0)
-    assert read == [1]
-    search_words(of_rare=10)
-    assert read == [1, 2]
-
-
 @pytest.mark.slow
 @_settings
 @given(seed=st.integers(0, 10**9), pieces=st.sampled_from([1, 3]))
@@ -814,29 +786,6 @@ def test_rows_with_common_words_are_found_and_scored_as_without_their_masks(monk
     assert found() == with_masks
 
 
-def test_the_masks_of_a_segment_are_few():
-    words = [f"word{number}" for number in range(200)]
-    segment = build([entry(1, terms=dict.fromkeys(words, 1))], killed=NOBODY, dimensions=0)
-    term_rows = segment.with_terms(words)
-    assert all(term_rows.mask(at, segment.rows) is not None for at in range(200))
-    assert segment._lists.mask_of.cache_info().currsize <= 64
-
-
-def test_the_places_of_terms_are_cached_and_not_without_end(monkeypatch):
-    monkeypatch.setattr(postings, "_MAX_CACHED_PLACES", 10)
-    words = [f"word{number}" for number in range(25)]
-    segment = build([entry(number, terms={word: 1}) for number, word in enumerate(words)], killed=NOBODY, dimensions=0)
-    for at in range(25):
-        queried = [words[at], words[at - 1], "nothing"]
-        term_rows = segment.with_terms(queried)
-        found = [[segment.memory(row) for row in term_rows.rows(place)] for place in range(3)]
-        assert found == [[memory_id(at)], [memory_id((at - 1) % 25)], []]
-        assert len(segment._lists._places) <= 10
-    longer = "name:" + "word " * 20
-    assert len(segment.with_terms([longer, words[0]]).rows(0)) == 0
-    assert longer not in segment._lists._places
-
-
 def test_there_are_never_many_segments_nor_is_everything_written_again_and_again(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda _fd: None)
     written = 0
@@ -854,36 +803,3 @@ def test_there_are_never_many_segments_nor_is_everything_written_again_and_again
     found = index.view().search(IndexQuery((), spaces=ALL), ())
     assert found.total == 2_400
     assert written < 5 * sum(there.values()), "small segments were merged into large ones again and again"
-
-
-def test_how_often_a_row_is_written_grows_as_slowly_as_the_logarithm_of_all(tmp_path, monkeypatch):
-    merged = 0
-
-    def counted(*args: Any, **named: Any) -> Segment:
-        nonlocal merged
-        found = merge(*args, **named)
-        merged += found.rows
-        return found
-
-    monkeypatch.setattr(overlay, "merge", counted)
-
-    def often(rows: int, at_once: int) -> float:
-        nonlocal merged
-        merged = 0
-        with mapped_index.MappedIndex(str(tmp_path / "index")).writing(wait=60) as writer:
-            for at in range(0, rows, at_once):
-                writer.add(Delta(tuple(entry(at + number) for number in range(at_once))))
-        return merged / rows
-
-    # Eight times as many are one more tier, in which each is written once more.
-    few = often(2_000, 40)
-    assert often(16_000, 40) < few + 2
-    assert often(2_000, 5) < few + 16, "what comes in small bits is written often, but not ever more often"
-
-
-def test_hashes_of_texts_are_kept_but_not_without_end():
-    first = [hash_text(f"word {number}") for number in range(12)]
-    for number in range(segments._MAX_CACHED_HASHES):
-        hash_text(f"another {number}")
-    assert len(segments._HASHES) <= segments._MAX_CACHED_HASHES
-    assert [hash_text(f"word {number}") for number in range(12)] == first

@@ -92,33 +92,6 @@ def test_scores_are_the_same_with_and_without_stored_norms(folder, seed, owners,
     assert scores.total[pool.eligible].tolist() == without.total[pool.eligible].tolist()
 
 
-def test_where_nothing_has_changed_every_norm_is_known(folder):
-    passages = [*talk(*range(12)), *talk(3, number=50), *talk(0, 4, 9, number=70)]
-    assert len(known_positions(laid_out(folder, [Delta(tuple(passages))]))) == len(passages)
-
-
-def test_a_norm_is_unknown_near_a_deleted_passage(folder):
-    layers = [Delta(tuple(talk(*range(12), owners=True))), Delta((), frozenset({memory_id(1 + 6)}))]
-    assert known_positions(laid_out(folder, layers)) == [0, 1, 11]
-
-
-def test_a_norm_is_unknown_near_a_passage_of_a_space_that_is_not_searched(folder):
-    passages = [*talk(*range(6)), *talk(*range(6, 12), space="theirs")]
-    laid = laid_out(folder, [Delta(tuple(passages))])
-    assert known_positions(laid) == [0, 1]
-    both = frozenset({"ours", "theirs"})
-    assert known_positions(laid, APPLES._replace(spaces=both)) == list(range(12))
-
-
-def test_a_norm_is_unknown_where_the_thread_goes_on_in_another_segment(folder):
-    written = Delta((*talk(*range(6)), *talk(*range(20, 24), number=50)))
-    further = [message._replace(thread="talk 1") for message in talk(*range(6, 9), number=90)]
-    for unwritten in (0, 1):
-        laid = laid_out(folder, [written, Delta(tuple(further))], unwritten=unwritten)
-        # The messages of the other talk have no neighbours but those that the index has known together.
-        assert known_positions(laid) == [20, 21, 22, 23]
-
-
 def test_two_threads_whose_hashes_begin_alike_have_no_norms_where_their_rows_alternate(folder):
     """Rows are sorted by the first bits of the hash of their thread, and then by position."""
     threads = [memory_id(0x000F2292), memory_id(0x001125CE)]
@@ -129,18 +102,6 @@ def test_two_threads_whose_hashes_begin_alike_have_no_norms_where_their_rows_alt
     single = [twins[0], *(message._replace(thread=threads[1]) for message in talk(*range(10, 13), number=70)), *apart]
     # The second thread lies between two parts of the first: its own rows lie together.
     assert known_positions(laid_out(folder, [Delta(tuple(single))])) == [10, 11, 12]
-
-
-def test_near_two_rows_of_one_position_no_norm_is_told():
-    vectors = np.ones((30, 8), np.int8)
-    positions = np.array([*range(15), 14, *range(15, 29)])
-    squares = neighbours.squares_of_rows(vectors, np.ones(30, np.float32), np.zeros(30, np.uint64), positions)
-    assert np.flatnonzero(np.isnan(squares)).tolist() == list(range(14 - 8, 14 + 10))
-
-
-def test_of_rows_that_are_not_sorted_no_norm_is_told():
-    vectors, threads = np.ones((4, 8), np.int8), np.zeros(4, np.uint64)
-    assert np.isnan(neighbours.squares_of_rows(vectors, np.ones(4, np.float32), threads, np.array([0, 2, 1, 3]))).all()
 
 
 @pytest.mark.parametrize("at_once", [5, 7, 4096])

@@ -10,7 +10,6 @@ import pytest
 
 import commonbook
 from commonbook.book.book import Book
-from commonbook.engines.sqlite.kept_rows import KeptRows
 from commonbook.ports.database import Row, Transaction
 
 FACTS = "SELECT name, value FROM home WHERE name = :name"
@@ -82,11 +81,3 @@ def test_rows_are_read_again_after_a_statement_on_their_table(home: Path, change
             return before, kept, _fact(tx)
 
         assert book._engines.db.write(run) == ([("a", "old")], [("a", "old")], [("a", "new")])
-
-
-def test_only_so_many_queries_are_kept():
-    kept = KeptRows()
-    for at in range(200):
-        kept.keep("SELECT name FROM home WHERE name = :name", {"name": str(at)}, [(at,)])
-    assert kept.find("SELECT name FROM home WHERE name = :name", {"name": "0"}) is None
-    assert kept.find("SELECT name FROM home WHERE name = :name", {"name": "199"}) == [(199,)]
