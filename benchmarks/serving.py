@@ -223,7 +223,6 @@ def serve_empty_routes(folder: str) -> None:
     import uvicorn
     from fastapi import FastAPI
 
-    from commonbook.interfaces.http.guards.connections import TimedProtocol
     from commonbook.interfaces.http.models import result_type
     from commonbook.interfaces.http.serving import addresses
     from commonbook.interfaces.http.verb_calls import call_of
@@ -241,7 +240,7 @@ def serve_empty_routes(folder: str) -> None:
         _add_empty_route(app, f"/v1/{kind}", call.model, result_type(call.signature.result), encode(result))
     with addresses.bind("127.0.0.1", 0) as sock:
         print(f"http://127.0.0.1:{sock.getsockname()[1]}", flush=True)
-        config = uvicorn.Config(app, http=TimedProtocol, ws="none", lifespan="off", log_config=None, access_log=False)
+        config = uvicorn.Config(app, http="h11", ws="none", lifespan="off", log_config=None, access_log=False)
         asyncio.run(uvicorn.Server(config).serve(sockets=[sock]))
 
 

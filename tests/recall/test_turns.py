@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -11,7 +9,6 @@ from typing import Any
 
 import commonbook
 from commonbook.recall import phrases
-from commonbook.runtime.turns import Turns
 
 
 def test_of_many_threads_one_ranks_at_a_time(home: Path, monkeypatch):
@@ -48,16 +45,3 @@ def test_a_recall_that_fails_gives_its_turn_back(home: Path, monkeypatch):
                 except ZeroDivisionError:
                     continue
         assert book.recall("walrus").hits
-
-
-def test_a_forked_child_has_all_turns_whatever_threads_had_taken():
-    turns = Turns(1)
-    with turns.taken():
-        child = os.fork()
-        if child == 0:
-            # The runner's own alarm would go on with the tests in this child.
-            signal.signal(signal.SIGALRM, signal.SIG_DFL)
-            signal.alarm(30)
-            with turns.taken():
-                os._exit(0)
-        assert os.waitpid(child, 0)[1] == 0

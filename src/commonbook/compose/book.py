@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, closing, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
@@ -457,7 +457,7 @@ def _postgres_index(settings: Settings, database: PostgresDatabase) -> Index:
 
 
 def _recall_service(
-    settings: Settings, index: Callable[[], Index], turn: Callable[[], AbstractContextManager[None]] = nullcontext
+    settings: Settings, index: Callable[[], Index], *, recalls_at_once: int | None = None
 ) -> RecallService:
     from commonbook.engines.embedders.registry import embedder_for
     from commonbook.engines.embedders.static_table import StaticTable
@@ -465,14 +465,12 @@ def _recall_service(
 
     embedder = embedder_for(settings.embedder)
     table = embedder if isinstance(embedder, StaticTable) else StaticTable()
-    return Recaller(index(), embedder, table, turn=turn)
+    return Recaller(index(), embedder, table, recalls_at_once=recalls_at_once)
 
 
 def recall_service(settings: Settings, hidden: str) -> RecallService:
     """Return recall on the index in a hidden folder."""
-    from commonbook.runtime.turns import Turns
-
-    return _recall_service(settings, lambda: _mapped_index(hidden), Turns(_RECALLS_AT_ONCE).taken)
+    return _recall_service(settings, lambda: _mapped_index(hidden), recalls_at_once=_RECALLS_AT_ONCE)
 
 
 def _yaml() -> Yaml:

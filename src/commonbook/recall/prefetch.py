@@ -18,7 +18,6 @@ from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
 from commonbook.ports.retry_read import retry_read
 from commonbook.runtime.fork_reset import reset_in_child
-from commonbook.runtime.reused_threads import reused_threads
 from commonbook.tables import memories, sessions
 
 _MAX_RUNNING: Final = 8
@@ -65,7 +64,8 @@ class Prefetcher:
                 self._fetches.pop(next(iter(self._fetches)))
             self._fetches[session] = fetch
         try:
-            reused_threads.start(lambda: self._run(fetch, recall), "commonbook-prefetch")
+            # A daemon: a recall that nobody waits for does not keep the process from ending.
+            threading.Thread(target=self._run, args=(fetch, recall), name="commonbook-prefetch", daemon=True).start()
         except RuntimeError:
             self._room.release()
             return False

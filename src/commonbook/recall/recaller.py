@@ -6,11 +6,12 @@ date, and a missing or damaged index only makes it slower.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
-from typing import Final, NamedTuple, TypeAlias
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -29,10 +30,9 @@ from commonbook.recall.hits import HitBuilder, result_of
 from commonbook.recall.index_query import IndexQueryBuilder
 from commonbook.recall.index_updater import ViewOutdated
 from commonbook.recall.query import ParsedQuery, parse
+from commonbook.runtime.fork_reset import reset_in_child
 from commonbook.sharing import refresh
 from commonbook.tables import changes
-
-Turn: TypeAlias = AbstractContextManager[None]
 
 _CACHE_TEXTS: Final = 500
 _MAX_ATTEMPTS: Final = 3
@@ -69,10 +69,16 @@ class Recaller:
     """Answers recalls of one book; its state between recalls consists of caches only."""
 
     def __init__(
-        self, index: Index, embedder: Embedder, thesaurus: Thesaurus, *, turn: Callable[[], Turn] = nullcontext
+        self, index: Index, embedder: Embedder, thesaurus: Thesaurus, *, recalls_at_once: int | None = None
     ) -> None:
-        """Recall with this index, this embedder and this thesaurus; each recall waits for its turn before it ranks."""
-        self._turn = turn
+        """Recall with this index, this embedder and this thesaurus.
+
+        `recalls_at_once` limits the threads that rank at the same time. Ranking is Python with short calls into numpy:
+        among 32 threads that compete for the interpreter's lock, each recall takes three times the processor time.
+        """
+        self._recalls_at_once = recalls_at_once
+        self.reset_after_fork()
+        reset_in_child(self)
         self._index = index
         self._embedder = embedder
         self._thesaurus = thesaurus
@@ -80,6 +86,12 @@ class Recaller:
         self._text_vectors: dict[str, npt.NDArray[np.float64]] = {}
         self._queries = IndexQueryBuilder(thesaurus)
         self._caught_up_to = -1
+
+    def reset_after_fork(self) -> None:
+        """Make the semaphore new, at first and in a forked child: threads of the parent may hold it."""
+        self._turn: AbstractContextManager[object] = nullcontext()
+        if self._recalls_at_once is not None:
+            self._turn = threading.BoundedSemaphore(self._recalls_at_once)
 
     def recall(self, engines: Engines, actor: Actor, request: RecallRequest, *, progress: Progress) -> RecallResult:
         """Return the passages that answer a query best; without a query, the newest."""
@@ -121,7 +133,7 @@ class Recaller:
         has_words = any(map(str.isalpha, request.query))
         vector = self._query_vector(request.query, view, notes) if has_words else None
         watch.lap("embed")
-        with self._turn(), engines.db.reading() as tx:
+        with self._turn, engines.db.reading() as tx:
             total_changes = changes.total_deferred(tx)
             require_counted = None if call.is_counted else rate_limits.require_counted(tx, actor)
             allowed = scope.without_proposals(

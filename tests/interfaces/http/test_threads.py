@@ -1,4 +1,4 @@
-"""The threads of requests: results and exceptions come back, few threads are used, and none is left behind."""
+"""The threads of requests: results and exceptions come back, and few threads are used."""
 
 from __future__ import annotations
 
@@ -10,26 +10,14 @@ from functools import partial
 
 import pytest
 
-from commonbook.interfaces.http import threads as module
 from commonbook.interfaces.http.config import ServerConfig
 from commonbook.interfaces.http.threads import Threads
 
 DEADLINE = 60.0
 
 
-def living() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "request"]
-
-
 def fail(error: BaseException) -> None:
     raise error
-
-
-def until_ended(before: list[threading.Thread]) -> None:
-    end = time.monotonic() + DEADLINE
-    while set(living()) - set(before):
-        assert time.monotonic() < end, "an idle thread goes on"
-        time.sleep(0.01)
 
 
 def test_results_and_exceptions_come_back_in_the_loop_of_the_caller():
@@ -92,15 +80,3 @@ def test_a_caller_that_is_cancelled_waits_for_the_end_of_its_function():
         return was_over
 
     assert asyncio.run(calls()) is False
-
-
-def test_idle_threads_end_and_others_take_their_place(monkeypatch):
-    monkeypatch.setattr(module, "_IDLE_SECONDS", 0.02)
-    before, pool = living(), Threads(ServerConfig(threads=2))
-
-    async def calls() -> list[int]:
-        return await asyncio.gather(*(pool.run(partial(abs, number)) for number in range(50)))
-
-    for _ in range(3):
-        assert asyncio.run(calls()) == list(range(50))
-        until_ended(before)

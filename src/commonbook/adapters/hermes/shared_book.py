@@ -24,7 +24,6 @@ from commonbook.errors import BadInput, Busy, CommonbookError, Conflict, KeyConf
 from commonbook.model.session import NewMessage
 from commonbook.ports.outbox import OutboxEntry, SessionContext, Transport
 from commonbook.runtime.fork_reset import reset_in_child
-from commonbook.runtime.reused_threads import reused_threads
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -380,7 +379,7 @@ def run_aside(work: Callable[[], Result], name: str) -> Future[Result]:
             _room.release()
 
     try:
-        reused_threads.start(run, name)
+        threading.Thread(target=run, name=name, daemon=True).start()
     except RuntimeError as error:
         _room.release()
         future.set_exception(Busy(f"no thread could be started: {error}", fix="try again in a moment"))

@@ -4,15 +4,9 @@ from __future__ import annotations
 
 import json
 import logging
-import socket
-import threading
-import time
-from contextlib import ExitStack, closing
 from ipaddress import ip_network
 
-import httpx2
 import pytest
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse
@@ -20,11 +14,9 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from commonbook.interfaces.http.error_answers import BadShape, error_answer
-from commonbook.interfaces.http.guards import connections
 from commonbook.interfaces.http.guards.bodies import require_depth
 from commonbook.interfaces.http.guards.config import GuardConfig
 from commonbook.interfaces.http.guards.stack import guarded
-from commonbook.interfaces.http.serving.addresses import bind
 from tests.support.best_of import seconds, takes_less_than
 
 SECRET = "cbk_a-secret-that-no-log-has"
@@ -53,67 +45,6 @@ LOOPBACK = GuardConfig()
 def client(config: GuardConfig = LOOPBACK, *, peer: str = "127.0.0.1", base: str = "http://127.0.0.1:7373"):
     routes = [Route("/echo", echo, methods=["GET", "POST"]), Route("/health/live", health)]
     return TestClient(guarded(Starlette(routes=routes), config), base_url=base, client=(peer, 50000))
-
-
-# --- connections
-
-
-def test_a_connection_too_many_gets_a_problem_document_and_a_later_one_an_answer(monkeypatch):
-    monkeypatch.setattr(connections, "MAX_CONNECTIONS", 2)
-    app = guarded(Starlette(routes=[Route("/echo", echo)]), LOOPBACK)
-    config = uvicorn.Config(app, http=connections.TimedProtocol, lifespan="off", log_config=None)
-    with ExitStack() as stack:
-        sock = stack.enter_context(bind("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{sock.getsockname()[1]}/echo"
-        running = uvicorn.Server(config)
-        thread = threading.Thread(target=running.run, kwargs={"sockets": [sock]})
-        thread.start()
-        stack.callback(thread.join)
-        stack.callback(setattr, running, "should_exit", True)
-        clients = [stack.enter_context(httpx2.Client(trust_env=False, timeout=60)) for _ in range(3)]
-        assert [one.get(url).status_code for one in clients] == [200, 200, 503]
-        refused = clients[2].get(url)
-        assert (refused.status_code, refused.json()["type"]) == (503, "busy")
-        assert refused.headers["content-type"] == "application/problem+json"
-        assert refused.headers["retry-after"]
-        assert refused.headers["connection"] == "close"
-        assert refused.headers["x-content-type-options"] == "nosniff"
-        clients[0].close()
-        deadline = time.monotonic() + 60
-        while clients[2].get(url).status_code != 200:
-            assert time.monotonic() < deadline
-
-
-def test_a_client_that_does_not_read_its_answer_is_cut_off_and_a_slow_one_is_not(monkeypatch):
-    monkeypatch.setattr(connections, "READ_SECONDS", 0.2)
-    size = 32 << 20
-    app = guarded(Starlette(routes=[Route("/large", lambda request: PlainTextResponse("x" * size))]), LOOPBACK)
-    config = uvicorn.Config(app, http=connections.TimedProtocol, lifespan="off", log_config=None)
-    with ExitStack() as stack:
-        sock = stack.enter_context(bind("127.0.0.1", 0))
-        running = uvicorn.Server(config)
-        thread = threading.Thread(target=running.run, kwargs={"sockets": [sock]})
-        thread.start()
-        stack.callback(thread.join)
-        stack.callback(setattr, running, "should_exit", True)
-
-        def ask() -> socket.socket:
-            connection = stack.enter_context(closing(socket.create_connection(sock.getsockname(), timeout=60)))
-            connection.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-            return connection
-
-        slow, received = ask(), 0
-        while data := slow.recv(1 << 20):
-            received += len(data)
-            time.sleep(0.02)
-        assert received > size
-        silent = ask()
-        deadline = time.monotonic() + 60
-        # It has begun to answer, and gives up.
-        assert silent.recv(1)
-        while running.server_state.connections:
-            assert time.monotonic() < deadline
-            time.sleep(0.01)
 
 
 # --- Host and Origin

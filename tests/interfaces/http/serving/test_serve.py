@@ -12,14 +12,17 @@ import subprocess
 import sys
 import threading
 import time
-from contextlib import closing
+from contextlib import ExitStack, closing
 from pathlib import Path
 
 import httpx2
 import pytest
+import uvicorn
 
 import commonbook
 from commonbook.interfaces.http.serving import addresses
+from commonbook.interfaces.http.serving import server as serving_process
+from commonbook.interfaces.http.serving.addresses import ServeOptions
 from commonbook.model.memory import Filter
 from tests.support.best_of import seconds, takes_less_than
 from tests.support.servers import Server, command, serving
@@ -295,16 +298,23 @@ def test_edits_of_files_are_served_as_they_happen(home):
             assert time.monotonic() < deadline
 
 
-def test_a_request_that_never_ends_its_head_is_closed(home, monkeypatch):
-    with serving(home) as server:
-        address = ("127.0.0.1", int(server.url.rpartition(":")[2]))
-        with closing(socket.create_connection(address)) as silent, closing(socket.create_connection(address)) as slow:
-            slow.sendall(b"GET /health/live HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
-            for connection in (silent, slow):
-                connection.settimeout(60)
-                assert connection.recv(100) == b""
-        with server.client() as client:
-            assert client.get("/health/live").status_code == 200
+def test_a_connection_too_many_is_refused_and_a_later_one_answered(home, monkeypatch):
+    monkeypatch.setattr(serving_process, "_MAX_CONNECTIONS", 3)
+    with ExitStack() as stack:
+        process = serving_process._Process(stack.enter_context(commonbook.open(home, create=True)), ServeOptions())
+        sock = stack.enter_context(addresses.bind("127.0.0.1", 0))
+        running = uvicorn.Server(process._config(process._book_app()))
+        thread = threading.Thread(target=running.run, kwargs={"sockets": [sock]})
+        thread.start()
+        stack.callback(thread.join)
+        stack.callback(setattr, running, "should_exit", True)
+        url = f"http://127.0.0.1:{sock.getsockname()[1]}/health/live"
+        clients = [stack.enter_context(httpx2.Client(trust_env=False, timeout=60)) for _ in range(3)]
+        assert [client.get(url).status_code for client in clients] == [200, 200, 503]
+        clients[0].close()
+        deadline = time.monotonic() + 60
+        while clients[2].get(url).status_code != 200:
+            assert time.monotonic() < deadline
 
 
 def ends_well(server: Server) -> None:

@@ -26,13 +26,11 @@ from commonbook.interfaces.http.app import make_app
 from commonbook.interfaces.http.direct_routes import DirectRoutes
 from commonbook.interfaces.http.error_answers import http_error
 from commonbook.interfaces.http.guards.config import LOOPBACK_NAMES
-from commonbook.interfaces.http.guards.connections import TimedProtocol
 from commonbook.interfaces.http.guards.stack import guarded
 from commonbook.interfaces.http.openapi import make_document
 from commonbook.interfaces.http.serving import addresses, logs
 from commonbook.interfaces.http.serving.events import ChangeStreams, with_stream
 from commonbook.interfaces.http.serving.health import Health
-from commonbook.interfaces.http.serving.malloc import limit_malloc
 from commonbook.interfaces.http.serving.mcp import McpEndpoint
 from commonbook.interfaces.http.serving.metrics import ServerMetrics
 
@@ -50,19 +48,17 @@ _LOG: Final = logging.getLogger("commonbook.server")
 _GRACE_SECONDS: Final = 2
 """How long running requests may take after a signal."""
 
-_UPLOAD_SECONDS: Final = 1.0
-"""How long the rest of a request may take to arrive after a signal; it is less, so that the app can still end it."""
-
 _CUT_OFF_SECONDS: Final = 2.75
 _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _KEEP_ALIVE_SECONDS: Final = 30
+_MAX_CONNECTIONS: Final = 1000
+"""How many connections a server has at once; requests of further ones are answered with 503."""
 
 
 def serve(book: Book, options: ServeOptions, *, ready: Callable[[Sequence[str]], None]) -> None:
     """Serve a book of the owner until SIGINT or SIGTERM; `ready` is called with the URLs when it listens."""
     addresses.require_safe(options, has_keys=_has_keys(book))
     logs.write_to_stderr(with_requests=options.log_requests)
-    limit_malloc()
     with ExitStack() as stack:
         sockets = [stack.enter_context(addresses.bind(options.host, options.port))]
         if options.metrics_port is not None:
@@ -129,13 +125,14 @@ class _Process:
     def _config(self, app: ASGIApp) -> uvicorn.Config:
         return uvicorn.Config(
             app,
-            http=TimedProtocol,
+            http="h11",
             ws="none",
             lifespan="off",
             log_config=None,
             access_log=False,
             server_header=False,
             proxy_headers=False,
+            limit_concurrency=_MAX_CONNECTIONS,
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=_GRACE_SECONDS,
             ssl_certfile=self._options.tls_cert,
@@ -169,25 +166,12 @@ class _Process:
 
 
 class _Server(uvicorn.Server):
-    """A server that leaves signals to its process, and waits less long for requests that are half sent."""
+    """A server that leaves signals to its process."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Capture none."""
         yield
-
-    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Let running requests complete; a client that has not sent all of its request is cut off before the others."""
-        timer = asyncio.get_running_loop().call_later(_UPLOAD_SECONDS, self._cut_off_uploads)
-        try:
-            await super().shutdown(sockets)
-        finally:
-            timer.cancel()
-
-    def _cut_off_uploads(self) -> None:
-        for connection in tuple(self.server_state.connections):
-            if isinstance(connection, TimedProtocol):
-                connection.cut_off_upload()
 
 
 def _cut_off() -> None:
