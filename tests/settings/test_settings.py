@@ -487,7 +487,7 @@ def test_the_address_of_a_server_is_never_shown_with_its_secrets(user):
     )
     assert found.database is not None
     assert found.database.place == "postgresql://one,two:5433/book"
-    assert found.database[1:] == (str(user / "keys"), 20, 128, 200_000)
+    assert found.database[1:] == (str(user / "keys"), 20, 128)
     assert "s3cret" not in repr(found)
     assert "alice" not in repr(found)
 
@@ -503,17 +503,3 @@ def test_a_home_or_a_server_that_is_named_wins_over_the_environment(user):
     named = Settings.load("postgresql://two/other", environ=environ, cwd=user).database
     assert named is not None
     assert (named.place, named.connections, named.recall_mb) == ("postgresql://two/other", 5, 0)
-
-
-def test_how_large_a_space_may_be_without_a_graph_can_be_chosen(user):
-    def above(value: str) -> int:
-        found = load(user, COMMONBOOK_DATABASE="postgresql://one/book", COMMONBOOK_GRAPH_ABOVE=value).database
-        assert found is not None
-        return found.graph_above
-
-    assert above("") == 200_000
-    assert above("0") == 0
-    assert above("1000000") == 1_000_000
-    for wrong in ("-1", "many", "1e6", "٣", "9" * 13):
-        with pytest.raises(BadInput, match="COMMONBOOK_GRAPH_ABOVE"):
-            above(wrong)

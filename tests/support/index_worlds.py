@@ -510,7 +510,7 @@ def opened(place: str, **options: Any) -> Index:
     lines = ConnectionPool(place, most=5, wait=30)
     _OPENED.append(lines.close)
 
-    return PostgresIndex(lines.connection, **{"cache_bytes": 100 << 20, "graph_above": 200_000, **options})
+    return PostgresIndex(lines.connection, **{"cache_bytes": 100 << 20, **options})
 
 
 def commit(index: Index, number: int) -> None:

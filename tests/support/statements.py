@@ -8,8 +8,6 @@ from contextlib import contextmanager
 import psycopg
 import pytest
 
-from commonbook.engines.postgres.pipeline import Pipeline
-
 
 @contextmanager
 def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
@@ -26,5 +24,4 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     with monkeypatch.context() as patched:
         for name in ("execute", "executemany"):
             patched.setattr(psycopg.Cursor, name, noting(getattr(psycopg.Cursor, name)))
-        patched.setattr(Pipeline, "send", noting(Pipeline.send))
         yield statements

@@ -453,7 +453,7 @@ def _postgres_index(settings: Settings, database: PostgresDatabase) -> Index:
     from commonbook.engines.postgres.index import PostgresIndex
 
     chosen = settings.database or DatabaseChoice("")
-    return PostgresIndex(database.connection, cache_bytes=chosen.recall_mb << 20, graph_above=chosen.graph_above)
+    return PostgresIndex(database.connection, cache_bytes=chosen.recall_mb << 20)
 
 
 def _recall_service(

@@ -65,8 +65,6 @@ class DatabaseChoice(NamedTuple):
     """The maximum number of connections of a process."""
     recall_mb: int = 128
     """The size in megabytes of the cache of small spaces that a process recalls from."""
-    graph_above: int = 200_000
-    """Spaces with more passages than this are searched by a neighbour graph (HNSW); 0: none are."""
 
     @property
     def place(self) -> str:
@@ -252,8 +250,8 @@ def _embedder(env: Mapping[str, str], config: _Config) -> EmbedderChoice:
 
 def _database(env: Mapping[str, str], cwd: str) -> DatabaseChoice | None:
     """Return the database server that the environment chooses, or None."""
-    names = ("DATABASE", "CONNECTIONS", "RECALL_MB", "GRAPH_ABOVE")
-    address, connections, recall_mb, above = (env.get(f"COMMONBOOK_{name}") or None for name in names)
+    names = ("DATABASE", "CONNECTIONS", "RECALL_MB")
+    address, connections, recall_mb = (env.get(f"COMMONBOOK_{name}") or None for name in names)
     if address is None:
         return None
     return DatabaseChoice(
@@ -261,7 +259,6 @@ def _database(env: Mapping[str, str], cwd: str) -> DatabaseChoice | None:
         keys=_keys(env, cwd),
         connections=_number("COMMONBOOK_CONNECTIONS", connections or "20", minimum=2, maximum=1000),
         recall_mb=_number("COMMONBOOK_RECALL_MB", recall_mb or "128", minimum=0, maximum=100_000),
-        graph_above=_number("COMMONBOOK_GRAPH_ABOVE", above or "200000", minimum=0, maximum=10**12),
     )
 
 

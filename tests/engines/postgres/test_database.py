@@ -18,11 +18,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from commonbook.engines.postgres import database, retry
+from commonbook.engines.postgres import connections, database, retry
 from commonbook.engines.postgres.database import PostgresDatabase, PostgresTransaction
 from commonbook.engines.postgres.migrations import MIGRATIONS
-from commonbook.engines.postgres.pipeline import Pipeline
-from commonbook.engines.postgres.sql_dialect import translate
 from commonbook.engines.process.clock import SystemClock
 from commonbook.errors import (
     BadInput,
@@ -74,7 +72,42 @@ def everything(db: PostgresDatabase) -> list[tuple[Any, ...]]:
     ],
 )
 def test_parameters_are_written_as_the_driver_wants_them(ours, theirs):
-    assert translate(ours) == theirs
+    assert database._psycopg_notation(ours) == theirs
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [[], ["a"], ["a", "b", "a b"], ['"', "\\", 'a"b', "{", "}", ",", "NULL", "", " "], ["\n", "é", "%s", ":a", "'"]],
+)
+@pytest.mark.parametrize("sequence", [list, tuple])
+def test_a_list_of_any_texts_arrives_as_it_was(db, texts, sequence):
+    with db.reading() as tx:
+        assert tx.rows("SELECT CAST(:texts AS TEXT[])", texts=sequence(texts)) == [(texts,)]
+        assert tx.rows(
+            "SELECT a FROM unnest(CAST(:texts AS TEXT[])) AS t (a) WHERE a IN :few",
+            texts=sequence(texts),
+            few=sequence(texts[:1]),
+        ) == [(text,) for text in texts[:1]]
+
+
+def test_a_text_that_the_database_would_cut_is_refused(db):
+    with db.reading() as tx:
+        with pytest.raises(psycopg.DataError, match="NUL"):
+            tx.rows("SELECT CAST(:a AS TEXT)", a="before\0after")
+        assert tx.row("SELECT 1") == (1,)
+
+
+def test_a_transaction_begins_however_many_statements_were_prepared(db, monkeypatch):
+    monkeypatch.setattr(connections, "_MAX_PREPARED", 5)
+    few = opened(db._pool._address)
+    for _ in range(3):
+        with few.reading() as tx:
+            assert [tx.row(f"SELECT {number}") for number in range(12)] == [(number,) for number in range(12)]
+        few.write(lambda tx: [tx.row(f"SELECT {number}, 1") for number in range(12)])
+    with few.connection() as pooled:
+        prepared = pooled.connection.execute("SELECT count(*) FROM pg_prepared_statements").fetchone()
+    assert prepared in [(5,), (6,)]
+    few.close()
 
 
 def test_what_is_in_quotes_is_told_from_what_is_a_parameter(db):
@@ -226,8 +259,6 @@ import sys
 from commonbook.engines.process.clock import SystemClock
 from commonbook.engines.postgres.database import PostgresDatabase
 from commonbook.engines.postgres.migrations import MIGRATIONS
-from commonbook.engines.postgres.pipeline import Pipeline
-from commonbook.engines.postgres.sql_dialect import translate
 
 def operation(tx):
     tx.run_many("INSERT INTO kept (a) VALUES (:a)", [{"a": 1}, {"a": 1}])
@@ -275,7 +306,7 @@ def killing(db: PostgresDatabase) -> Callable[[Any], None]:
     def kill(tx) -> None:
         (pid,) = tx.row("SELECT pg_backend_pid()")
         with db.connection() as pooled:
-            pooled.connection.execute("SELECT pg_terminate_backend(%s, 5000)", (pid,))
+            pooled.connection.execute("SELECT pg_terminate_backend(%s::int, 5000)", (pid,))
 
     return kill
 
@@ -324,14 +355,18 @@ class Commits:
 
     def __init__(self, monkeypatch, *fates):
         self.fates = list(fates)
-        send = Pipeline.send
+        execute = psycopg.Connection.execute
 
-        def sending(pipe, statement, *arguments, **options):
+        def committed(connection):
+            execute(connection, "COMMIT")
+            execute(connection, "SELECT 1").fetchone()
+
+        def executing(connection, statement, *arguments, **options):
             if statement == "COMMIT" and self.fates:
-                self.fates.pop(0)(pipe.connection, lambda: send(pipe, "COMMIT").count())
-            return send(pipe, statement, *arguments, **options)
+                self.fates.pop(0)(connection, lambda: committed(connection))
+            return execute(connection, statement, *arguments, **options)
 
-        monkeypatch.setattr(Pipeline, "send", sending)
+        monkeypatch.setattr(psycopg.Connection, "execute", executing)
 
 
 def answer_lost(connection, commit):
@@ -756,10 +791,10 @@ def test_what_is_no_address_is_refused_without_being_shown():
 def test_statements_that_somebody_dropped_are_prepared_on_a_new_connection(db):
     db.write(partial(_insert, a=1))
     with db.connection() as pooled:
-        pooled.connection.execute("DEALLOCATE ALL")
+        pooled.connection.pgconn.exec_(b"DEALLOCATE ALL")
     db.write(partial(_insert, a=2))
     with db.connection() as pooled:
-        pooled.connection.execute("DEALLOCATE ALL")
+        pooled.connection.pgconn.exec_(b"DEALLOCATE ALL")
     with pytest.raises(ServerLost, match="lost its prepared statements"), db.reading() as tx:
         tx.row("SELECT 1")
     assert [a for a, _ in everything(db)] == [1, 2]
@@ -788,7 +823,7 @@ def test_statements_about_what_was_made_anew_are_prepared_on_a_new_connection(po
 def test_a_pooler_that_lends_one_connection_to_several_is_named(postgres_book):
     database = opened(postgres_book[0])
     with database.connection() as pooled:
-        pooled.connection.execute("PREPARE commonbook_1 AS SELECT 1")
+        pooled.connection.execute("PREPARE _pg3_0 AS SELECT 1")
     with pytest.raises(DatabaseUnfit, match="others use the same connection") as caught:
         database.write(lambda tx: tx.row("SELECT 1"))
     assert "whole session" in caught.value.fix
@@ -797,13 +832,13 @@ def test_a_pooler_that_lends_one_connection_to_several_is_named(postgres_book):
 
 def test_a_line_that_was_interrupted_between_two_transactions_is_not_used_again(db, monkeypatch):
     with monkeypatch.context() as patched:
-        enter = Pipeline.__enter__
+        enter = psycopg.Pipeline.__enter__
 
-        def interrupted(pipe: Pipeline) -> Pipeline:
+        def interrupted(pipe: psycopg.Pipeline) -> psycopg.Pipeline:
             enter(pipe)
             raise KeyboardInterrupt
 
-        patched.setattr(Pipeline, "__enter__", interrupted)
+        patched.setattr(psycopg.Pipeline, "__enter__", interrupted)
         with pytest.raises(KeyboardInterrupt), db.reading():
             pass
     # This runs outside of a pipeline, which a connection that is still in pipeline mode does not accept.

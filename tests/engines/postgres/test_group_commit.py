@@ -17,7 +17,6 @@ import commonbook
 from commonbook.book.book import Book
 from commonbook.engines.postgres.connections import PooledConnection
 from commonbook.engines.postgres.database import PostgresDatabase
-from commonbook.engines.postgres.pipeline import Pipeline
 from commonbook.errors import Busy, NotAllowed, NotReplicated
 from commonbook.sessions.append import Appender
 from commonbook.sessions.group_commit import DEFERRED, GroupCommit, RetryAlone
@@ -256,19 +255,19 @@ def test_whose_right_is_taken_while_it_writes_is_refused_and_the_others_are_stor
 
 
 def test_a_connection_that_is_lost_in_the_commit_stores_all_of_them_once(crowd, book, address, monkeypatch):
-    drain = Pipeline._drain
+    leave = psycopg.Pipeline.__exit__
     blows: list[int] = []
 
-    def cut(pipe: Pipeline) -> None:
+    def cut(pipe: psycopg.Pipeline, *error: Any) -> None:
         if threading.current_thread() is not threading.main_thread() and not blows and crowd.transactions == 3:
-            blows.append(pipe.connection.info.backend_pid)
+            blows.append(pipe._conn.info.backend_pid)
             with psycopg.connect(address, autocommit=True) as other:
                 other.execute("SELECT pg_terminate_backend(%s)", (blows[0],))
             time.sleep(0.1)
-        drain(pipe)
+        leave(pipe, *error)
 
     futures = crowd.keep_two() + [crowd.append(name, "It rains.") for name in "abcdef"]
-    monkeypatch.setattr(Pipeline, "_drain", cut)
+    monkeypatch.setattr(psycopg.Pipeline, "__exit__", cut)
     crowd.go_on()
     assert receipts_of(futures)[2:] == [(name, 2, True) for name in "abcdef"]
     assert len(blows) == 1

@@ -23,7 +23,6 @@ from commonbook.book.book import Book
 from commonbook.compose import book as compose_book
 from commonbook.engines.postgres import index_schema
 from commonbook.engines.postgres.passage_rows import signed_hash
-from commonbook.engines.postgres.pipeline import Pipeline
 from commonbook.errors import Busy, DatabaseUnreachable, HomeIsNewer
 from commonbook.model.memory import Draft
 from commonbook.ports.index import Delta, IndexQuery
@@ -216,7 +215,7 @@ class TestPostgresIndex(IndexContract):
 class _Moment(NamedTuple):
     """A read transaction of the book, as far as an index uses it."""
 
-    pipeline: Pipeline
+    connection: psycopg.Connection
 
     def rows(self, sql: str, /, **params: object) -> list[Any]:
         raise NotImplementedError
@@ -229,8 +228,8 @@ class _Moment(NamedTuple):
 def _moment(place: str) -> Iterator[_Moment]:
     with psycopg.connect(place, autocommit=True) as connection:
         connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT 1")
-        with Pipeline(connection) as pipe:
-            yield _Moment(pipe)
+        with connection.pipeline():
+            yield _Moment(connection)
         connection.execute("ROLLBACK")
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import psycopg
 import pytest
 
 import commonbook
-from commonbook.engines.postgres.pipeline import Pipeline, _number_parameters
 from commonbook.model.session import NewMessage
 
 MESSAGES = 20_000
@@ -19,16 +20,24 @@ FILL = """
 
 @pytest.fixture
 def statements(monkeypatch):
-    """The statements that are sent through a pipeline, as the server gets them."""
+    """The prepared statements that are sent, as the server gets them."""
     statements: dict[str, None] = {}
-    send = Pipeline.send
+    execute = psycopg.Connection.execute
 
-    def sending(pipe, statement, *arguments, **options):
-        statements[_number_parameters(statement)[0].decode()] = None
-        return send(pipe, statement, *arguments, **options)
+    def executing(connection, statement, *arguments, prepare=None, **options):
+        if prepare:
+            statements[_numbered(statement)] = None
+        return execute(connection, statement, *arguments, prepare=prepare, **options)
 
-    monkeypatch.setattr(Pipeline, "send", sending)
+    monkeypatch.setattr(psycopg.Connection, "execute", executing)
     return statements
+
+
+def _numbered(statement: str) -> str:
+    names = dict.fromkeys(re.findall(r"%\((\w+)\)s", statement))
+    for number, name in enumerate(names, 1):
+        statement = statement.replace(f"%({name})s", f"${number}")
+    return statement.replace("%%", "%")
 
 
 @pytest.mark.parametrize("analysed", [False, True])

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import psycopg
 import pytest
 
 import commonbook
 from commonbook.book.book import Book
-from commonbook.engines.postgres.pipeline import Pipeline, PipelineResult
 from commonbook.errors import NotFound
 from commonbook.model.session import NewMessage
 
@@ -26,18 +26,21 @@ def book(postgres_book: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Ite
 def losing(postgres_book: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Callable[[int], list[int]]:
     """End the connection at the n-th wait for a result; the list is empty when that has happened."""
     left: list[int] = []
-    wait_for = Pipeline.wait_for
 
-    def waiting(pipe: Pipeline, answer: PipelineResult) -> None:
-        if left:
-            left[0] -= 1
-            if not left[0]:
-                left.clear()
-                with psycopg.connect(postgres_book[0], autocommit=True) as other:
-                    other.execute("SELECT pg_terminate_backend(%s, 5000)", (pipe.connection.info.backend_pid,))
-        wait_for(pipe, answer)
+    def waiting(fetch: Callable[[psycopg.Cursor], Any]) -> Callable[[psycopg.Cursor], Any]:
+        def fetching(cursor: psycopg.Cursor) -> Any:
+            if left:
+                left[0] -= 1
+                if not left[0]:
+                    left.clear()
+                    with psycopg.connect(postgres_book[0], autocommit=True) as other:
+                        other.execute("SELECT pg_terminate_backend(%s, 5000)", (cursor.connection.info.backend_pid,))
+            return fetch(cursor)
 
-    monkeypatch.setattr(Pipeline, "wait_for", waiting)
+        return fetching
+
+    for name in ("fetchone", "fetchall"):
+        monkeypatch.setattr(psycopg.Cursor, name, waiting(getattr(psycopg.Cursor, name)))
 
     def lose(nth: int) -> list[int]:
         left[:] = [nth]

@@ -22,7 +22,6 @@ from psycopg.conninfo import conninfo_to_dict
 
 import commonbook
 from commonbook.book.book import Book
-from commonbook.engines.postgres.pipeline import Pipeline
 from commonbook.engines.postgres.retry import Backoff, TransactionRetry
 from commonbook.errors import Busy, DatabaseUnreachable
 from commonbook.model.memory import Filter
@@ -121,14 +120,16 @@ def book(wire: Wire) -> Iterator[Book]:
 def cut(wire: Wire, monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
     """Cut the connection at the next commit of a durable write, and deliver it so many seconds later."""
     armed: list[float] = []
-    send = Pipeline.send
+    run = TransactionRetry.run
 
-    def sending(pipe: Pipeline, statement: str, *arguments: object, **options: bool) -> object:
-        if statement == "COMMIT" and armed:
+    def running(retry: TransactionRetry[object], tx: Transaction) -> object:
+        answer = run(retry, tx)
+        # The commit of a write comes next.
+        if armed:
             wire.late = armed.pop()
-        return send(pipe, statement, *arguments, **options)  # type: ignore[arg-type]
+        return answer
 
-    monkeypatch.setattr(Pipeline, "send", sending)
+    monkeypatch.setattr(TransactionRetry, "run", running)
     return armed.append
 
 

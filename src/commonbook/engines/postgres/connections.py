@@ -8,18 +8,21 @@ failover the next caller connects to the new server.
 from __future__ import annotations
 
 import logging
+import select
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import psycopg
 from psycopg import errors as pg
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.pq import ConnStatus, PipelineStatus, TransactionStatus
+from psycopg.types.array import ListDumper
+from psycopg.types.numeric import Int8Dumper
 
-from commonbook.engines.postgres.pipeline import Connection, Pipeline
 from commonbook.engines.process.fork_safety import ForkGate
 from commonbook.errors import (
     BadInput,
@@ -33,6 +36,9 @@ from commonbook.errors import (
     HomeError,
     ServerLost,
 )
+
+Connection: TypeAlias = psycopg.Connection[tuple[Any, ...]]
+Row: TypeAlias = tuple[Any, ...]
 
 _DEFAULTS: Final = {
     "application_name": "commonbook",
@@ -62,6 +68,7 @@ _STATEMENT_SECONDS: Final = 60.0
 _IN_TRANSACTION: Final = (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 _CLOSE_REASON_SECONDS: Final = 0.05
 _CONNECT_RETRY_SECONDS: Final = 0.05
+_MAX_PREPARED: Final = 300
 
 # The driver logs follow-up warnings after an error. Where logging is not set up, they would be printed to standard
 # error, beside our own error message.
@@ -69,10 +76,9 @@ logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 
 class PooledConnection(NamedTuple):
-    """One connection, its pipeline, and the warnings that the server has sent beside its results."""
+    """One connection, and the warnings that the server has sent beside its results."""
 
     connection: Connection
-    pipeline: Pipeline
     warnings: list[str]
 
 
@@ -159,7 +165,12 @@ class ConnectionPool:
         if self._closed:
             raise HomeError("the book is closed", fix="open it again with commonbook.open()")
         try:
-            connection = psycopg.connect(self._address, autocommit=True, prepare_threshold=None)
+            # Only the statements for which it is asked are prepared.
+            connection = psycopg.connect(self._address, autocommit=True, prepare_threshold=sys.maxsize)
+            connection.prepared_max = _MAX_PREPARED
+            # One type for all whole numbers, so that a statement is prepared once.
+            connection.adapters.register_dumper(int, Int8Dumper)
+            connection.adapters.register_dumper(tuple, ListDumper)
             warnings: list[str] = []
             connection.add_notice_handler(lambda notice: _collect_warning(notice, warnings))
             lock_seconds = max(self._wait_seconds, 0.001)
@@ -170,7 +181,7 @@ class ConnectionPool:
             connection.execute(_SESSION_SETTINGS, timeouts)
         except psycopg.Error as error:
             raise connect_error(error, self._address) from error
-        return PooledConnection(connection, Pipeline(connection), warnings)
+        return PooledConnection(connection, warnings)
 
     def close_idle(self) -> None:
         """Close every idle connection: after a fork, after a failover, or at the end."""
@@ -186,8 +197,10 @@ class ConnectionPool:
 def require_alive(pooled: PooledConnection) -> None:
     """Raise OperationalError if the server has closed the connection since its last use; nothing is sent."""
     connection, wait = pooled.connection, 0.0
+    poller = select.poll()
+    poller.register(connection.fileno(), select.POLLIN)
     try:
-        while pooled.pipeline.has_input(wait):
+        while poller.poll(wait * 1000):
             connection.pgconn.consume_input()
             if connection.pgconn.status != ConnStatus.OK:
                 raise psycopg.OperationalError("the server closed the connection")

@@ -1,26 +1,25 @@
 """The Database port on PostgreSQL: transactions with retries, for any number of writers on any number of machines.
 
 Reads see one snapshot (REPEATABLE READ). Writes run in READ COMMITTED, and lock the rows that must not change under
-them. Statements go through a pipeline, so that a transaction waits only for the results that it reads.
+them. Statements go through the driver's pipeline, so that a transaction waits only for the results that it reads.
 """
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
-from functools import partial
+from functools import cache, lru_cache
 from typing import Final
 
 import psycopg
 from psycopg import errors as pg
 
 from commonbook.engines.postgres import connections
-from commonbook.engines.postgres.connections import ConnectionPool, PooledConnection
-from commonbook.engines.postgres.pipeline import Connection, Pipeline, PipelineResult
+from commonbook.engines.postgres.connections import Connection, ConnectionPool, PooledConnection
 from commonbook.engines.postgres.retry import DELETE_OLD_MARKS, Backoff, TransactionRetry
-from commonbook.engines.postgres.sql_dialect import PendingStatements, translate
 from commonbook.errors import CommonbookError, DatabaseUnfit, DatabaseUnreachable, HomeIsNewer, NoHome, NotReplicated
 from commonbook.model.reports import Change, SchemaMigration
 from commonbook.ports.database import Result, RetryTransaction, Row, Transaction
@@ -109,13 +108,14 @@ class PostgresDatabase:
     @contextmanager
     def reading(self) -> Iterator[PostgresReading]:
         """Open a consistent snapshot of the committed state."""
-        # BEGIN is sent together with the first query, ROLLBACK after the last.
-        with _translated_errors(), ExitStack() as checked_out, self._live_connection(checked_out).pipeline as pipeline:
-            pipeline.send(_READ)
-            view = PostgresReading(pipeline, self._clock.now(), partial(self._check_version, pipeline.send(_VERSION)))
-            yield view
-            view.require_schema()
-            pipeline.send("ROLLBACK")
+        with _translated_errors(), ExitStack() as checked_out:
+            connection = self._live_connection(checked_out).connection
+            with connection.pipeline() as pipeline:
+                connection.execute(_READ)
+                self._require_version(connection.execute(_VERSION, prepare=True).fetchone())
+                yield PostgresReading(connection, pipeline, self._clock.now())
+                # After a ROLLBACK the driver would forget its prepared statements.
+                connection.execute("COMMIT")
 
     def _live_connection(self, checked_out: ExitStack) -> PooledConnection:
         """Check out a connection that is alive; one that is lost later is for the reader to retry."""
@@ -165,18 +165,16 @@ class PostgresDatabase:
             self._thread_state.writing = False
 
     def _run_attempt(self, pooled: PooledConnection, retry: TransactionRetry[Result], *, durable: bool) -> Result:
-        now = self._clock.now()
-        # In a pipeline the next statement is sent before the result of the previous one is there, unless that is read.
-        with pooled.pipeline as pipeline:
-            pipeline.send(_WRITE)
+        connection = pooled.connection
+        with connection.pipeline() as pipeline:
+            connection.execute(_WRITE)
             if not durable:
-                pipeline.send(_ASYNCHRONOUS_COMMIT)
-            tx = PostgresTransaction(pipeline, now, partial(self._check_version, pipeline.send(_VERSION)))
-            result = retry.run(tx)
-            tx.require_schema()
-            tx.flush()
+                connection.execute(_ASYNCHRONOUS_COMMIT)
+            # Checked first, since an error of a later statement may come from another version.
+            self._require_version(connection.execute(_VERSION, prepare=True).fetchone())
+            result = retry.run(PostgresTransaction(connection, pipeline, self._clock.now()))
             pooled.warnings.clear()
-            pipeline.send("COMMIT")
+            connection.execute("COMMIT")
         if pooled.warnings:
             raise NotReplicated(
                 f"the change was made, but may be on one server only: {'; '.join(pooled.warnings)}",
@@ -198,15 +196,10 @@ class PostgresDatabase:
 
     # --- the schema
 
-    def _check_version(self, result: PipelineResult) -> Row:
-        """Check the schema version by the first result of a transaction: later errors may come from another version."""
-        return self._require_version(result.row())
-
-    def _require_version(self, row: Row | None) -> Row:
+    def _require_version(self, row: Row | None) -> None:
         (version,) = row or (0,)
-        if row is None or version != self.schema:
+        if version != self.schema:
             raise self._newer_error(version)
-        return row
 
     def _newer_error(self, version: int) -> HomeIsNewer:
         return HomeIsNewer(
@@ -260,59 +253,30 @@ class PostgresDatabase:
 class PostgresReading:
     """A consistent snapshot, read through a pipeline: no result is awaited before it is read."""
 
-    def __init__(self, pipeline: Pipeline, now: datetime, check_schema: Callable[[], object] | None = None) -> None:
-        """Read through this pipeline; `now` is the one time of the whole transaction.
-
-        `check_schema` is called when the first result is awaited, and raises if the schema is of another version.
-        """
+    def __init__(self, connection: Connection, pipeline: psycopg.Pipeline, now: datetime) -> None:
+        """Read through this connection, which is in pipeline mode; `now` is the one time of the whole transaction."""
+        self.connection = connection
         self._pipeline = pipeline
-        self._check_schema = check_schema
         self.now = now
 
-    @property
-    def pipeline(self) -> Pipeline:
-        """The pipeline of the connection whose transaction this is."""
-        self.require_schema()
-        self.flush()
-        return self._pipeline
-
-    def require_schema(self) -> None:
-        """Check the schema version, once per transaction."""
-        check_schema, self._check_schema = self._check_schema, None
-        if check_schema is not None:
-            check_schema()
-
-    def flush(self) -> None:
-        """Send the statements that were collected; a reading has none."""
-
-    def _send_query(self, sql: str, params: Mapping[str, object]) -> PipelineResult:
-        self.flush()
-        return self._pipeline.send(translate(sql), params)
+    def _send(self, sql: str, params: Mapping[str, object]) -> psycopg.Cursor[Row]:
+        return self.connection.execute(_psycopg_notation(sql), params, prepare=True)
 
     def rows(self, sql: str, /, **params: object) -> list[Row]:
         """Return all rows of a query."""
-        return self.defer(sql, **params)()
+        return self._send(sql, params).fetchall()
 
     def row(self, sql: str, /, **params: object) -> Row | None:
         """Return the first row of a query, or None."""
-        result = self._send_query(sql, params)
-        self.require_schema()
-        return result.row()
+        return self._send(sql, params).fetchone()
 
     def defer(self, sql: str, /, **params: object) -> Callable[[], list[Row]]:
         """Send a query without waiting, and return the function that awaits its rows."""
-        result = self._send_query(sql, params)
-        if self._check_schema is None:
-            return result.rows
-        return lambda: self._checked_rows(result)
+        return cache(self._send(sql, params).fetchall)
 
     def defer_stable(self, sql: str, /, **params: object) -> Callable[[], list[Row]]:
         """Send a query like `defer`: nothing is kept where others may write at any time."""
         return self.defer(sql, **params)
-
-    def _checked_rows(self, result: PipelineResult) -> list[Row]:
-        self.require_schema()
-        return result.rows()
 
 
 class PostgresTransaction(PostgresReading):
@@ -324,10 +288,9 @@ class PostgresTransaction(PostgresReading):
     skip_locked = " FOR UPDATE SKIP LOCKED"
     no_wait = ", set_config('lock_timeout', '200ms', true)"
 
-    def __init__(self, pipeline: Pipeline, now: datetime, check_schema: Callable[[], object] | None) -> None:
-        """Write through this pipeline; `now` is the one time of the whole transaction."""
-        super().__init__(pipeline, now, check_schema)
-        self._pending = PendingStatements()
+    def __init__(self, connection: Connection, pipeline: psycopg.Pipeline, now: datetime) -> None:
+        """Write through this connection, which is in pipeline mode; `now` is the one time of the whole transaction."""
+        super().__init__(connection, pipeline, now)
         self.recorded: list[Change] = []
         self.touched: dict[str, str | None] = {}
         self.commit_check: Callable[[Transaction], bool] | None = None
@@ -335,31 +298,37 @@ class PostgresTransaction(PostgresReading):
 
     def run(self, sql: str, /, **params: object) -> int:
         """Run one statement and return how many rows it touched."""
-        result = self._send_query(sql, params)
-        self.require_schema()
-        return result.count()
+        cursor = self._send(sql, params)
+        self._pipeline.sync()
+        return cursor.rowcount
 
     def run_many(self, sql: str, params: Sequence[Mapping[str, object]], /) -> None:
         """Run one statement for each set of parameters, without waiting for the results."""
-        if len(params) == 1:
-            # Independent statements are sent as one, which costs little more than each alone.
-            if not self._pending.takes(sql):
-                self.flush()
-            self._pending.add(sql, params[0])
-            return
         for values in params:
-            self._send_query(sql, values)
-
-    def flush(self) -> None:
-        """Send the statements that were collected to be sent as one."""
-        if self._pending.statements:
-            statement, params = self._pending.combined()
-            self._pending = PendingStatements()
-            self._pipeline.send(statement, params)
+            self._send(sql, values)
 
     def record(self, change: Change) -> None:
         """Record a change, to be numbered and logged when the transaction is finalized."""
         self.recorded.append(change)
+
+
+# Quoted text and casts are left alone. A list is compared as an array, so that lists of any length share one prepared
+# statement.
+_TOKEN: Final = re.compile(r"'(?:[^']|'')*'|::|%| IN :([a-z_]+)|:([a-z_]+)")
+
+
+@lru_cache(maxsize=1024)
+def _psycopg_notation(sql: str) -> str:
+    """Return a statement of an operation with its parameters in the notation of psycopg."""
+    return _TOKEN.sub(_replace_token, sql)
+
+
+def _replace_token(match: re.Match[str]) -> str:
+    if match[1]:
+        return f" = ANY(%({match[1]})s)"
+    if match[2]:
+        return f"%({match[2]})s"
+    return match[0].replace("%", "%%")
 
 
 # --- requirements of a server

@@ -22,8 +22,8 @@ from psycopg import errors as pg
 
 from commonbook.engines.index.overlay import OverlaidIndex
 from commonbook.engines.index.search import search
-from commonbook.engines.postgres.connections import PooledConnection
-from commonbook.engines.postgres.hnsw import GraphMaintainer, drop_graphs, end_builds, has_graphs
+from commonbook.engines.postgres import vector_index
+from commonbook.engines.postgres.connections import Connection, PooledConnection
 from commonbook.engines.postgres.index_schema import (
     CREATE_INDEXES,
     CREATE_ROWS,
@@ -36,10 +36,10 @@ from commonbook.engines.postgres.index_schema import (
     TABLES,
 )
 from commonbook.engines.postgres.passage_cache import PassageCache
-from commonbook.engines.postgres.passage_rows import PASSAGE_COLUMNS, POSTING_COLUMNS, pack_passages, signed_hash
-from commonbook.engines.postgres.pipeline import Connection, Pipeline
+from commonbook.engines.postgres.passage_rows import PASSAGE_COLUMNS, POSTING_COLUMNS, passage_lines, signed_hash
 from commonbook.engines.postgres.search import Search, SearchResources
 from commonbook.errors import Busy, HomeDamaged, HomeIsNewer
+from commonbook.model.reports import Progress
 from commonbook.ports.database import Reading
 from commonbook.ports.index import Delta, IndexQuery, IndexResult, IndexState, PendingDeltas, SpacePosition
 
@@ -119,6 +119,15 @@ _SET_STATE: Final = """
     UPDATE recall_index SET format = %(format)s, generation = %(generation)s, home = %(home)s, rules = %(rules)s,
       embedder = %(embedder)s, dimensions = %(dimensions)s
 """
+_INDEXED: Final = "SELECT space FROM recall_space WHERE indexed"
+# A new generation, so that every process reads which spaces have a vector index.
+_SET_INDEXED: Final = """
+    WITH next AS (
+      UPDATE recall_index
+      SET generation = greatest(generation + 1, (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)
+    )
+    UPDATE recall_space SET indexed = %(indexed)s WHERE space = %(space)s
+"""
 _DELETE_ALL: Final = "DELETE FROM recall_posting; DELETE FROM recall_passage; DELETE FROM recall_space"
 _CHECKS: Final = {
     "recall_space counts differ from the passages": """
@@ -136,26 +145,21 @@ _CHECKS: Final = {
 
 
 @runtime_checkable
-class HasPipeline(Protocol):
+class HasConnection(Protocol):
     """A read transaction in the database that the index is in."""
 
-    @property
-    def pipeline(self) -> Pipeline:
-        """The pipeline of the connection whose transaction it is."""
-        ...
+    connection: Connection
+    """The connection whose transaction it is, in pipeline mode."""
 
 
 class PostgresIndex:
     """The Index port in the database that the book is in."""
 
-    def __init__(self, check_out: CheckOut, *, cache_bytes: int, graph_above: int) -> None:
-        """Use connections from `check_out`, and a cache of up to `cache_bytes`; the first write creates the tables.
-
-        A space of more than `graph_above` passages gets an HNSW graph; 0 means that none does.
-        """
+    def __init__(self, check_out: CheckOut, *, cache_bytes: int) -> None:
+        """Use connections from `check_out`, and a cache of up to `cache_bytes`; the first write creates the tables."""
         self._check_out = check_out
         self._thread_lock = threading.Lock()
-        self._resources: Final = SearchResources(PassageCache(cache_bytes), GraphMaintainer(graph_above))
+        self._resources: Final = SearchResources(PassageCache(cache_bytes))
         self._empty_view = _View(self._check_out, self._resources, 0, None)
         self._view = self._empty_view
 
@@ -175,7 +179,9 @@ class PostgresIndex:
                 if format_ != FORMAT:
                     self._view = self._empty_view
                 elif generation != self._view.generation:
-                    self._view = _View(self._check_out, self._resources, *_read_state(pooled.connection))
+                    generation, state = _read_state(pooled.connection)
+                    indexed = frozenset(space for (space,) in pooled.connection.execute(_INDEXED))
+                    self._view = _View(self._check_out, self._resources._replace(indexed=indexed), generation, state)
             except pg.UndefinedTable:
                 self._view = self._empty_view
             return self._view
@@ -197,19 +203,30 @@ class PostgresIndex:
                     writer.end()
                 # Only after the block: in it, the caller's open snapshot of the book hides the new rows from VACUUM.
                 writer.vacuum()
-                self._resources.graphs.maintain(pooled.connection)
         finally:
             self._thread_lock.release()
+
+    def make_vector_index(self, space: str, progress: Progress) -> None:
+        """Make a vector index of a space, given by its id; from then on it is searched by that."""
+        state = self.view().state
+        with self._check_out() as pooled:
+            number = signed_hash(space)
+            vector_index.create(pooled.connection, number, state.dimensions if state else 0, progress)
+            pooled.connection.execute(_SET_INDEXED, {"space": number, "indexed": True})
+
+    def drop_vector_index(self, space: str) -> None:
+        """Drop the vector index of a space, given by its id, if it has one."""
+        with self._check_out() as pooled:
+            number = signed_hash(space)
+            pooled.connection.execute(_SET_INDEXED, {"space": number, "indexed": False})
+            vector_index.drop(pooled.connection, number)
 
     def damage(self) -> list[str]:
         """Check all rows, and return the inconsistencies."""
         if self.view().state is None:
             return []
-        with self._check_out() as pooled, pooled.pipeline as pipeline:
-            pipeline.send(_READ)
-            results = {problem: pipeline.send(check) for problem, check in _CHECKS.items()}
-            counts = [(problem, count) for problem, result in results.items() for (count,) in result.rows()]
-            pipeline.send("ROLLBACK")
+        with self._check_out() as pooled, _snapshot(pooled.connection) as connection:
+            counts = [(problem, count) for problem, check in _CHECKS.items() for (count,) in connection.execute(check)]
         return [f"{problem}: {rows} rows" for problem, rows in counts if rows]
 
     def close(self) -> None:
@@ -249,18 +266,16 @@ class _View:
             return search(parts, query)
         owners = frozenset(owner for delta in pending for owner in delta.replaced_owners)
         owners |= {passage.owner for delta in pending for passage in delta.entries}
-        if isinstance(tx, HasPipeline):
+        if isinstance(tx, HasConnection):
             try:
-                generation, result = Search(tx.pipeline, query, parts, owners, self._resources).run(self.state)
+                generation, result = Search(tx.connection, query, parts, owners, self._resources).run(self.state)
             except (pg.UndefinedTable, pg.UndefinedColumn, pg.DeadlockDetected) as error:
                 raise _changed_error() from error
             if not self.generation <= generation <= self._max_generation:
                 raise _changed_error()
             return result
-        with self._check_out() as pooled, pooled.pipeline as pipeline:
-            pipeline.send(_READ)
-            generation, result = Search(pipeline, query, parts, owners, self._resources).run(self.state)
-            pipeline.send("ROLLBACK")
+        with self._check_out() as pooled, _snapshot(pooled.connection) as connection:
+            generation, result = Search(connection, query, parts, owners, self._resources).run(self.state)
         if generation != self.generation:
             raise _changed_error()
         return result
@@ -325,9 +340,9 @@ class _Writer:
             self._connection.execute(f"{DROP_ROWS}; {CREATE_ROWS}")
             self._unindexed = True
         else:
-            if has_graphs(self._connection):
+            if vector_index.names(self._connection):
                 self.end()
-                drop_graphs(self._connection)
+                vector_index.drop_all(self._connection)
                 self.begin()
             self._connection.execute(_DELETE_ALL)
         self._state, self._dimensions, self._empty = None, 0, True
@@ -340,7 +355,7 @@ class _Writer:
         self._added_owners |= owners
         lengths = (len(passage.vector) for passage in delta.entries if passage.vector is not None)
         self._dimensions = self._dimensions or next(lengths, 0)
-        passages = pack_passages(delta.entries, dimensions=self._dimensions)
+        passages = passage_lines(delta.entries, dimensions=self._dimensions)
         self._copy(f"recall_passage ({PASSAGE_COLUMNS})", passages.rows)
         self._copy(f"recall_posting ({POSTING_COLUMNS})", passages.postings)
         for space, sizes in passages.spaces.items():
@@ -410,9 +425,9 @@ class _Writer:
         cursor.executemany(_ADD_COUNTS, counts)
         self._uncounted = {}
 
-    def _copy(self, target: str, data: bytes) -> None:
-        with self._connection.cursor() as cursor, cursor.copy(f"COPY {target} FROM STDIN (FORMAT BINARY)") as copy:
-            copy.write(data)
+    def _copy(self, target: str, lines: str) -> None:
+        with self._connection.cursor() as cursor, cursor.copy(f"COPY {target} FROM STDIN") as copy:
+            copy.write(lines)
 
     def vacuum(self) -> None:
         """Run VACUUM after a large commit; until then, index-only scans read the table for each new row."""
@@ -430,6 +445,15 @@ class _Writer:
             self._connection.execute(f"VACUUM (SKIP_LOCKED) {_VACUUMED}")
         finally:
             self._connection.execute("SELECT set_config('statement_timeout', %s, false)", (timeout,))
+
+
+@contextmanager
+def _snapshot(connection: Connection) -> Iterator[Connection]:
+    """Open a read transaction on a connection, in pipeline mode."""
+    with connection.pipeline():
+        connection.execute(_READ)
+        yield connection
+        connection.execute("COMMIT")
 
 
 def _position_params(space: str, position: SpacePosition) -> dict[str, object]:
@@ -464,8 +488,6 @@ def _ensure_tables(connection: Connection) -> None:
             missing, lost = connection.execute(MISSING).fetchone() or (0, 0)
             if not missing and not lost and not _is_older(connection, "SELECT format FROM recall_index"):
                 return
-            if missing < len(TABLES):
-                end_builds(connection)
             with connection.transaction():
                 _create_tables(connection)
     raise _busy_error("other processes that create it again")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Final
 
-FORMAT: Final = 7
+FORMAT: Final = 8
 """Changes with every change of the tables, or of the meaning of their contents."""
 
 TABLES: Final = ("recall_index", "recall_space", "recall_passage", "recall_posting")
@@ -45,7 +45,8 @@ CREATE_STATE: Final = f"""
       version    bigint NOT NULL,  -- changes whenever a passage is added or removed
       number     bigint,    -- NULL for a space without a recorded position
       seq        bigint,
-      head       text
+      head       text,
+      indexed    boolean NOT NULL DEFAULT false  -- whether a vector index of the space was made
     )
 """
 

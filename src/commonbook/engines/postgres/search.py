@@ -8,18 +8,18 @@ same code. Spaces in the cache of this process are segments already, and are not
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import numpy as np
+import psycopg
 
 from commonbook.engines.index.best_rows import MAX_PARTS_PER_MEMORY, extra_depth
 from commonbook.engines.index.search import Part, TermCounts, candidates, count, search
-from commonbook.engines.index.segments import Floats, Segment, copy_columns, tag_term, with_zero_vectors
-from commonbook.engines.postgres import hnsw
-from commonbook.engines.postgres.filters import array_literal, filter_condition, has_term
+from commonbook.engines.index.segments import Segment, copy_columns, tag_term, with_zero_vectors
+from commonbook.engines.postgres import vector_index
+from commonbook.engines.postgres.connections import Connection, Row
+from commonbook.engines.postgres.filters import filter_condition, has_term
 from commonbook.engines.postgres.passage_cache import (
     MAX_SPACES,
     NO_PASSAGES,
@@ -30,12 +30,13 @@ from commonbook.engines.postgres.passage_cache import (
 from commonbook.engines.postgres.passage_rows import (
     FETCHED,
     ID_TYPE,
+    array_literal,
     decode_ids,
     decode_ints,
     signed_hash,
     unpack_rows,
+    vector_literal,
 )
-from commonbook.engines.postgres.pipeline import Binary, Pipeline, PipelineResult, Row
 from commonbook.errors import Busy
 from commonbook.ports.index import IS_MESSAGE, MAX_FURTHER_CANDIDATES, IndexQuery, IndexResult, IndexState
 
@@ -54,13 +55,10 @@ _CANDIDATES_PER_ROW: Final = 8
 _PASSAGES_PER_ROW: Final = 64
 _SAMPLE_SPACES: Final = 16
 
-# The existing graphs are looked up only where there may be one.
-_STATE: Final = f"""
-    SELECT generation, embedder, coalesce(dimensions, 0), array_send(spaces), array_send(sizes), array_send(versions),
-      CASE WHEN passages > %(least)s THEN ({hnsw.VALID_GRAPHS}) END
+_STATE: Final = """
+    SELECT generation, embedder, coalesce(dimensions, 0), array_send(spaces), array_send(sizes), array_send(versions)
     FROM recall_index CROSS JOIN (
-      SELECT array_agg(space) AS spaces, array_agg(passages) AS sizes, array_agg(version) AS versions,
-        coalesce(sum(passages), 0)::bigint AS passages
+      SELECT array_agg(space) AS spaces, array_agg(passages) AS sizes, array_agg(version) AS versions
       FROM recall_space WHERE space = ANY(%(every)s::bigint[])
     ) s
 """
@@ -88,7 +86,7 @@ _TERM_FREQUENCIES: Final = f"""
 """
 # Vectors of another embedder than the query's are not compared.
 _NEAREST: Final = """
-    SELECT space, uuid_send(id){distance} FROM (
+    SELECT space, uuid_send(id), distance FROM (
       SELECT space, id, {column} <=> %(vector)s::halfvec AS distance FROM recall_passage p
       WHERE space = ANY(%(spaces)s::bigint[]) AND {column} IS NOT NULL AND {wanted}{others}
         AND (SELECT embedder FROM recall_index) = %(embedder)s
@@ -158,10 +156,10 @@ _WHOLE_SPACE: Final = f"""
 
 
 class SearchResources(NamedTuple):
-    """The cache and the graphs that all searches of a process share."""
+    """The cache that all searches of a process share, and the spaces that have a vector index."""
 
     cache: PassageCache
-    graphs: hnsw.GraphMaintainer
+    indexed: frozenset[int] = frozenset()
 
 
 class _FirstRound(NamedTuple):
@@ -187,15 +185,15 @@ class Search:
 
     def __init__(
         self,
-        pipeline: Pipeline,
+        connection: Connection,
         query: IndexQuery,
         pending: Sequence[Part],
         owners: frozenset[str],
         resources: SearchResources,
     ) -> None:
         """Prepare a search; `owners` are those whose passages the pending deltas replace."""
-        self._pipeline = pipeline
-        self._cache, self._graphs = resources
+        self._connection = connection
+        self._cache, self._indexed = resources
         self._query = query
         self._pending = pending
         self._owners = owners
@@ -207,7 +205,6 @@ class Search:
             "owners": array_literal(map(signed_hash, owners)),
             "far": 2 * query.reach,
             "newest": query.newest,
-            "least": self._graphs.max_passages_without,
         }
         self._dimensions = 0
         self._filters, self._selective = filter_condition(query, self._params)
@@ -228,10 +225,10 @@ class Search:
 
     def _run_first_round(self, state: IndexState) -> tuple[_FirstRound, dict[str, float], list[Segment]]:
         """Run the first round in the spaces that are not cached; return also the cached segments."""
-        with_graph = self._graphs.with_graph(self._spaces, state.dimensions)
-        # Not those with a graph: it may return other neighbours than a full comparison, and results must not alternate.
+        # Not those with a vector index: it may return other neighbours than a full comparison, and results must not
+        # alternate.
         few = self._spaces if len(self._spaces) <= MAX_SPACES else ()
-        cacheable = [space for space in few if space not in with_graph]
+        cacheable = [space for space in few if space not in self._indexed]
         cached = self._cache.has(cacheable)
         admitted = self._cache.space_to_admit(space for space in cacheable if space not in cached)
         queried = [space for space in self._spaces if space not in {*cached, admitted}]
@@ -265,7 +262,7 @@ class Search:
         max_terms = max(_MAX_LOOKUPS // max(len(self._queried), 1), _MIN_TERMS)
         if len(self._query.terms) <= max_terms:
             return {}
-        frequencies = {term: (having, passages) for term, having, passages in self._send(_TERM_FREQUENCIES).rows()}
+        frequencies = {term: (having, passages) for term, having, passages in self._send(_TERM_FREQUENCIES).fetchall()}
         shares = {term: frequencies.get(signed_hash(term), (0, 1)) for term in self._query.terms}
         by_rarity = sorted(self._query.terms, key=lambda term: shares[term][0])
         self._params["terms"] = array_literal(map(signed_hash, by_rarity[:max_terms]))
@@ -290,24 +287,21 @@ class Search:
         further = self._query_further() if spaces else []
         replaced = self._send(_REPLACED) if spaces and self._exclusion else None
         whole_result = self._send(_WHOLE_SPACE, space=whole) if whole is not None else None
-        columns = state_result.row()
+        columns = state_result.fetchone()
         if columns is None:
             raise Busy("the index was dropped during the search", fix="search again")
-        generation, embedder, dimensions, *arrays, graphs = columns
+        generation, embedder, dimensions, *arrays = columns
         numbers, sizes, versions = map(decode_ints, arrays)
-        if self._graphs.update_known(graphs, self._spaces, self._dimensions) and nearest:
-            # Another server has built or dropped a graph, which is known from now on.
-            nearest = self._query_nearest(depth, filtered=self._selective)
         first = _FirstRound(
             generation,
             embedder,
             dimensions,
             {space: SpaceVersion(size, version) for space, size, version in zip(numbers, sizes, versions, strict=True)},
-            postings=postings.rows() if postings else [],
-            nearest=nearest.rows() if nearest else [],
-            further=[found.rows() for found in further],
-            replaced=decode_ids(next((ids for (ids,) in replaced.rows()), None) if replaced else None),
-            whole=None if whole_result is None else self._unpack_space(whole_result.rows(), state),
+            postings=postings.fetchall() if postings else [],
+            nearest=nearest() if nearest else [],
+            further=[found.fetchall() for found in further],
+            replaced=decode_ids(next((ids for (ids,) in replaced.fetchall()), None) if replaced else None),
+            whole=None if whole_result is None else self._unpack_space(whole_result.fetchall(), state),
         )
         return first, term_shares
 
@@ -315,7 +309,7 @@ class Search:
         # Filters that exclude few passages are applied to the best candidates, others before.
         return _FILTERED_POSTINGS.format(wanted=self._filters, others=self._exclusion) if self._selective else _POSTINGS
 
-    def _query_further(self) -> list[PipelineResult]:
+    def _query_further(self) -> list[psycopg.Cursor[Row]]:
         """Query the passages that have all words of the phrase, and those of the spans."""
         params: dict[str, Any] = {}
         terms = [has_term(term, f"phrase{index}", params) for index, term in enumerate(self._query.phrase_terms)]
@@ -328,31 +322,50 @@ class Search:
         ]
         return [self._send(statement, **params) for statement in statements]
 
-    def _query_nearest(self, depth: int, *, filtered: bool) -> PipelineResult | hnsw.NearestSearch:
-        if self._query.newest:
-            return self._send(_NEWEST.format(wanted=self._filters, others=self._exclusion), depth=depth)
-        params = {**self._params, "vector": Binary(_encode_halfvec(self._query.vector)), "depth": depth}
-        filters = self._filters if filtered else "true"
-        query = hnsw.GraphQuery(
-            params, hnsw.vector_column(self._dimensions), self._dimensions, filters, self._exclusion, depth
-        )
-        # Passages with a tag are found by its postings and are mostly few: no graph is as fast.
-        by_graph = depth <= hnsw.MAX_NEIGHBOURS and not (self._query.tags or self._query.required_terms)
-        with_graph = self._graphs.with_graph(self._queried, self._dimensions) if by_graph else []
-        if not with_graph:
-            return self._compare_all(query, distance="")
-        others = [space for space in self._queried if space not in with_graph]
-        compare = partial(self._compare_all, query)
-        return hnsw.NearestSearch(self._pipeline, query, with_graph, others, compare)
+    def _query_nearest(self, depth: int, *, filtered: bool) -> Callable[[], list[Row]]:
+        """Query the nearest by vector, or the newest; call the result to read their spaces and ids."""
+        if self._query.newest or self._query.vector is None:
+            return self._send(_NEWEST.format(wanted=self._filters, others=self._exclusion), depth=depth).fetchall
+        wanted = self._filters if filtered else "true"
+        vector = vector_literal(self._query.vector / np.abs(self._query.vector).max())
+        # Passages with a tag are found by its postings and are mostly few: no vector index is as fast.
+        usable = depth <= vector_index.MAX_NEIGHBOURS and not (self._query.tags or self._query.required_terms)
+        indexed = [space for space in self._queried if space in self._indexed] if usable else []
 
-    def _compare_all(
-        self, query: hnsw.GraphQuery, spaces: Iterable[int] | None = None, *, distance: str = ", distance"
-    ) -> PipelineResult:
-        statement = _NEAREST.format(
-            column=query.column, wanted=query.filters, others=query.exclusion, distance=distance
-        )
-        override = {} if spaces is None else {"spaces": array_literal(spaces)}
-        return self._pipeline.send(statement, {**query.params, **override}, binary=True)
+        def compare(spaces: Iterable[int]) -> psycopg.Cursor[Row]:
+            column = vector_index.vector_column(self._dimensions)
+            statement = _NEAREST.format(column=column, wanted=wanted, others=self._exclusion)
+            return self._send(statement, spaces=array_literal(spaces), vector=vector, depth=depth)
+
+        by_index = self._query_indexed(indexed, vector, wanted, depth) if indexed else {}
+        compared = compare(space for space in self._queried if space not in by_index)
+
+        def read() -> list[Row]:
+            nearest = compared.fetchall()
+            for space, found in by_index.items():
+                rows = found.fetchall()
+                nearest += rows if len(rows) >= depth else compare([space]).fetchall()
+            nearest.sort(key=_nearness)
+            return [(space, id_) for space, id_, _ in nearest[:depth]]
+
+        return read
+
+    def _query_indexed(
+        self, spaces: Iterable[int], vector: str, wanted: str, depth: int
+    ) -> dict[int, psycopg.Cursor[Row]]:
+        """Query the nearest of each of these spaces, which have vector indexes."""
+        params = {**self._params, "vector": vector}
+        self._connection.execute(vector_index.BEFORE_NEAREST)
+        found = {
+            space: self._connection.execute(
+                vector_index.nearest_statement(space, self._dimensions, wanted=wanted + self._exclusion, depth=depth),
+                params,
+                binary=True,
+            )
+            for space in spaces
+        }
+        self._connection.execute(vector_index.AFTER_NEAREST)
+        return found
 
     def _fetch_best(
         self, matched: _Weighted, possible: _FirstRound, counts: TermCounts, parts: Sequence[Part]
@@ -369,7 +382,7 @@ class Search:
             if needs_more_terms or needs_more_nearest:
                 # Many candidates are filtered out, parts of a long memory, or copies: take more.
                 depth *= _DEPTH_FACTOR
-                nearest = self._query_nearest(depth, filtered=True).rows() if nearest else []
+                nearest = self._query_nearest(depth, filtered=True)() if nearest else []
                 continue
             fetched = self._unpack_best(rows)
             others = () if self._query.newest else [part.segment for part in parts]
@@ -393,7 +406,7 @@ class Search:
             first=first,
             threads=array_literal(thread - (1 << 64) if thread >= 1 << 63 else thread for thread, _ in local),
             positions=array_literal(position for _, position in local),
-        ).rows()
+        ).fetchall()
         by_terms, by_vector, *_ = next(iter(rows), (0, 0))
         return by_terms, by_vector, [tuple(columns) for _, _, *columns in rows]
 
@@ -406,16 +419,13 @@ class Search:
     def _unpack_space(self, rows: list[Row], state: IndexState) -> Segment:
         return copy_columns(unpack_rows(rows, spaces=self._spaces, terms=None, dimensions=state.dimensions))
 
-    def _send(self, statement: str, **params: object) -> PipelineResult:
-        return self._pipeline.send(statement, {**self._params, **params}, binary=True)
+    def _send(self, statement: str, **params: object) -> psycopg.Cursor[Row]:
+        return self._connection.execute(statement, {**self._params, **params}, prepare=True, binary=True)
 
 
-def _encode_halfvec(vector: Floats | None) -> bytes:
-    """Return a vector in the binary format of halfvec, scaled, since only its direction counts."""
-    if vector is None:
-        return b""
-    halves: bytes = (vector / np.abs(vector).max()).astype(">f2").tobytes()
-    return struct.pack("!HH", len(vector), 0) + halves
+def _nearness(row: Row) -> tuple[float, bytes]:
+    _, id_, distance = row
+    return distance, id_
 
 
 # --- passages that have the terms

@@ -273,6 +273,12 @@ def _audit(to: Parser) -> None:
     )
 
 
+def _database(to: Parser) -> None:
+    index = _command(_actions(to), "index", "search a space by a vector index, in place of comparing all its vectors")
+    index.add_argument("name", metavar="SPACE", help="a space of more than 200,000 passages")
+    index.add_argument("--drop", action="store_true", help="drop the index: all vectors are compared again")
+
+
 def _completion(to: Parser) -> None:
     to.add_argument("shell", choices=("bash", "zsh", "tcsh"), help="your shell")
 
@@ -473,6 +479,7 @@ _COMMANDS: Final[Mapping[str, tuple[str, Callable[[Parser], None]]]] = {
         "move the whole book to a database server, or into a home; the old one becomes read-only",
         lambda to: transfer_arguments.migrate_arguments(to),
     ),
+    "database": ("make or drop the vector index of a large space on PostgreSQL", _database),
     "rebuild": ("rebuild all derived data from the files and the database", _no_arguments),
     "reindex": ("update the index now, not with the next recall", _reindex),
     "doctor": ("check everything and show what is wrong", _doctor),

@@ -179,10 +179,13 @@ _COMMANDS: Final[Mapping[str, Callable[[], _Commands]]] = {
     **dict.fromkeys(("mcp", "install", "uninstall", "hook"), _agents),
     **dict.fromkeys(("import", "export", "migrate", "rebuild", "reindex", "doctor", "status"), _maintenance),
     **dict.fromkeys(("audit verify", "audit list", "audit keys", "backup", "restore"), _maintenance),
+    "database index": _maintenance,
     "init": _init,
     "completion": _completion,
 }
-_WITHOUT_BOOK: Final = frozenset({"completion", "audit keys", "backup", "restore", "migrate", "init", "login", "serve"})
+_WITHOUT_BOOK: Final = frozenset(
+    {"completion", "audit keys", "backup", "restore", "migrate", "database index", "init", "login", "serve"}
+)
 _OPENS_BOOK_LATER: Final = frozenset({"mcp", "install", "uninstall", "hook"})
 """Commands that open a book, or connect to a server, when they need it."""
 

@@ -1,4 +1,6 @@
-"""Commands about the whole home: import, export, rebuild, reindex, doctor, status, audit, backup, restore, migrate."""
+"""Commands about the whole home: import, export, rebuild, reindex, doctor, status, audit, backup, restore, migrate,
+database.
+"""
 
 from __future__ import annotations
 
@@ -187,9 +189,23 @@ def _restore(call: Call) -> int:
     )
 
 
-def _require_owner(call: Call) -> None:
+def _require_owner(call: Call, why: str = "a backup has everything, also what others may not read") -> None:
     if call.args.actor is not None or call.settings.key is not None:
-        raise NotAllowed("a backup has everything, also what others may not read", fix="leave out --as and the key")
+        raise NotAllowed(why, fix="leave out --as and the key")
+
+
+def _database_index(call: Call) -> int:
+    from commonbook.compose.vector_index import drop_vector_index, make_vector_index
+
+    _require_owner(call, "the owner of the book decides about its database")
+    space, drop = call.args.name, call.args.drop
+    with call.progress:
+        if drop:
+            drop_vector_index(call.settings, space)
+        else:
+            make_vector_index(call.settings, space, call.progress)
+    what = "has no vector index any more" if drop else "is searched by a vector index"
+    return call.print_answer({"space": space, "indexed": not drop}, lambda out: out.line(f"The space {space} {what}."))
 
 
 def _migrate(call: Call) -> int:
@@ -225,4 +241,5 @@ COMMANDS: Final[Mapping[str, Command]] = {
     "backup": _backup,
     "restore": _restore,
     "migrate": _migrate,
+    "database index": _database_index,
 }
