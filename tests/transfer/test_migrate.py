@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -14,7 +15,7 @@ import pytest
 
 import commonbook
 from commonbook.compose.book import open_book
-from commonbook.compose.migration import migrate_book
+from commonbook.compose.migration import migrate_book, unlock_book
 from commonbook.errors import CommonbookError, Conflict, HomeDamaged, Moved
 from commonbook.model.memory import Draft, Filter, Memory
 from commonbook.settings.settings import DatabaseChoice, Settings
@@ -150,39 +151,8 @@ def test_a_home_moves_to_another_folder_too(full: Path, tmp_path: Path):
     assert contents(tmp_path / "other") == before
 
 
-def test_a_move_that_was_interrupted_goes_on_and_misses_nothing(full: Path, empty: str, monkeypatch):
-    class Enough(Exception):
-        pass
-
-    def stop(what: str, done: int, _total: int) -> None:
-        if what == "copying" and done > 2_000:
-            raise Enough
-
-    with pytest.raises(Enough):
-        migrate_book(settings(full), empty, progress=stop)
-    keys = str(full / ".commonbook" / "keys")
-    with open_book(settings(empty, keys)) as half, pytest.raises(Moved, match="being moved here"):
-        half.remember("not yet", space="personal")
-    with commonbook.open(full, create=True) as book:
-        first = book.list(limit=1).items[0].id
-        book.remember("written between two tries", space="aaa")
-        book.delete(first)
-    before = contents(full)
-    put, written = migrate._put, []
-
-    def counted(tx, table, rows):
-        written.extend(rows)
-        put(tx, table, rows)
-
-    monkeypatch.setattr(migrate, "_put", counted)
-    report = migrate_book(settings(full), empty)
-    assert contents(empty, keys) == before
-    assert report.rows < 7_500, "what was copied before was copied again"
-    assert len(written) < 8_000
-
-
 class Died(Exception):
-    """Stands in for the end of the process."""
+    """Stands in for an error or an interruption."""
 
 
 def takes_writes(place: str | Path, keys: str | None = None) -> bool:
@@ -194,68 +164,118 @@ def takes_writes(place: str | Path, keys: str | None = None) -> bool:
     return True
 
 
-@pytest.mark.parametrize("moment", ["comparing", "marked", "writing files", "opened"])
-def test_a_move_into_a_home_that_dies_at_the_end_goes_on_and_at_no_time_do_both_take_writes(
-    full: Path, empty: str, tmp_path: Path, monkeypatch, moment: str
+KILLED = """
+import os, signal, sys
+from commonbook.compose.migration import migrate_book, unlock_book
+from commonbook.transfer import migrate
+from tests.transfer.test_migrate import settings
+
+place, keys, to, moment = sys.argv[1:]
+
+def kill(*_, **__):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+def progress(what, done, total):
+    if what == moment and done * 2 >= total:
+        kill()
+
+if moment == "switched":
+    migrate._open_target = kill
+migrate_book(settings(place, keys or None), to, progress=progress)
+"""
+
+
+def kill_move(place: str | Path, keys: str, to: str | Path, moment: str) -> None:
+    """Move a book in a process that kills itself at this moment."""
+    command = [sys.executable, "-c", KILLED, str(place), keys, str(to), moment]
+    assert subprocess.run(command, check=False, cwd=Path(__file__).parents[2]).returncode == -signal.SIGKILL
+
+
+@pytest.mark.parametrize(("moment", "back"), [("copying", False), ("checking the log", False), ("comparing", True)])
+def test_a_move_that_is_killed_leaves_the_source_whole_and_starts_again(
+    full: Path, empty: str, tmp_path: Path, moment: str, back: bool
 ):
-    keys = str(full / ".commonbook" / "keys")
-    migrate_book(settings(full), empty)
-    before = contents(empty, keys)
-    back = tmp_path / "back"
+    old, keys, new, new_keys = str(full), "", empty, f"{full}-keys"
+    if back:
+        migrate_book(settings(full), empty)
+        old, keys, new, new_keys = empty, f"{full}-keys", str(tmp_path / "back"), ""
+    before = contents(old, keys)
+    kill_move(old, keys, new, moment)
+    assert contents(old, keys) == before
+    with open_book(settings(new, new_keys)) as book:
+        assert not book.spaces()
+    with open_book(settings(old, keys)) as book, pytest.raises(Moved, match="is being moved to") as caught:
+        book.remember("not yet", space="personal")
+    assert "commonbook migrate --unlock" in caught.value.fix
+    assert unlock_book(settings(old, keys))
+    assert not unlock_book(settings(old, keys))
+    assert takes_writes(old, keys)
+    before = contents(old, keys)
+    kill_move(old, keys, new, moment)
+    migrate_book(settings(old, keys), new)
+    assert contents(new, new_keys) == before
+    assert takes_writes(new, new_keys)
+    assert not takes_writes(old, keys)
 
-    def die(*_: object, **__: object) -> None:
-        raise Died
 
-    def stop(what: str, done: int, total: int) -> None:
-        if what == moment and done * 2 >= total:
+@pytest.mark.parametrize("moment", ["switched", "writing files"])
+def test_a_move_that_is_killed_after_the_switch_is_completed_and_at_no_time_do_both_take_writes(
+    full: Path, tmp_path: Path, moment: str
+):
+    before = contents(full)
+    new = tmp_path / "new"
+    kill_move(full, "", new, moment)
+    assert not takes_writes(full)
+    assert not unlock_book(settings(full))
+    if moment == "switched":
+        assert not takes_writes(new)
+        migrate_book(settings(full), str(new))
+    assert contents(new) == before
+    with commonbook.open(new) as book:
+        assert all((new / memory.path).is_file() for memory in before["memories"])  # type: ignore[attr-defined]
+        assert book.doctor() == ()
+    assert not takes_writes(full)
+    assert takes_writes(new)
+    with pytest.raises(Moved):
+        migrate_book(settings(full), str(new))
+
+
+def test_a_move_that_fails_unlocks_the_book_and_what_is_written_then_comes_along(full: Path, empty: str):
+    keys = f"{full}-keys"
+    locked: list[bool] = []
+
+    def stop(what: str, _done: int, _total: int) -> None:
+        if what == "comparing":
+            locked.append(not takes_writes(full))
             raise Died
 
-    with monkeypatch.context() as dying:
-        if moment == "marked":
-            dying.setattr(migrate, "_write_files", die)
-        elif moment == "opened":
-            dying.setattr("commonbook.tables.home.delete_fact", die)
-        with pytest.raises(Died):
-            migrate_book(settings(empty, keys), str(back), progress=stop)
-    assert not takes_writes(back)
-    if moment == "comparing":
-        assert takes_writes(empty, keys)
-        before = contents(empty, keys)
-    else:
-        assert not takes_writes(empty, keys)
-    migrate_book(settings(empty, keys), str(back))
-    assert contents(back) == before
-    with commonbook.open(back, create=True) as book:
-        assert all((back / memory.path).is_file() for memory in before["memories"])  # type: ignore[attr-defined]
-        assert book.doctor() == ()
-    assert not takes_writes(empty, keys)
-    assert takes_writes(back)
-    with pytest.raises(Moved):
-        migrate_book(settings(empty, keys), str(back))
+    with pytest.raises(Died):
+        migrate_book(settings(full), empty, progress=stop)
+    assert locked == [True]
+    with commonbook.open(full) as book:
+        book.remember("written between two tries", space="aaa")
+        book.delete(book.list(limit=1).items[0].id)
+    before = contents(full)
+    migrate_book(settings(full), empty)
+    assert contents(empty, keys) == before
 
 
-def test_of_two_moves_at_once_the_later_one_does_not_undo_what_the_new_book_was_told(
-    full: Path, empty: str, monkeypatch
-):
-    keys = str(full / ".commonbook" / "keys")
-    copy_all = migrate._copy_all
-    done: list[str] = []
+def test_a_move_whose_book_is_unlocked_meanwhile_gives_up(full: Path, empty: str):
+    written: list[str] = []
 
-    def overtaken(*arguments):
-        counts = copy_all(*arguments)
-        if not done:
-            done.append("once")
-            migrate_book(settings(full), empty)
-            with open_book(settings(empty, keys)) as book:
-                done.append(book.remember("told to the new book", space="personal").id)
-        return counts
+    def unlock(what: str, _done: int, _total: int) -> None:
+        if what == "checking the log" and not written:
+            assert unlock_book(settings(full))
+            with commonbook.open(full) as book:
+                written.append(book.remember("written meanwhile", space="personal").id)
 
-    monkeypatch.setattr(migrate, "_copy_all", overtaken)
-    with pytest.raises(Moved):
-        migrate_book(settings(full), empty)
-    with open_book(settings(empty, keys)) as book:
-        assert book.get(done[1]).text == "told to the new book"
-        book.remember("and it goes on", space="personal")
+    with pytest.raises(Conflict, match="was unlocked"):
+        migrate_book(settings(full), empty, progress=unlock)
+    assert takes_writes(full)
+    assert not takes_writes(empty, f"{full}-keys")
+    migrate_book(settings(full), empty)
+    with open_book(settings(empty, f"{full}-keys")) as book:
+        assert book.get(written[0]).text == "written meanwhile"
 
 
 def test_a_book_is_not_moved_into_a_folder_of_notes(home: Path, tmp_path: Path):
@@ -393,3 +413,5 @@ def test_the_command_moves_the_book_and_says_where_it_is(full: Path, empty: str)
     late = run("remember", "too late")
     assert late.returncode == 1
     assert "was moved to postgresql://" in late.stderr
+    assert "not being moved" in run("migrate", "--unlock").stdout
+    assert "commonbook migrate TO" in run("migrate").stderr

@@ -1,14 +1,14 @@
-"""The composition root of a migration between a home and a database server: wires both books, and hands on the keys.
+"""The composition root of a move between a home and a database server: wires both books, and hands on the keys.
 
-`transfer.migration_order` decides what is refused, `transfer.migrate` moves the book.
+It refuses steps in a wrong order before anything is changed, and names the next command. `transfer.migrate` moves the
+book.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from commonbook.compose.book import (
     KEYS_CHECK_TEXT,
@@ -22,16 +22,21 @@ from commonbook.compose.book import (
 from commonbook.engines.disk.durable_files import make_folders, sync_folder
 from commonbook.engines.disk.home_folder import HIDDEN_FOLDER, holds_files, is_home
 from commonbook.engines.process.clock import SystemClock
-from commonbook.errors import CommonbookError, HomeError
+from commonbook.errors import BadInput, CommonbookError, Conflict, HomeError, KeyMissing, NoHome
 from commonbook.model.reports import MigrationReport, Progress, no_progress
 from commonbook.settings.settings import DatabaseChoice, Settings, require_address
 from commonbook.tables import home
-from commonbook.transfer import migration_order as order
 
 if TYPE_CHECKING:
     from commonbook.ports.database import Transaction
-    from commonbook.ports.engines import Engines, RecallService
+    from commonbook.ports.engines import Engines
     from commonbook.ports.keys import Clock
+
+_HOME_NAMED: Final = "`commonbook --home FOLDER migrate TO`"
+_KEYS_OUTSIDE: Final = (
+    "choose a folder outside of the home: `export COMMONBOOK_KEYS=FOLDER`, then run `commonbook migrate` again: "
+    "it copies the keys of the home there"
+)
 
 
 def make_keys(folder: str) -> str:
@@ -46,36 +51,44 @@ def make_keys(folder: str) -> str:
 def migrate_book(settings: Settings, to: str, *, progress: Progress = no_progress) -> MigrationReport:
     """Move the book that the settings name to a database server or into a home; the old one becomes read-only.
 
-    The keys of a home that moves to a server are copied into the folder `settings.keys`, before anything else is. At
-    the end the new book is indexed, so that the first recall has nothing to do.
+    Nobody writes to the book meanwhile. The keys of a home that moves to a server are copied into the folder
+    `settings.keys`, before anything else is. At the end the new book is indexed, so that the first recall has nothing
+    to do.
     """
     from commonbook.transfer import migrate
 
     clock = SystemClock()
     target = _target_settings(settings, to)
     place, keys = _place(target), _keys_folder(target)
-    if settings.database is None:
-        order.require_home(settings.home, exists=is_home(settings.home))
+    # A move that was killed starts again from the beginning.
+    unlock_book(settings)
     with open_book(settings, progress=progress):
         # Opening applies the changes that people made to the files.
         pass
     with ExitStack() as opened:
-        old, _ = _wire(settings, clock, opened, create=False)
+        old = _wire(settings, clock, opened, create=False)
         _require_unused(old, target, clock)
         _copy_keys(_keys_folder(settings), target)
-        new, _ = _wire(target, clock, opened, create=True)
+        new = _wire(target, clock, opened, create=True)
         report = migrate.migrate(old, new, to=place, keys=keys, progress=progress)
     return report._replace(indexed=_index(target, progress))
 
 
-def _wire(
-    settings: Settings, clock: Clock, opened: ExitStack, *, create: bool
-) -> tuple[Engines, Callable[[], RecallService]]:
-    wire = wire_server if settings.database else wire_home
-    engines, make_recall = wire(settings, clock, create=create)
+def unlock_book(settings: Settings) -> bool:
+    """Let a book whose move was killed be written to again; return whether it was locked."""
+    from commonbook.transfer import migrate
+
+    if settings.database is None and not is_home(settings.home):
+        raise NoHome(f"there is no home at {settings.home}", fix=f"name the home to move: {_HOME_NAMED}")
+    with ExitStack() as opened:
+        return migrate.unlock(_wire(settings, SystemClock(), opened, create=False).db)
+
+
+def _wire(settings: Settings, clock: Clock, opened: ExitStack, *, create: bool) -> Engines:
+    engines, _ = (wire_server if settings.database else wire_home)(settings, clock, create=create)
     opened.callback(engines.folder.close)
     opened.callback(engines.db.close)
-    return engines, make_recall
+    return engines
 
 
 def _index(target: Settings, progress: Progress) -> bool:
@@ -99,13 +112,30 @@ def _target_settings(settings: Settings, to: str) -> Settings:
     """Return the settings of the new book; nothing is made yet."""
     if "://" not in to:
         folder = os.path.realpath(os.path.join(settings.cwd, os.path.expanduser(to)))
-        order.require_own_folder(folder, has_other_files=not is_home(folder) and holds_files(folder))
+        if not is_home(folder) and holds_files(folder):
+            raise Conflict(
+                f"{folder} has files of its own, which would become memories of the book",
+                fix="name a new or empty folder",
+            )
         return settings._replace(home=folder, database=None)
     # An address that we do not support is no folder either, and may hold a password.
     target = DatabaseChoice(require_address(to, "the address to move to"))
-    order.require_other_server(settings.database.place if settings.database else None, target.place)
-    keys = settings.database.keys if settings.database else order.require_keys_outside(settings.keys, settings.home)
+    if settings.database and settings.database.place == target.place:
+        raise Conflict(f"the book is in {target.place} already", fix=f"to move a home there, name it: {_HOME_NAMED}")
+    keys = settings.database.keys if settings.database else _require_keys_outside(settings)
     return settings._replace(database=target._replace(keys=keys))
+
+
+def _require_keys_outside(settings: Settings) -> str:
+    """Return the folder for the keys of a home that moves to a server: it must be named, and outlive the home."""
+    if settings.keys is None:
+        raise KeyMissing("COMMONBOOK_KEYS does not say where the keys of the new book will be", fix=_KEYS_OUTSIDE)
+    if os.path.commonpath([settings.keys, settings.home]) == settings.home:
+        raise BadInput(
+            f"the folder {settings.keys} of COMMONBOOK_KEYS is in the home, which will be removed some day",
+            fix=_KEYS_OUTSIDE,
+        )
+    return settings.keys
 
 
 def _require_unused(old: Engines, target: Settings, clock: Clock) -> None:
@@ -143,11 +173,19 @@ def _copy_keys(old: str, target: Settings) -> None:
     new = _keys_folder(target)
     if old == new:
         return
-    to_server = target.database is not None
+    again = (
+        "`commonbook migrate` again, after `export COMMONBOOK_KEYS=FOLDER`"
+        if target.database
+        else "`commonbook migrate FOLDER`"
+    )
     wanted = _read_files(old)
     existing = _read_files(new) if os.path.isdir(new) else {}
-    order.require_no_other_keys(new, wanted, existing, to_server=to_server)
-    if not to_server:
+    if any(existing[name] != data for name, data in wanted.items() if name in existing):
+        raise Conflict(
+            f"the folder {new} has the keys of another book",
+            fix=f"choose a folder that does not exist yet, which gets the keys of this book: {again}",
+        )
+    if not target.database:
         prepare_home(target.home)
     try:
         make_folders(new, mode=0o700)
@@ -157,7 +195,7 @@ def _copy_keys(old: str, target: Settings) -> None:
     except OSError as error:
         raise HomeError(
             f"the keys cannot be copied to {new}: {error.strerror}",
-            fix=f"choose a folder that you may write to: {order.command_with_other_keys(to_server=to_server)}",
+            fix=f"choose a folder that you may write to: {again}",
         ) from error
 
 

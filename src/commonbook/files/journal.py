@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from commonbook.errors import Busy, DiskFull
 from commonbook.files import write_out
+from commonbook.model.reports import Progress, no_progress
 from commonbook.model.spaces import FILESYSTEM_ACTOR
 from commonbook.runtime.batches import in_batches
 from commonbook.runtime.lazy_modules import LazyModule
@@ -77,7 +78,7 @@ def mark_done(engines: Engines, written: Sequence[WrittenFile]) -> frozenset[str
     return frozenset(file.memory for file in written)
 
 
-def write_pending(engines: Engines) -> None:
+def write_pending(engines: Engines, *, progress: Progress = no_progress) -> None:
     """Write all files of the journal, and apply saves that were displaced when a process crashed."""
     saves = write_out.saves_left_by_crash(engines)
     if saves:
@@ -85,7 +86,8 @@ def write_pending(engines: Engines) -> None:
         write_out.drop(engines, saves)
     with engines.db.reading() as tx:
         waiting = file_journal.pending(tx)
-    for batch in in_batches(waiting, _BATCH):
+    for number, batch in enumerate(in_batches(waiting, _BATCH)):
+        progress("writing files", number * _BATCH + len(batch), len(waiting))
         report = _write(engines, dict.fromkeys(batch), recovering=True)
         if report.saves or report.stale:
             transaction.write(engines, FILESYSTEM_ACTOR, partial(_apply_report, report=report))

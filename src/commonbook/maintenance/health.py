@@ -116,7 +116,7 @@ def _database_findings(engines: Engines) -> tuple[Finding, ...]:
 
 
 def _moved_findings(tx: Reading) -> tuple[Finding, ...]:
-    moved = home_facts.moved_to(tx)
+    moved = home_facts.moved_error(home_facts.facts(tx))
     why = "it is read-only, and no edit of its files counts: what it says is that of the day of the move"
     return () if moved is None else (Finding(what="moved book", where=str(moved), why=why, fix=moved.fix),)
 

@@ -1,9 +1,11 @@
 """The table `home`: a row is a named fact about the book, such as its id, its time of creation and its time zone.
 
-The facts `moved_to` and `moving_from` mark a book that was migrated away, or is being migrated to this place;
-`moved_keys` is the folder that has its keys there. The fact `hashes` says that rows and files have content hashes, the
-fact `mentions` that the tags and links in texts have rows: those of an earlier program get them when the book is
-opened. A fact `project <space>` names the git repository to which a space belongs.
+The fact `moving_to` marks a book that is being moved elsewhere (by the move `move`), and `moved_to` one that was moved;
+`moved_keys` is the folder that has its keys there. `moving_from` marks a book that is being moved to this place.
+
+The fact `hashes` says that rows and files have content hashes, the fact `mentions` that the tags and links in texts
+have rows: those of an earlier program get them when the book is opened. A fact `project <space>` names the git
+repository to which a space belongs.
 """
 
 from __future__ import annotations
@@ -76,15 +78,21 @@ def delete_fact(tx: Transaction, name: str) -> None:
 
 def moved_deferred(tx: Transaction) -> Callable[[], list[Row]]:
     """Send the query for the facts of a migration; call the result to read them, for `require_not_moved`."""
-    return tx.defer_stable("SELECT name, value FROM home WHERE name IN ('moved_to', 'moved_keys', 'moving_from')")
+    return tx.defer_stable(
+        "SELECT name, value FROM home WHERE name IN ('moved_to', 'moved_keys', 'moving_to', 'moving_from')"
+    )
 
 
-def moved_to(tx: Reading) -> Moved | None:
-    """Return the error that a write to this book would get, if the book was moved elsewhere."""
-    return _moved(facts(tx))
-
-
-def _moved(known: Mapping[str, str]) -> Moved | None:
+def moved_error(known: Mapping[str, str]) -> Moved | None:
+    """Return the error that a write to this book gets, if the book was moved or is being moved."""
+    if "moving_from" in known:
+        return Moved("this book is being moved here", fix="wait for `commonbook migrate` to end, or run it again")
+    if "moving_to" in known:
+        return Moved(
+            f"this book is being moved to {known['moving_to']}",
+            fix="wait for `commonbook migrate` to end; if it was killed, run it again, or"
+            " `commonbook migrate --unlock` here",
+        )
     if "moved_to" not in known:
         return None
     place = known["moved_to"]
@@ -95,12 +103,9 @@ def _moved(known: Mapping[str, str]) -> Moved | None:
 
 
 def require_not_moved(facts: Iterable[Row]) -> None:
-    """Raise Moved if the book was moved elsewhere, or is still being moved to this place."""
-    known: dict[str, str] = dict(facts)
-    if moved := _moved(known):
+    """Raise Moved if the book was moved elsewhere, or is being moved away or to this place."""
+    if moved := moved_error(dict(facts)):
         raise moved
-    if "moving_from" in known:
-        raise Moved("this book is being moved here", fix="wait for `commonbook migrate` to end, or run it again")
 
 
 def record(tx: Transaction, **values: str) -> None:

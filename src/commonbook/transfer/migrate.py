@@ -1,11 +1,12 @@
-"""The migration of a book to another database: copy, lock, compare, verify, and only then switch over.
+"""An offline move of a book into another database: lock, copy, verify, and only then switch.
 
-While other processes go on writing, rows are copied table by table in the order of their keys. The last key in the new
-table says how far the copy got, so an interrupted migration continues from there. Then the old book is locked: every
-table is compared batch by batch, and rows that changed meanwhile are copied again. When all tables are equal and the
-log verifies in the new book, the old book records `moved_to` and refuses writes from then on. Only then are the files
-written and the new book opened: at no time do both books accept writes, and a migration that is interrupted here
-continues too. `migration_order` decides which books may be moved, and to where.
+1. The source records `moving_to`, and refuses writes from then on.
+2. One transaction of the target copies all tables, compares their counts and hashes, and verifies the log. A move that
+   is killed has copied nothing, and starts again from nothing.
+3. The source records `moved_to`. This is the switch: until then the source is the book, and `unlock` opens it again.
+4. The target, which refused writes by its fact `moving_from`, drops that fact and queues its Markdown files.
+
+At no time do both books accept writes. A move that is killed between steps 3 and 4 is completed by the next one.
 """
 
 from __future__ import annotations
@@ -15,25 +16,20 @@ from functools import partial
 from hashlib import sha256
 from typing import Final, NamedTuple
 
-from commonbook.errors import HomeDamaged
-from commonbook.files import write_out
-from commonbook.files.journal import mark_done
+from commonbook.errors import Conflict, HomeDamaged
+from commonbook.files import journal
 from commonbook.log import chain, verify
+from commonbook.model.ids import new_id
 from commonbook.model.reports import MigrationReport, Progress
 from commonbook.model.spaces import OWNER_ACTOR
 from commonbook.ports.database import Database, Reading, Row, Transaction
 from commonbook.ports.engines import Engines
-from commonbook.ports.keys import Keys
 from commonbook.runtime.compressed_text import compress, decompress
 from commonbook.tables import home, memories, spaces
-from commonbook.transfer import migration_order
-from commonbook.transfer.migration_order import TargetBook
 from commonbook.write.context import WriteContext
 from commonbook.write.pending import Pending
 
 _BATCH: Final = 500
-_NO_LIMIT: Final = 1_000_000_000
-_MAX_ROUNDS: Final = 4
 
 
 class Table(NamedTuple):
@@ -105,100 +101,168 @@ TABLES: Final = (
 """All tables that are copied; those of files and those of one engine alone are not."""
 
 
-def migrate(engines: Engines, target: Engines, *, to: str, keys: str, progress: Progress) -> MigrationReport:
-    """Move a book into another, which is empty or has an interrupted migration of this book.
+def migrate(source: Engines, target: Engines, *, to: str, keys: str, progress: Progress) -> MigrationReport:
+    """Move a book into another, which is empty or has the remains of an interrupted move of this book.
 
     `to` is the address of the new book, and `keys` the folder of its keys: the old one names both from then on.
     """
     counts: dict[str, int] = {}
-    require_movable(engines.db, target.db, to=to)
-    if not _has_moved(engines, target, to=to):
-        _prepare(engines, target, to=to)
-        counts = _copy_all(engines.db, target.db, progress)
-        engines.db.write(partial(_finish, target=target, to=to, keys=keys, progress=progress))
-    files = _write_files(target, progress)
-    target.db.write(lambda tx: home.delete_fact(tx, "moving_from"))
+    if require_movable(source.db, target.db, to=to):
+        _require_same_keys(source, target)
+        move = new_id()
+        source.db.write(partial(_lock, move=move, to=to))
+        try:
+            with source.db.reading() as tx:
+                counts = target.db.write(partial(_fill, source=tx, target=target, to=to, progress=progress))
+            source.db.write(partial(_switch, move=move, to=to, keys=keys))
+        except BaseException:
+            # After the switch there is no lock of this move any more.
+            unlock(source.db, move)
+            raise
+    files = target.db.write(partial(_open_target, target=target))
+    journal.write_pending(target, progress=progress)
     key_id = target.keys.key_id
     return MigrationReport(to=to, rows=sum(counts.values()), tables=counts, files=files, keys=keys, key_id=key_id)
 
 
-# --- preparation
-
-
-def _has_moved(engines: Engines, target: Engines, *, to: str) -> bool:
-    with engines.db.reading() as tx:
-        old = home.facts(tx)
-    with target.db.reading() as tx:
-        new = home.facts(tx)
-    return migration_order.has_moved(old, new, to=to)
-
-
-def require_movable(source: Database, target: Database, *, to: str) -> None:
-    """Refuse a book that was moved already, and a new book that is in use; nothing is changed."""
+def require_movable(source: Database, target: Database, *, to: str) -> bool:
+    """Refuse a book that was moved already, and a target in use; return whether there is anything left to copy."""
     with source.reading() as tx:
         old = home.facts(tx)
     with target.reading() as tx:
-        migration_order.require_movable(old, _target_book(tx), to=to)
+        if old.get("moved_to") == to and home.facts(tx).get("moving_from") == old["id"]:
+            return False
+        home.require_not_moved(old.items())
+        _require_unused(tx, old, to=to)
+    return True
 
 
-def _target_book(tx: Reading) -> TargetBook:
-    return TargetBook(home.facts(tx), in_use=tx.row("SELECT 1 FROM space LIMIT 1") is not None)
+def unlock(source: Database, move: str | None = None) -> bool:
+    """Let a book that is being moved, by this move or by any, be written to again; return whether it was locked."""
+
+    def delete_lock(tx: Transaction) -> bool:
+        holder = home.facts(tx).get("move")
+        if holder is None or (move is not None and holder != move):
+            return False
+        _delete_lock(tx)
+        return True
+
+    return source.write(delete_lock)
 
 
-def _prepare(engines: Engines, target: Engines, *, to: str) -> None:
-    """Claim the new book for this migration: it has the same keys, and no memories but those of an earlier try."""
-    migration_order.require_same_keys(engines.keys, target.keys)
-    with engines.db.reading() as tx:
-        old = home.facts(tx)
-    target.db.write(lambda tx: _claim(tx, old, to=to))
+def _require_same_keys(source: Engines, target: Engines) -> None:
+    if source.keys.key_id != target.keys.key_id or source.keys.keyed_hash("") != target.keys.keyed_hash(""):
+        raise Conflict(
+            "the two books have different keys, so that the log could not be verified in the new one",
+            fix="name a database or a home that nobody has used, which gets the keys of the old one",
+        )
 
 
-def _claim(tx: Transaction, old: Mapping[str, str], *, to: str) -> None:
-    migration_order.require_unused(old, _target_book(tx), to=to)
+def _require_unused(target: Reading, old: Mapping[str, str], *, to: str) -> None:
+    """Refuse a target that has memories, unless they are the remains of an earlier move of this book."""
+    new = home.facts(target)
+    if new.get("moving_from") == old["id"]:
+        return
+    is_server = "://" in to
+    if new.get("id") == old["id"]:
+        raise Conflict(
+            f"the new book is this book: it is in {to} already",
+            fix="to move a home, name it: `commonbook --home FOLDER migrate TO`"
+            if is_server
+            else "name a folder that does not exist yet",
+        )
+    if target.row("SELECT 1 FROM space LIMIT 1"):
+        empty = "name an empty database (`createdb NAME` makes one)" if is_server else "name a folder that is not there"
+        raise Conflict(
+            f"there is a book with memories in {to} already",
+            fix=f"{empty}; or bring the memories into that book: `commonbook export FOLDER` here, "
+            "`commonbook import FOLDER` there",
+        )
+
+
+# --- the source
+
+
+def _lock(tx: Transaction, *, move: str, to: str) -> None:
+    """Refuse writes from now on, after waiting for those under way."""
+    spaces.lock(tx)
+    chain.lock(tx, list(spaces.get_all(tx)))
+    home.require_not_moved(home.facts(tx).items())
+    home.replace(tx, moving_to=to, move=move)
+
+
+def _switch(tx: Transaction, *, move: str, to: str, keys: str) -> None:
+    if home.facts(tx).get("move") != move:
+        raise Conflict(
+            "the book was unlocked during its move, which is given up", fix="run `commonbook migrate` again, once"
+        )
+    home.replace(tx, moved_to=to, moved_keys=keys)
+    _delete_lock(tx)
+
+
+def _delete_lock(tx: Transaction) -> None:
+    home.delete_fact(tx, "moving_to")
+    home.delete_fact(tx, "move")
+
+
+# --- the target
+
+
+def _fill(tx: Transaction, *, source: Reading, target: Engines, to: str, progress: Progress) -> dict[str, int]:
+    """Copy everything into the target, and verify the copy; return the number of rows of each table."""
+    # Another process may be moving the same book here.
+    spaces.lock(tx)
+    old = home.facts(source)
+    _require_unused(tx, old, to=to)
     home.replace(tx, id=old["id"], created=old["created"], zone=old["zone"], moving_from=old["id"])
     home.replace(tx, **home.project_facts(old))
-
-
-# --- copying while others write
-
-
-def _copy_all(source: Database, target: Database, progress: Progress) -> dict[str, int]:
-    counts = {}
-    with source.reading() as tx:
-        total = sum(_count(tx, table) for table in TABLES)
-    done = 0
+    for table in reversed(TABLES):
+        tx.run(f"DELETE FROM {table.name}")
+    counts = {table.name: _count(source, table) for table in TABLES}
+    done, total = 0, sum(counts.values())
     for table in TABLES:
-        counts[table.name] = 0
-        for rows in _uncopied(source, target, table):
-            target.write(partial(_put, table=table, rows=rows))
-            counts[table.name] += len(rows)
+        for rows in _batches(source, table):
+            _insert(tx, table, rows)
             done += len(rows)
-            progress("copying", min(done, total), total)
+            progress("copying", done, total)
+    for number, table in enumerate(TABLES, start=1):
+        if _hash(source, table) != _hash(tx, table) or _count(tx, table) != counts[table.name]:
+            raise HomeDamaged(
+                f"the table {table.name} is not the same in the new book",
+                fix="run `commonbook doctor`; this book is left as it is, and can be written to",
+            )
+        progress("comparing", number, len(TABLES))
+    report = verify.verify(tx, target.keys, list(spaces.get_all(tx)), progress)
+    if not report.ok:
+        raise HomeDamaged(
+            f"the log does not verify in the new book: {report.findings[0].why}",
+            fix="run `commonbook audit verify` in the old book, which is left as it is",
+        )
     return counts
 
 
-def _uncopied(source: Database, target: Database, table: Table) -> Iterator[list[Row]]:
-    """Yield the rows after the last one that was copied, in batches."""
-    with target.reading() as tx:
-        after = _max_key(tx, table)
-    while True:
-        with source.reading() as tx:
-            rows = _rows(tx, table, after=after)
-        if not rows:
-            return
-        yield rows
-        after = _last_key(rows, table)
+def _open_target(tx: Transaction, *, target: Engines) -> int:
+    """Accept writes, and queue the Markdown files where the target keeps any; return the number of memories."""
+    home.delete_fact(tx, "moving_from")
+    files = 0
+    if target.folder.keeps_files:
+        all_spaces = spaces.get_all(tx)
+        for space in all_spaces:
+            after: str | None = ""
+            while after is not None:
+                # The journal keeps the files: their contents are not held here.
+                ctx = WriteContext(
+                    tx=tx, engines=target, actor=OWNER_ACTOR, permissions={}, spaces=all_spaces, pending=Pending()
+                )
+                batch = memories.in_space(tx, all_spaces, space, after=after, limit=_BATCH)
+                live = [memory for memory in batch if memory.deleted is None]
+                ctx.enqueue_files(live)
+                files += len(live)
+                after = batch[-1].id if len(batch) == _BATCH else None
+    return files
 
 
-def _max_key(tx: Reading, table: Table) -> Row | None:
-    order = ", ".join(f"{name} DESC" for name in table.key)
-    return tx.row(f"SELECT {', '.join(table.key)} FROM {table.name} ORDER BY {order} LIMIT 1")
-
-
-def _last_key(rows: Sequence[Row], table: Table) -> Row:
-    """Return the key of the last row; the columns of the key come first."""
-    *_, last = rows
-    return last[: len(table.key)]
+# --- tables
 
 
 def _count(tx: Reading, table: Table) -> int:
@@ -206,144 +270,46 @@ def _count(tx: Reading, table: Table) -> int:
     return int(count)
 
 
-def _rows(tx: Reading, table: Table, *, after: Row | None, upto: Row | None = None, limit: int = _BATCH) -> list[Row]:
-    """Return rows in the order of their keys, after one key and up to another."""
-    conditions, params = [], {}
+def _batches(tx: Reading, table: Table) -> Iterator[list[Row]]:
+    """Yield the rows in the order of their keys, their texts decompressed."""
     names = ", ".join(table.key)
-    for bound, operator, prefix in ((after, ">", "after"), (upto, "<=", "upto")):
-        if bound is not None:
-            conditions.append(f"({names}) {operator} ({', '.join(f':{prefix}_{name}' for name in table.key)})")
-            params.update({f"{prefix}_{name}": value for name, value in zip(table.key, bound, strict=True)})
-    where = f" WHERE {' AND '.join(conditions)}" if conditions else ""
-    rows = tx.rows(
-        f"SELECT {', '.join(table.columns)} FROM {table.name}{where} ORDER BY {names} LIMIT :limit",
-        limit=limit,
-        **params,
-    )
-    plain = [tuple(bytes(value) if isinstance(value, memoryview) else value for value in row) for row in rows]
-    return plain if table.text is None else _with_texts(plain, table, decompress)
+    query = f"SELECT {', '.join(table.columns)} FROM {table.name}"
+    where = f" WHERE ({names}) > ({', '.join(f':{name}' for name in table.key)})"
+    after: dict[str, object] = {}
+    while True:
+        rows = tx.rows(f"{query}{where if after else ''} ORDER BY {names} LIMIT {_BATCH}", **after)
+        if not rows:
+            return
+        plain = [tuple(bytes(value) if isinstance(value, memoryview) else value for value in row) for row in rows]
+        yield _with_texts(plain, table, decompress)
+        *_, last = rows
+        # The columns of the key come first.
+        after = dict(zip(table.key, last, strict=False))
 
 
-def _put(tx: Transaction, table: Table, rows: Sequence[Row]) -> None:
-    """Insert rows as they are; the comparison finds those that conflict with another row."""
-    if table.text is not None and tx.compresses_texts:
+def _insert(tx: Transaction, table: Table, rows: Sequence[Row]) -> None:
+    if tx.compresses_texts:
         rows = _with_texts(rows, table, compress)
     names, values = ", ".join(table.columns), ", ".join(":" + name for name in table.columns)
     tx.run_many(
-        f"INSERT INTO {table.name} ({names}) VALUES ({values}) ON CONFLICT DO NOTHING",
+        f"INSERT INTO {table.name} ({names}) VALUES ({values})",
         [dict(zip(table.columns, row, strict=True)) for row in rows],
     )
+    # A result is awaited, so that no more than a batch is under way.
+    tx.row("SELECT 1")
 
 
 def _with_texts(rows: Sequence[Row], table: Table, convert: Callable[[str], str | bytes]) -> list[Row]:
     """Return the rows with their long texts converted."""
-    at = table.columns.index(table.text or "")
+    if table.text is None:
+        return list(rows)
+    at = table.columns.index(table.text)
     return [(*row[:at], convert(row[at]), *row[at + 1 :]) for row in rows]
 
 
-# --- under the lock
-
-
-def _finish(tx: Transaction, target: Engines, *, to: str, keys: str, progress: Progress) -> None:
-    """Lock the old book, make both books equal, verify the new one, and close the old one for writes."""
-    spaces.lock(tx)
-    all_spaces = spaces.get_all(tx)
-    chain.lock(tx, list(all_spaces))
-    # Another process may have migrated the book meanwhile: the new book, then in use, must not be overwritten.
-    home.require_not_moved(home.facts(tx).items())
-    for number, table in enumerate(TABLES):
-        _make_equal(tx, target.db, table)
-        progress("comparing", number + 1, len(TABLES))
-    _verify(target.db, target.keys, list(all_spaces), progress)
-    home.replace(tx, moved_to=to, moved_keys=keys)
-
-
-def _make_equal(tx: Reading, target: Database, table: Table) -> None:
-    """Copy differing rows of a table until none differ: a row may first conflict with one that is removed later."""
-    for _ in range(_MAX_ROUNDS):
-        if not _copy_differences(tx, target, table):
-            return
-    raise HomeDamaged(
-        f"the table {table.name} cannot be made equal in the new book",
-        fix="move into an empty database or home; the old book is left as it is",
-    )
-
-
-def _copy_differences(tx: Reading, target: Database, table: Table) -> bool:
-    """Compare a table batch by batch, and copy the batches that differ; tell whether any did."""
-    after: Row | None = None
-    differed = False
-    while True:
-        rows = _rows(tx, table, after=after)
-        upto = _last_key(rows, table) if len(rows) == _BATCH else None
-        with target.reading() as target_tx:
-            others = _rows(target_tx, table, after=after, upto=upto, limit=_NO_LIMIT)
-        if _digest(rows) != _digest(others):
-            differed = True
-            target.write(partial(_replace_rows, table=table, rows=rows, others=others))
-        if upto is None:
-            return differed
-        after = upto
-
-
-def _replace_rows(tx: Transaction, table: Table, rows: Sequence[Row], others: Sequence[Row]) -> None:
-    """Delete the rows that the old book does not have or has changed, and insert those that are missing."""
-    wanted, known = set(rows), set(others)
-    where = " AND ".join(f"{name} = :{name}" for name in table.key)
-    for row in others:
-        if row not in wanted:
-            tx.run(f"DELETE FROM {table.name} WHERE {where}", **dict(zip(table.key, row, strict=False)))
-    _put(tx, table, [row for row in rows if row not in known])
-
-
-def _digest(rows: Sequence[Row]) -> str:
-    """Return a hash of rows that is the same on both engines."""
+def _hash(tx: Reading, table: Table) -> str:
+    """Return a hash of a table that is the same on both engines."""
     digest = sha256()
-    for row in rows:
-        digest.update(repr(tuple(float(value) if isinstance(value, float) else value for value in row)).encode())
+    for rows in _batches(tx, table):
+        digest.update(repr(rows).encode())
     return digest.hexdigest()
-
-
-def _verify(target: Database, keys: Keys, all_spaces: Sequence[str], progress: Progress) -> None:
-    with target.reading() as tx:
-        report = verify.verify(tx, keys, all_spaces, progress)
-    if not report.ok:
-        raise HomeDamaged(
-            f"the log does not verify in the new book: {report.findings[0].why}",
-            fix="run `commonbook audit verify` in the old book, which is left as it is",
-        )
-
-
-# --- the files
-
-
-def _write_files(target: Engines, progress: Progress) -> int:
-    """Write the Markdown of every memory, where the new book keeps files."""
-    if not target.folder.keeps_files:
-        return 0
-    with target.db.reading() as tx:
-        all_spaces = spaces.get_all(tx)
-        total = sum(memories.counts(tx, all_spaces)[0].values())
-    done = 0
-    for space in all_spaces:
-        after: str | None = ""
-        while after is not None:
-            after, wanted = target.db.write(partial(_enqueue_batch, target=target, space=space, after=after))
-            # A file that cannot be written, or that a person saves meanwhile, is handled when the new book is opened.
-            mark_done(target, write_out.write_out(target, wanted).done)
-            # Space files come along, and are not counted.
-            done += sum(id_ not in all_spaces for id_ in wanted)
-            progress("writing files", done, total)
-    return done
-
-
-def _enqueue_batch(
-    tx: Transaction, target: Engines, space: str, after: str
-) -> tuple[str | None, dict[str, bytes | None]]:
-    """Add journal entries for the files of a batch of memories; no memory changes, so nothing is logged."""
-    ctx = WriteContext(
-        tx=tx, engines=target, actor=OWNER_ACTOR, permissions={}, spaces=spaces.get_all(tx), pending=Pending()
-    )
-    batch = memories.in_space(tx, ctx.spaces, space, after=after, limit=_BATCH)
-    ctx.enqueue_files([memory for memory in batch if memory.deleted is None])
-    return (batch[-1].id if len(batch) == _BATCH else None), ctx.pending.files_to_write

@@ -46,6 +46,8 @@ def migrate_arguments(to: Parser) -> None:
     to.add_argument(
         "to",
         metavar="TO",
+        nargs="?",
         help="an empty database (postgresql://…), with a new folder COMMONBOOK_KEYS for the keys; or a new home",
     )
     to.add_argument("--yes", action="store_true", help="do not ask for confirmation")
+    to.add_argument("--unlock", action="store_true", help="after a move that was killed: let this book be written to")

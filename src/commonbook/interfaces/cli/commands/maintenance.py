@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from commonbook.errors import NotAllowed, NotFound
+from commonbook.errors import BadInput, NotAllowed, NotFound
 from commonbook.interfaces import json_reports
 from commonbook.interfaces.cli.output import memories
 from commonbook.interfaces.cli.output.plain import clean, is_terminal
@@ -209,8 +209,14 @@ def _database_index(call: Call) -> int:
 
 
 def _migrate(call: Call) -> int:
-    from commonbook.compose.migration import migrate_book
+    from commonbook.compose.migration import migrate_book, unlock_book
 
+    if call.args.unlock:
+        unlocked = unlock_book(call.settings)
+        text = "The book can be written to again." if unlocked else "The book is not being moved."
+        return call.print_answer({"unlocked": unlocked}, lambda out: out.line(text))
+    if call.args.to is None:
+        raise BadInput("the place to move to is missing", fix="`commonbook migrate TO`")
     # A script is not asked.
     if not call.args.yes and is_terminal(sys.stdin) and not _confirm_migration(call):
         return call.print_answer({"to": call.args.to, "migrated": False}, lambda out: out.line("Nothing was moved."))
