@@ -29,7 +29,7 @@ CommonbookError
 └── HomeError
     ├── NoHome                       no book there: nothing was made
     ├── ForeignHome                  a folder brings the keys and the database of another machine
-    ├── HomeIsNewer
+    ├── HomeOfAnotherBuild
     ├── Moved                        the book was moved to another place
     ├── HomeReadOnly
     ├── HomeDamaged
@@ -215,8 +215,8 @@ class ForeignHome(HomeError):
     """A folder brings a `.commonbook/` that was not made on this machine."""
 
 
-class HomeIsNewer(HomeError):
-    """The home was written by a newer version of the program."""
+class HomeOfAnotherBuild(HomeError):
+    """The home was written by another build of the program, with another schema."""
 
 
 class Moved(HomeError):

@@ -37,7 +37,7 @@ from commonbook.errors import (
     CommonbookError,
     HomeDamaged,
     HomeError,
-    HomeIsNewer,
+    HomeOfAnotherBuild,
     HomeReadOnly,
     KeyConflict,
     NotFound,
@@ -930,7 +930,7 @@ def test_an_outbox_of_a_newer_program_is_refused(folder, opening):
     opening().close()
     with closing(sqlite3.connect(folder / "box" / "outbox.db")) as db:
         db.execute("PRAGMA user_version=99")
-    with pytest.raises(HomeIsNewer) as caught:
+    with pytest.raises(HomeOfAnotherBuild) as caught:
         opening()
     assert "outbox" in caught.value.message
 

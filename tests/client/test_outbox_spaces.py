@@ -1,17 +1,14 @@
-"""The outbox keeps sessions by space and name, and takes over the file of an older version."""
+"""The outbox keeps sessions by space and name."""
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from commonbook import KeyConflict
 from commonbook.client.outbox_client import Client
-from commonbook.engines.sqlite import outbox as sqlite_outbox
 from commonbook.ports.outbox import OutboxMessage, SessionContext
 from tests.support import outbox_child
 
@@ -74,46 +71,3 @@ def test_a_refused_session_of_one_space_does_not_hold_up_the_other(here, transpo
     assert here.flush(60)
     assert [one.context.space for one in here.refused()] == ["team"]
     assert transport.sent == [("crew", "s", "in crew")]
-
-
-OLD_ROWS = [
-    # session, client id, space, state, text
-    ("a", "1", None, "waiting", "one"),
-    ("a", "2", "team", "waiting", "two"),
-    ("b", "1", None, "refused", "three"),
-    ("a", "3", None, "waiting", "four"),
-]
-
-
-def test_the_outbox_of_an_older_version_is_sent_in_order(tmp_path, transport, monkeypatch):
-    path = tmp_path / "box" / "outbox.db"
-    path.parent.mkdir()
-    with closing(sqlite3.connect(path)) as old:
-        old.executescript(sqlite_outbox._VERSION_1)
-        for session, client_id, space, state, text in OLD_ROWS:
-            old.execute(
-                "INSERT INTO message (session, client_id, space, tags, role, text, time, masked, size, state)"
-                " VALUES (?, ?, ?, '[]', 'user', ?, '2026-01-02T03:04:05.000000Z', 0, 4, ?)",
-                (session, client_id, space, text, state),
-            )
-        old.execute("INSERT INTO lane (session, since, due) VALUES ('a', 0, 0)")
-        old.execute("DELETE FROM message WHERE text = 'nothing'")
-        old.execute("PRAGMA user_version=1")
-        old.commit()
-    with outbox_child.client(tmp_path, transport=transport, background=False, space="crew") as here:
-        assert [(one.id, one.context.space, one.session, one.entry.text) for one in here.pending()] == [
-            (1, "crew", "a", "one"),
-            (2, "team", "a", "two"),
-            (4, "crew", "a", "four"),
-        ]
-        assert [(one.context.space, one.session) for one in here.refused()] == [("crew", "b")]
-        # The same client id again is known.
-        assert not here.append("a", [OutboxMessage("one", client_id="1")]).messages[0].new
-        assert here.append("a", [OutboxMessage("five")]).messages[0].id == 5
-        assert here.flush(60)
-    assert [row for row in transport.sent if row[0] == "crew"] == [
-        ("crew", "a", "one"),
-        ("crew", "a", "four"),
-        ("crew", "a", "five"),
-    ]
-    assert [row for row in transport.sent if row[0] == "team"] == [("team", "a", "two")]

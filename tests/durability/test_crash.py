@@ -22,7 +22,7 @@ import commonbook
 from commonbook.engines.disk import signing_keys
 from commonbook.engines.disk.home_folder import HomeFolder
 from commonbook.engines.sqlite.migrations import MIGRATIONS
-from commonbook.errors import HomeDamaged, HomeIsNewer, KeyMissing
+from commonbook.errors import HomeDamaged, HomeOfAnotherBuild, KeyMissing
 from commonbook.files import write_out
 from commonbook.model.spaces import FILESYSTEM
 from tests.support import crashing
@@ -436,7 +436,7 @@ def test_a_newer_home_is_refused_and_not_touched(home, crashed):
     crashing.save(file, "typed by hand")
     before = _snapshot(home)
     for _ in range(2):
-        with pytest.raises(HomeIsNewer):
+        with pytest.raises(HomeOfAnotherBuild):
             commonbook.open(home, create=True)
     assert _snapshot(home) == before
 
@@ -455,10 +455,10 @@ def test_an_open_book_stops_cleanly_when_a_newer_program_migrates_its_home(home)
         lambda: book.sync(),
         lambda: book.status(),
     ):
-        with pytest.raises(HomeIsNewer):
+        with pytest.raises(HomeOfAnotherBuild):
             verb()
     assert crashing.read(file)[1] == "second"
-    with suppress(HomeIsNewer):
+    with suppress(HomeOfAnotherBuild):
         book.close()
     _run_sql(home, f"PRAGMA user_version={len(MIGRATIONS)}")
     _run_sql(home, "DROP TABLE from_the_future")

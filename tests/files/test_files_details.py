@@ -327,29 +327,13 @@ def test_a_save_at_the_former_path_of_a_memory_is_not_shown_in_its_new_space(
     assert again.doctor() == ()
 
 
-def test_a_save_at_a_path_that_a_memory_left_under_an_earlier_program_is_not_shown_in_its_new_space(
-    home: Path, book: Book, open_book: OpenBook
-):
-    moved = book.remember("the plan", space="vault", title="Plan")
-    stale = (home / moved.path).read_text()
-    book.move(moved.id, "team")
-    # An earlier program did not record the space that a memory left.
-    book._engines.db.write(lambda tx: tx.run("UPDATE file_left SET space = NULL"))
-    save_again(home / moved.path, stale.replace("the plan", "the secret plan"))
-    again = open_book()
-    found = {(one.text, one.space.name) for one in again.list().items}
-    assert found == {("the plan", "team"), ("the secret plan", "vault")}
-    assert again.history(moved.id)[-1].text == "the plan"
-
-
-def test_a_save_at_such_a_path_of_a_space_that_was_renamed_is_not_shown_in_the_space_above(
+def test_a_save_at_a_former_path_in_a_space_that_was_renamed_is_not_shown_in_the_space_above(
     home: Path, book: Book, open_book: OpenBook
 ):
     book.create_space("team")
     moved = book.remember("the plan", space="team/vault", title="Plan")
     stale = (home / moved.path).read_text()
     book.move(moved.id, "team")
-    book._engines.db.write(lambda tx: tx.run("UPDATE file_left SET space = NULL"))
     # The path of the renamed space now lies in the space above it, where the memory is.
     book.rename_space("team/vault", "safe")
     save_again(home / moved.path, stale.replace("the plan", "the secret plan"))

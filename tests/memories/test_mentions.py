@@ -271,20 +271,6 @@ def test_markdown_links_to_paths_of_notes_count_as_long_as_they_stand_there(book
     assert mentioning(book, notes["start"].id) == set()
 
 
-def test_a_book_of_an_earlier_program_gets_its_markdown_links(home, tmp_path):
-    with commonbook.open(home, create=True) as book:
-        book.import_folder(str(write(tmp_path / "vault", {"a.md": "[b](b.md)", "b.md": "text"})))
-        book._engines.db.write(_forget_markdown_links)
-    with commonbook.open(home) as book:
-        (target,) = [memory for memory in book.list().items if memory.title == "b"]
-        assert mentioning(book, target.id) == {"a"}
-
-
-def _forget_markdown_links(tx):
-    tx.run("DELETE FROM mention WHERE target = :target", target="./b")
-    tx.run("UPDATE home SET value = 'rows' WHERE name = 'mentions'")
-
-
 # --- tags that stand in the text
 
 

@@ -16,7 +16,7 @@ import commonbook
 from commonbook.book.book import Book
 from commonbook.compose import book
 from commonbook.engines.disk.durable_files import network_file_system
-from commonbook.errors import DiskFull, HomeDamaged, HomeIsNewer, KeyMissing, NetworkFileSystem, NoHome
+from commonbook.errors import DiskFull, HomeDamaged, HomeOfAnotherBuild, KeyMissing, NetworkFileSystem, NoHome
 from commonbook.model.memory import Draft
 
 MOUNTS = """\
@@ -161,7 +161,7 @@ def test_a_home_of_a_newer_version_is_refused_and_not_touched(book: Book, home: 
         state.execute("PRAGMA user_version=99")
     state.close()
     before = everything_below(home)
-    with pytest.raises(HomeIsNewer) as caught:
+    with pytest.raises(HomeOfAnotherBuild) as caught:
         commonbook.open(home)
     assert caught.value.fix
     assert everything_below(home) == before

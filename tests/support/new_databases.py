@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from commonbook.engines.sqlite import new_database
+from commonbook.engines.sqlite import database_files
 
 _FIRST: Final[dict[object, bytes]] = {}
 """The first database of each schema."""
@@ -17,7 +17,7 @@ _FIRST: Final[dict[object, bytes]] = {}
 @contextmanager
 def copied() -> Iterator[None]:
     """Copy the databases that are made meanwhile from one that was made as always."""
-    really: Any = new_database.make_database
+    really: Any = database_files.make_database
 
     def make(path: str, fill: Callable[[sqlite3.Connection], None]) -> None:
         schema = fill.__self__._migrations  # type: ignore[attr-defined]
@@ -25,11 +25,11 @@ def copied() -> Iterator[None]:
             really(path, fill)
             _FIRST[schema] = Path(path).read_bytes()
         else:
-            new_database._remove(*(path + suffix for suffix in new_database._SIDE_FILES))
+            database_files._remove(*(path + suffix for suffix in database_files._SIDE_FILES))
             Path(path).write_bytes(_FIRST[schema])
 
-    new_database.make_database = make
+    database_files.make_database = make
     try:
         yield
     finally:
-        new_database.make_database = really
+        database_files.make_database = really

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import sys
@@ -13,9 +12,6 @@ import pytest
 
 import commonbook
 from commonbook.book.book import Book
-from commonbook.engines.sqlite.migrations import MIGRATIONS
-from commonbook.ports.database import Transaction
-from commonbook.tables.file_journal import content_hash
 from tests.conftest import Folder
 from tests.support.transfers import dump, everything, mentioned, mentioned_ids, opened, texts, titled, vault, write
 
@@ -33,44 +29,6 @@ def test_importing_again_changes_nothing(book: Book, folder: Folder, vault: Path
         assert (report.done, report.unchanged, report.updated, report.links) == (0, 4, 0, 0)
         assert (report.skipped, report.ids) == ((), ())
     assert (dump(book), texts(folder())) == before
-
-
-def test_what_an_earlier_program_imported_is_known_again(book: Book, vault: Path):
-    """Its records have hashes of 64 digits, which the migration cuts, and answers in JSON."""
-    book.import_folder(str(vault))
-    before = dump(book)
-    keyed = book._engines.keys.keyed_hash
-    hashes = {
-        keyed("path", name)[:16]: (keyed("path", name), keyed("content", content_hash((vault / name).read_bytes())))
-        for name in (str(path.relative_to(vault)) for path in vault.rglob("*.md"))
-    }
-    (migrate,) = [one for one in MIGRATIONS[4].split(";") if "UPDATE idempotency" in one]
-
-    def put_back(tx: Transaction) -> None:
-        records = tx.rows("SELECT space, key, answer FROM idempotency")
-        assert len(records) == 4
-        for space, key, answer in records:
-            path, content = hashes[key[41:]]
-            memory, _, version = answer.partition(" ")
-            values = json.dumps({"links": [], "memory": memory, "version": int(version)})
-            tx.run(
-                "UPDATE idempotency SET key = :old, content = :content, answer = :answer"
-                " WHERE space = :space AND key = :key",
-                space=space,
-                key=key,
-                old=key[:41] + path,
-                content=content,
-                answer=values,
-            )
-        tx.run(migrate[migrate.index("UPDATE") :])
-
-    book._engines.db.write(put_back)
-    report = book.import_folder(str(vault))
-    assert (report.done, report.unchanged, report.updated, report.skipped) == (0, 4, 0, ())
-    after = dump(book)
-    records = [row[:4] for row in before.pop("idempotency")]
-    assert [row[:4] for row in after.pop("idempotency")] == records
-    assert after == before
 
 
 def test_a_file_that_changed_since_updates_its_memory(book: Book, vault: Path):
@@ -125,37 +83,6 @@ def test_a_memory_that_was_deleted_here_does_not_come_back_by_itself(book: Book,
     (vault / "Home.md").write_text("changed\n")
     assert [finding.where for finding in book.import_folder(str(vault)).skipped] == ["Home.md"]
     assert len(everything(book)) == 3
-
-
-def test_links_and_tags_that_were_copied_by_an_earlier_import_stay_until_the_file_changes(book: Book, vault: Path):
-    book.import_folder(str(vault))
-    home, garden = titled(book, "Home"), titled(book, "Garden")
-    as_copied_then(book, home.id, links=[("related_to", garden.id)], tags=["Start"])
-    report = book.import_folder(str(vault))
-    assert (report.unchanged, report.links) == (4, 0)
-    assert ([link.target for link in book.get(home.id).links], book.get(home.id).tags) == ([garden.id], ("Start",))
-    (vault / "Home.md").write_text("Nothing is here any more\n")
-    assert book.import_folder(str(vault)).updated == 1
-    assert (book.get(home.id).links, book.get(home.id).tags) == ((), ())
-
-
-def as_copied_then(book: Book, memory_id: str, *, links: list[tuple[str, str]], tags: list[str]) -> None:
-    """Give a memory the links and tags that an earlier program copied, and its record the version that it had then."""
-    for relation, target in links:
-        book.link(memory_id, relation, target)
-    version = book.edit(memory_id, tags=tags).version
-    with book._engines.db.reading() as tx:
-        rows = tx.rows("SELECT space, key, answer FROM idempotency")
-    (row,) = [row for row in rows if row[2].startswith(memory_id)]
-    answer = json.dumps({"memory": memory_id, "version": version, "links": [target for _, target in links]})
-    book._engines.db.write(
-        lambda tx: tx.run(
-            "UPDATE idempotency SET answer = :answer WHERE space = :space AND key = :key",
-            answer=answer,
-            space=row[0],
-            key=row[1],
-        )
-    )
 
 
 def test_a_link_leads_to_a_note_that_comes_later(book: Book, vault: Path):

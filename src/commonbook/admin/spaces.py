@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
@@ -13,7 +13,7 @@ from commonbook.log import chain
 from commonbook.model.memory import Memory
 from commonbook.model.spaces import AGENTS, Actor, Review, Space
 from commonbook.ports.engines import Engines
-from commonbook.tables import file_journal, memories, spaces
+from commonbook.tables import memories, spaces
 from commonbook.text import file_paths, space_names
 from commonbook.write import space_folders, store_version
 from commonbook.write.context import WriteContext
@@ -91,7 +91,6 @@ def _rename(ctx: WriteContext, *, old: str, new: str, scanned: bool) -> Space:
         renamed[space.id] = spaces.rename(ctx.tx, space, name, folder)
         ctx.spaces[space.id] = renamed[space.id]
         ctx.log(space, "space.rename", (), old=space.name, new=name)
-    _forget_paths_of_others(ctx, _named(moving, old).base, renamed)
     ctx.enqueue_space_files(renamed.values())
     for space in moving:
         _move_files(ctx, space, renamed[space.id])
@@ -130,18 +129,6 @@ def _lock_all(ctx: WriteContext) -> None:
     spaces.lock(ctx.tx)
     if ctx.tx.has_concurrent_writers:
         ctx.spaces.update(spaces.get_all(ctx.tx))
-
-
-def _forget_paths_of_others(ctx: WriteContext, folder: str, renamed: Collection[str]) -> None:
-    """Forget the former paths in a renamed space of memories that have left it: a save there does not mean them.
-
-    Of a path that was left under an earlier program, only its folder tells the space, which is another one from now on.
-    """
-    paths = file_journal.former_paths_below(ctx.tx, folder)
-    spaces_now = memories.spaces_of(ctx.tx, sorted(set(paths.values())))
-    for path, memory in paths.items():
-        if spaces_now.get(memory) not in renamed:
-            file_journal.clear_former_path(ctx.tx, path)
 
 
 def _move_files(ctx: WriteContext, old: Space, new: Space) -> None:

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from commonbook.book.base import BookBase
-from commonbook.errors import CommonbookError, HomeIsNewer
+from commonbook.errors import CommonbookError, HomeOfAnotherBuild
 from commonbook.model.session import (
     AppendReceipt,
     ChatMessage,
@@ -229,7 +229,7 @@ class SessionVerbs(BookBase):
                 try:
                     self.work(seconds=every)
                     self._recall_service.catch_up(self._engines, stop.is_set)
-                except HomeIsNewer:
+                except HomeOfAnotherBuild:
                     return
                 except CommonbookError:
                     pass

@@ -68,13 +68,11 @@ class Client:
     ) -> None:
         """Send the messages of the outbox in threads, or without `background` only while a call waits for it.
 
-        `space` is the default space: that of messages which name none, also of those that an older version left.
-        Without one, such messages go to the default space that the API key has on the server. At most `senders` threads
-        send at once. The server has `answer_seconds` for each answer. The client owns the outbox and closes it.
+        `space` is the default space: that of messages which name none. Without one, such messages go to the default
+        space that the API key has on the server. At most `senders` threads send at once. The server has
+        `answer_seconds` for each answer. The client owns the outbox and closes it.
         """
         self._outbox, self._mask, self._clock, self._space = outbox, mask, clock, space
-        if space is not None:
-            outbox.assign_space(space)
         self._sender = Sender(transport, outbox, background=background, threads=senders, answer_seconds=answer_seconds)
         self._sender.wake()
 

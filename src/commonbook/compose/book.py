@@ -6,7 +6,7 @@ Modules that are slow to import (cryptography, YAML, the watcher) are imported a
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, cast
@@ -90,7 +90,6 @@ def open_book(
     # A book that was migrated away can still be read, but applies no more changes.
     with suppress(Moved):
         book.sync(progress=progress)
-        _write_files_with_hashes(engines)
     return book
 
 
@@ -134,7 +133,7 @@ def wire_folder(settings: Settings, clock: Clock, hidden: str, folder: Folder) -
     database = sqlite_database(settings, clock, hidden)
     keys = _lazy_keys(os.path.join(hidden, "keys"))
     facts = _facts(database, settings, keys, create=True)
-    engines = Engines(
+    return Engines(
         db=database,
         folder=folder,
         watcher=cast("Watcher", Lazy(lambda: _watcher(settings.home))),
@@ -146,8 +145,6 @@ def wire_folder(settings: Settings, clock: Clock, hidden: str, folder: Folder) -
         before_finalize=(_run_steps_before_finalize,),
         after_commit=_run_step_after_commit,
     )
-    _fill_hashes(engines, facts)
-    return engines
 
 
 def sqlite_database(settings: Settings, clock: Clock, hidden: str) -> SqliteDatabase:
@@ -190,7 +187,6 @@ def wire_server(
         before_finalize=(_run_steps_before_finalize,),
         after_commit=_run_step_after_commit,
     )
-    _fill_hashes(engines, facts)
     return engines, lambda: _recall_service(settings, lambda: _postgres_index(settings, database))
 
 
@@ -384,30 +380,8 @@ def _facts(database: Database, settings: Settings, keys: Keys, *, create: bool) 
 
 def _record_book(tx: Transaction, zone: str, keys: str) -> dict[str, str]:
     made = {"id": new_id(), "created": format_time(tx.now), "zone": zone, "keys": keys}
-    home.record(tx, **made, hashes=home.HASHES_IN_FILES, mentions=home.MENTIONS_IN_ROWS)
+    home.record(tx, **made)
     return home.facts(tx)
-
-
-def _fill_hashes(engines: Engines, facts: Mapping[str, str]) -> None:
-    """Fill in the hashes, tags and mentions of a book that an earlier program wrote."""
-    if "hashes" not in facts:
-        from commonbook.maintenance import fill_hashes
-
-        fill_hashes.fill_rows(engines)
-    if facts.get("mentions") != home.MENTIONS_IN_ROWS:
-        from commonbook.maintenance import fill_mentions
-
-        fill_mentions.fill_mentions(engines)
-
-
-def _write_files_with_hashes(engines: Engines) -> None:
-    """Write the files of such a book, after what people did to them was applied."""
-    with engines.db.reading() as tx:
-        facts = home.facts(tx)
-    if facts.get("hashes") == home.HASHES_IN_ROWS and "moved_to" not in facts:
-        from commonbook.maintenance import fill_hashes
-
-        fill_hashes.write_files(engines)
 
 
 def _lazy_keys(folder: str) -> Keys:

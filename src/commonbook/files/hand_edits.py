@@ -35,7 +35,6 @@ from commonbook.model.ids import new_id
 from commonbook.model.memory import Memory
 from commonbook.model.spaces import Space
 from commonbook.tables import file_journal, memories
-from commonbook.text import file_paths
 from commonbook.write import store_version
 
 if TYPE_CHECKING:
@@ -370,7 +369,7 @@ def _apply_at_former_path(
     If the memory has left the space of that path, its new readers were not meant: the save becomes a memory of its own.
     """
     known = hash_ in file_journal.known_hashes(ctx.tx, memory.id)
-    if not known and _space_left(ctx, path) != memory.space.id:
+    if not known and file_journal.space_left(ctx.tx, path) != memory.space.id:
         return _add(ctx, path, stat, hash_, document, fresh_id=True)
     file_journal.set_synced(ctx.tx, path, stat, hash_, memory=memory.id, version=memory.version)
     if known:
@@ -378,13 +377,6 @@ def _apply_at_former_path(
     else:
         revise(ctx, memory, apply_document(ctx, memory, document))
     return "edited"
-
-
-def _space_left(ctx: WriteContext, path: str) -> str | None:
-    """Return the space that a memory was in when its file left a path, which an earlier program did not record."""
-    recorded = file_journal.space_left(ctx.tx, path)
-    lies_in = file_paths.space_at(path, ctx.spaces.values())
-    return recorded or (lies_in.id if lies_in else None)
 
 
 def changed_fields(old: Memory, new: Memory) -> list[str]:

@@ -16,7 +16,7 @@ from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from commonbook.errors import CommonbookError, HomeIsNewer
+from commonbook.errors import CommonbookError, HomeOfAnotherBuild
 from commonbook.model.memory import MARKDOWN_ENDINGS
 from commonbook.model.reports import Progress, SyncReport, no_progress
 from commonbook.model.spaces import FILESYSTEM_ACTOR, Actor, is_space_file
@@ -125,7 +125,7 @@ def watch(engines: Engines, stop: Event, noticed: Callable[[SyncReport], None]) 
             continue
         try:
             noticed(scan(engines) if full else scan_paths(engines, paths))
-        except HomeIsNewer:
+        except HomeOfAnotherBuild:
             raise
         except (CommonbookError, OSError):
             # The lock is held by another process, or the disk is not there: scan everything as soon as it works again.

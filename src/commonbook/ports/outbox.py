@@ -29,7 +29,7 @@ class SessionContext(NamedTuple):
     """The space of a session, and its parent and tags if it is new.
 
     The space is fixed when the outbox takes a message. Without one, the session is in the default space that the API
-    key has on the server; or the message is one of an older version, until `assign_space` fixes it.
+    key has on the server.
     """
 
     space: str | None = None
@@ -158,10 +158,6 @@ class Outbox(Protocol):
 
     def soonest(self) -> float | None:
         """Return the seconds until there may be a batch to take; None if nothing waits."""
-        ...
-
-    def assign_space(self, space: str) -> None:
-        """Fix the space of messages from an older version that named none."""
         ...
 
     def counts(

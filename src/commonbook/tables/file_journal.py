@@ -269,7 +269,7 @@ class _JournalRow(NamedTuple):
     path: str | None
     hash: str | None
     issued: str
-    seen: int | None
+    is_write_back: int
 
 
 _JOURNAL_COLUMNS: Final = ", ".join(_JournalRow._fields)
@@ -293,14 +293,13 @@ def enqueue(
     for memory, version, path, hash_ in wanted:
         earlier = pending_entries[memory].issued if memory in pending_entries else ()
         issued = (*earlier, (path, hash_)) if path is not None else earlier
-        # In the column `seen`, an earlier program stored the version that the saved file named.
-        seen = version if is_write_back else None
-        row = {"memory": memory, "version": version, "path": path, "hash": hash_, "seen": seen}
-        rows.append({**row, "issued": json.dumps(issued)})
+        row = {"memory": memory, "version": version, "path": path, "hash": hash_, "issued": json.dumps(issued)}
+        rows.append({**row, "is_write_back": int(is_write_back)})
     tx.run_many(
-        "INSERT INTO file_journal (memory, version, path, hash, issued, seen)"
-        " VALUES (:memory, :version, :path, :hash, :issued, :seen) ON CONFLICT (memory)"
-        " DO UPDATE SET version = :version, path = :path, hash = :hash, issued = :issued, seen = :seen",
+        "INSERT INTO file_journal (memory, version, path, hash, issued, is_write_back)"
+        " VALUES (:memory, :version, :path, :hash, :issued, :is_write_back) ON CONFLICT (memory)"
+        " DO UPDATE SET version = :version, path = :path, hash = :hash, issued = :issued,"
+        " is_write_back = :is_write_back",
         rows,
     )
 
@@ -356,7 +355,7 @@ def drop_entry(tx: Transaction, memory: str) -> None:
 
 def _journal_entry(row: _JournalRow) -> JournalEntry:
     issued = tuple((path, hash_) for path, hash_ in json.loads(row.issued))
-    return JournalEntry(row.memory, row.version, row.path, row.hash, issued, is_write_back=row.seen is not None)
+    return JournalEntry(row.memory, row.version, row.path, row.hash, issued, is_write_back=bool(row.is_write_back))
 
 
 # --- former paths
@@ -378,7 +377,7 @@ def record_move(tx: Transaction, path: str, memory: str, *, space: str) -> None:
 
 
 def space_left(tx: Reading, path: str) -> str | None:
-    """Return the id of the space that a memory was in when its file left a path; None if that was not recorded."""
+    """Return the id of the space that a memory was in when its file left a path, or None."""
     (space,) = tx.row("SELECT space FROM file_left WHERE path = :path", path=path) or (None,)
     return str(space) if space else None
 
@@ -387,12 +386,6 @@ def moved_from(tx: Reading, path: str) -> str | None:
     """Return the memory whose file was moved away from a path, or None."""
     (memory,) = tx.row("SELECT memory FROM file_left WHERE path = :path", path=path) or (None,)
     return str(memory) if memory else None
-
-
-def former_paths_below(tx: Reading, folder: str) -> dict[str, str]:
-    """Return the former paths in a folder and below it, with the memories whose files were there."""
-    rows = tx.rows("SELECT path, memory FROM file_left")
-    return {path: memory for path, memory in rows if path.startswith(f"{folder}/")}
 
 
 def clear_former_path(tx: Transaction, path: str) -> None:

@@ -2,10 +2,7 @@
 
 The fact `moving_to` marks a book that is being moved elsewhere (by the move `move`), and `moved_to` one that was moved;
 `moved_keys` is the folder that has its keys there. `moving_from` marks a book that is being moved to this place.
-
-The fact `hashes` says that rows and files have content hashes, the fact `mentions` that the tags and links in texts
-have rows: those of an earlier program get them when the book is opened. A fact `project <space>` names the git
-repository to which a space belongs.
+A fact `project <space>` names the git repository to which a space belongs.
 """
 
 from __future__ import annotations
@@ -24,11 +21,6 @@ else:
     shlex = LazyModule("shlex")
 
 _PROJECT: Final = "project "
-HASHES_IN_ROWS: Final = "rows"
-HASHES_IN_FILES: Final = "files"
-"""Values of the fact `hashes`: how far the hashes of a book are filled in."""
-MENTIONS_IN_ROWS: Final = "rows, with Markdown links"
-"""The value of the fact `mentions`: the tags and links in texts have their rows, those to paths of files too."""
 
 
 def facts(tx: Reading) -> dict[str, str]:

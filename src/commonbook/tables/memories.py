@@ -170,11 +170,6 @@ def replace_hashes(tx: Transaction, keys: Keys, memories: Iterable[Memory]) -> N
     )
 
 
-def copy_lines(tx: Reading, space: str) -> dict[str, str]:
-    """Return the lines that make memories of a space copies, by id, as they are stored."""
-    return dict(tx.rows("SELECT id, shared FROM memory WHERE space = :space AND shared IS NOT NULL", space=space))
-
-
 def derive(tx: Transaction, keys: Keys, space: str, memories: Sequence[Memory], *, after: str, last: bool) -> None:
     """Make all derived rows again for a batch of a space's memories, which come in the order of their ids."""
     upto = "\U0010ffff" if last else memories[-1].id

@@ -6,7 +6,6 @@ here are named tuples: there is one for each file, and dataclasses would cost ev
 
 from __future__ import annotations
 
-import json
 import posixpath
 from collections.abc import Collection, Sequence
 from datetime import datetime
@@ -84,11 +83,8 @@ class ImportRecord(NamedTuple):
 
     @classmethod
     def read(cls, key: str, space: str, content: str, answer: str) -> Self:
-        """Parse an answer that `store` wrote; that of an earlier program is JSON."""
+        """Parse an answer that `store` wrote."""
         memory, _, version = answer.partition(" ")
-        if answer.startswith("{"):
-            values = json.loads(answer)
-            memory, version = values["memory"], values["version"]
         return cls(key=key, space=space, content=content, memory=memory, version=int(version))
 
     def store(self, ctx: WriteContext, *, first: bool = False) -> None:
@@ -172,7 +168,7 @@ def with_our_ending(path: str) -> str:
 
 
 def _is_ours(document: Document) -> bool:
-    """Tell whether a verb made this file, or an earlier program completed it: no person writes all of these fields."""
+    """Tell whether a verb made this file: no person writes all of these fields."""
     return document.id is not None and document.created is not None and document.author is not None
 
 

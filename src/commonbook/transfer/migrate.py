@@ -58,7 +58,6 @@ TABLES: Final = (
     _table("place", "id", "space"),
     Table("memory", memories.COLUMNS[:2], memories.COLUMNS[2:], "text"),
     _table("memory_tag", "space tag memory"),
-    _table("memory_mark", "space mark memory"),
     _table("mention", "space memory target", "name"),
     _table("memory_name", "space name memory"),
     _table("revision", "space memory revision", "title text author at how written_in", text="text"),

@@ -28,7 +28,7 @@ from commonbook.errors import (
     DatabaseUnfit,
     DatabaseUnreachable,
     HomeDamaged,
-    HomeIsNewer,
+    HomeOfAnotherBuild,
     NotReplicated,
     ServerLost,
 )
@@ -715,11 +715,11 @@ def test_a_later_migration_is_made_once_and_older_programs_stop(postgres):
         found = list(pool.map(lambda _: opened(address, migrations=newer), range(4)))
     with found[0].reading() as tx:
         assert tx.rows("SELECT a FROM more") == [(1,)]
-    with pytest.raises(HomeIsNewer, match=f"schema {len(newer)}"):
+    with pytest.raises(HomeOfAnotherBuild, match=f"schema {len(newer)}"):
         old.write(lambda _tx: None)
-    with pytest.raises(HomeIsNewer), old.reading():
+    with pytest.raises(HomeOfAnotherBuild), old.reading():
         pass
-    with pytest.raises(HomeIsNewer):
+    with pytest.raises(HomeOfAnotherBuild):
         opened(address)
     for db in (old, *found):
         db.close()

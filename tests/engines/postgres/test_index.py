@@ -23,7 +23,7 @@ from commonbook.book.book import Book
 from commonbook.compose import book as compose_book
 from commonbook.engines.postgres import index_schema
 from commonbook.engines.postgres.passage_rows import signed_hash
-from commonbook.errors import Busy, DatabaseUnreachable, HomeIsNewer
+from commonbook.errors import Busy, DatabaseUnreachable, HomeOfAnotherBuild
 from commonbook.model.memory import Draft
 from commonbook.ports.index import Delta, IndexQuery
 from tests.engines.index import test_segments
@@ -386,7 +386,7 @@ def test_tables_of_an_older_program_are_made_anew_and_those_of_a_newer_one_are_l
     assert index.view().search(ASKED, ()).total == len(step(2).entries)
     statements.execute("UPDATE recall_index SET format = %s", (index_schema.FORMAT + 1,))
     assert index.view().state is None
-    with pytest.raises(HomeIsNewer):
+    with pytest.raises(HomeOfAnotherBuild):
         commit(index, 3)
 
 

@@ -17,7 +17,7 @@ from commonbook.errors import (
     DatabaseRefused,
     DatabaseUnfit,
     DatabaseUnreachable,
-    HomeIsNewer,
+    HomeOfAnotherBuild,
     KeyMissing,
 )
 from commonbook.settings.settings import Settings
@@ -203,14 +203,20 @@ def test_a_read_only_standby(careful, refusal):
     assert "primary" in refusal(address, DatabaseUnreachable).fix
 
 
-def test_a_database_of_a_newer_version(careful, refusal):
-    address = careful.make_database("newer", template=TEMPLATE)
+@pytest.mark.parametrize(
+    ("columns", "values"),
+    [("version INTEGER", "99"), ("version INTEGER", "1"), ("version INTEGER, fingerprint BIGINT", "1, 4711")],
+)
+def test_a_database_of_another_build(careful, refusal, columns, values):
+    address = careful.make_database("other", template=TEMPLATE)
     careful.run(
-        "CREATE TABLE schema_version (version INTEGER)", "INSERT INTO schema_version VALUES (99)", database="newer"
+        f"CREATE TABLE schema_version ({columns})", f"INSERT INTO schema_version VALUES ({values})", database="other"
     )
-    error = refusal(address, HomeIsNewer)
-    assert "schema 99" in error.message
-    assert "update" in error.fix
+    error = refusal(address, HomeOfAnotherBuild)
+    assert f"schema {values.split(',')[0]}" in error.message
+    assert "commonbook export" in error.fix
+    assert "commonbook import" in error.fix
+    careful.drop_database("other")
 
 
 def test_a_server_that_has_no_connections_left(careful, refusal):

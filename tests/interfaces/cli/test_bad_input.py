@@ -278,7 +278,7 @@ def test_a_home_of_a_newer_program_is_not_touched(cli, memory, home):
     before = snapshot(home), state.read_bytes()
     for args in (("status",), ("remember", "x"), ("delete", memory), ("doctor", "--accept"), ("rebuild",)):
         result = cli(*args, "--json")
-        assert (result.code, result.out, result.error["type"]) == (1, "", "home_is_newer")
+        assert (result.code, result.out, result.error["type"]) == (1, "", "home_of_another_build")
         assert result.error["fix"]
     assert (snapshot(home), state.read_bytes()) == before
 

@@ -17,10 +17,11 @@ from typing import Final
 import psycopg
 from psycopg import errors as pg
 
+from commonbook.engines import migration_steps
 from commonbook.engines.postgres import connections
 from commonbook.engines.postgres.connections import Connection, ConnectionPool, PooledConnection
 from commonbook.engines.postgres.retry import DELETE_OLD_MARKS, Backoff, TransactionRetry
-from commonbook.errors import CommonbookError, DatabaseUnfit, DatabaseUnreachable, HomeIsNewer, NoHome, NotReplicated
+from commonbook.errors import CommonbookError, DatabaseUnfit, DatabaseUnreachable, NoHome, NotReplicated
 from commonbook.model.reports import Change, SchemaMigration
 from commonbook.ports.database import Result, RetryTransaction, Row, Transaction
 from commonbook.ports.keys import Clock
@@ -31,6 +32,8 @@ MIN_SERVER_VERSION: Final = 160000
 _READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _WRITE: Final = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _VERSION: Final = "SELECT version FROM schema_version"
+# A table of another build may have no fingerprint.
+_SCHEMA: Final = "SELECT version, (to_jsonb(schema_version) ->> 'fingerprint')::bigint FROM schema_version"
 _ASYNCHRONOUS_COMMIT: Final = "SET LOCAL synchronous_commit TO off"
 _WRITES_PER_TIDY: Final = 1000
 _MAX_CREATE_ATTEMPTS: Final = 50
@@ -70,7 +73,7 @@ class PostgresDatabase:
             on_failure.callback(self._pool.close)
             with _translated_errors(), self._pool.connection() as pooled:
                 _require_fit(pooled.connection)
-                if not create and self._version(pooled.connection) == 0:
+                if not create and self._schema_of(pooled.connection)[0] == 0:
                     raise NoHome("there is no book in this database yet", fix="`commonbook init` makes one")
                 self._migrate(pooled.connection)
             on_failure.pop_all()
@@ -199,44 +202,41 @@ class PostgresDatabase:
     def _require_version(self, row: Row | None) -> None:
         (version,) = row or (0,)
         if version != self.schema:
-            raise self._newer_error(version)
-
-    def _newer_error(self, version: int) -> HomeIsNewer:
-        return HomeIsNewer(
-            f"the database has schema {version}, this program knows {self.schema}",
-            fix="update Commonbook and start it again; nothing was changed",
-        )
+            raise migration_steps.another_build(version, self.schema, place="database")
 
     def _migrate(self, connection: Connection) -> None:
         """Migrate the schema; of several processes that start at once, one does it and the others wait."""
-        if self._version(connection) != self.schema:
+        if migration_steps.remaining(self._migrations, *self._schema_of(connection), place="database"):
             _make_version_table(connection)
             with connection.transaction():
                 connection.execute("LOCK TABLE schema_version IN ACCESS EXCLUSIVE MODE")
-                version = self._version(connection)
-                if version > self.schema:
-                    raise self._newer_error(version)
+                version, fingerprint = self._schema_of(connection)
+                migrations = migration_steps.remaining(self._migrations, version, fingerprint, place="database")
                 # Without a time limit: a migration that was cut off each time would never be finished.
                 connection.execute("SET LOCAL statement_timeout TO 0")
-                for script in self._migrations[version:]:
+                for script in migrations:
                     connection.execute(script)
                 connection.execute("DELETE FROM schema_version")
-                connection.execute("INSERT INTO schema_version (version) VALUES (%s)", (self.schema,))
+                connection.execute(
+                    "INSERT INTO schema_version (version, fingerprint) VALUES (%s, %s)",
+                    (self.schema, migration_steps.fingerprint(self._migrations)),
+                )
             if 0 < version < self.schema:
                 self.migration = SchemaMigration(before=version, after=self.schema, copy=None)
         self._tidy(connection)
 
     @staticmethod
-    def _version(connection: Connection) -> int:
+    def _schema_of(connection: Connection) -> tuple[int, int | None]:
+        """Return the number and the fingerprint of the schema; the number is 0 if there is none."""
         if connection.execute("SELECT to_regclass('schema_version')").fetchone() == (None,):
-            return 0
+            return 0, None
         try:
-            (version,) = connection.execute(_VERSION).fetchone() or (0,)
+            version, fingerprint = connection.execute(_SCHEMA).fetchone() or (0, None)
         except pg.UndefinedColumn as error:
             raise connections.foreign_tables_error("schema_version") from error
         if not isinstance(version, int):
             raise connections.foreign_tables_error("schema_version")
-        return version
+        return version, fingerprint
 
     def make_durable(self) -> None:
         """Do nothing: the server shows a durable commit to others only when it is durable."""
@@ -337,7 +337,9 @@ def _replace_token(match: re.Match[str]) -> str:
 def _make_version_table(connection: Connection) -> None:
     for _ in range(_MAX_CREATE_ATTEMPTS):
         try:
-            connection.execute("CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL)")
+            connection.execute(
+                "CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL, fingerprint BIGINT NOT NULL)"
+            )
             return
         except (pg.UniqueViolation, pg.DuplicateTable, pg.DuplicateObject):
             # Another process is creating it at this moment: `IF NOT EXISTS` checks before, and does not wait.

@@ -38,7 +38,7 @@ from commonbook.engines.postgres.index_schema import (
 from commonbook.engines.postgres.passage_cache import PassageCache
 from commonbook.engines.postgres.passage_rows import PASSAGE_COLUMNS, POSTING_COLUMNS, passage_lines, signed_hash
 from commonbook.engines.postgres.search import Search, SearchResources
-from commonbook.errors import Busy, HomeDamaged, HomeIsNewer
+from commonbook.errors import Busy, HomeDamaged, HomeOfAnotherBuild
 from commonbook.model.reports import Progress
 from commonbook.ports.database import Reading
 from commonbook.ports.index import Delta, IndexQuery, IndexResult, IndexState, PendingDeltas, SpacePosition
@@ -506,7 +506,7 @@ def _create_tables(connection: Connection) -> None:
 def _is_older(connection: Connection, statement: str) -> bool:
     (format_,) = connection.execute(statement).fetchone() or (0,)
     if format_ > FORMAT:
-        raise HomeIsNewer(
+        raise HomeOfAnotherBuild(
             f"the index has format {format_}, this program knows {FORMAT}",
             fix="update Commonbook and start it again; nothing was changed",
         )

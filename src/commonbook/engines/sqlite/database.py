@@ -9,30 +9,27 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
+from commonbook.engines import migration_steps
 from commonbook.engines.process.fair_lock import FairLock
 from commonbook.engines.process.fork_safety import ForkGate
 from commonbook.engines.sqlite.statements import bind, parse
-from commonbook.errors import Busy, HomeError, HomeIsNewer
-from commonbook.model.ids import id_bytes
+from commonbook.errors import Busy, HomeError
 from commonbook.model.reports import Change, SchemaMigration
 from commonbook.ports.database import Result, Row, Transaction
 from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
-    from commonbook.engines.sqlite import error_translation, kept_rows, new_database, schema_copies, wal_file
+    from commonbook.engines.sqlite import database_files, error_translation, kept_rows, wal_file
     from commonbook.ports.keys import Clock
-    from commonbook.runtime import compressed_text
 else:
+    database_files = LazyModule("commonbook.engines.sqlite.database_files")
     error_translation = LazyModule("commonbook.engines.sqlite.error_translation")
     kept_rows = LazyModule("commonbook.engines.sqlite.kept_rows")
-    new_database = LazyModule("commonbook.engines.sqlite.new_database")
-    schema_copies = LazyModule("commonbook.engines.sqlite.schema_copies")
     wal_file = LazyModule("commonbook.engines.sqlite.wal_file")
-    compressed_text = LazyModule("commonbook.runtime.compressed_text")
 
 _CLOSE_LOCK_SECONDS: Final = 2.0
 _PAGE_BYTES: Final = 8192
@@ -109,11 +106,11 @@ class SqliteDatabase:
         # Mostly there is none, and nothing more is loaded.
         if not any(entry.startswith(f"{name}.before-") for entry in os.listdir(folder)):
             return []
-        return schema_copies.find_copies(self._path)
+        return database_files.find_copies(self._path)
 
     def remove_schema_copies(self) -> None:
         """Remove the copies that were made before migrations of the schema."""
-        schema_copies.remove_copies(self._path)
+        database_files.remove_copies(self._path)
 
     # --- reading
 
@@ -242,24 +239,24 @@ class SqliteDatabase:
             with self._lock.hold(self._busy_seconds):
                 # Another process may have made it while this one waited.
                 if _is_empty(self._path):
-                    new_database.make_database(self._path, self._migrate)
-        self._refuse_newer()
-        connection = self._connect()
-        version = self._version(connection)
-        if version < len(self._migrations):
-            with self._lock.hold(self._busy_seconds):
+                    database_files.make_database(self._path, self._migrate)
+        if self._remaining_migrations():
+            with self._lock.hold(self._busy_seconds), closing(self._connect()) as connection:
                 self._migrate(connection)
-        self._readers.append(connection)
+        self._readers.append(self._connect())
 
-    def _refuse_newer(self) -> None:
-        """Check the version without writing: even opening and closing would checkpoint the log after a crash."""
-        connection = sqlite3.connect(self._read_only_address(), uri=True, timeout=self._busy_seconds)
-        try:
-            version = self._version(connection)
-        finally:
-            connection.close()
-        if version > len(self._migrations):
-            raise self._newer_error(version)
+    def _remaining_migrations(self) -> Sequence[str]:
+        """Check the schema without writing: even opening and closing would checkpoint the log after a crash."""
+        address = self._read_only_address()
+        with closing(sqlite3.connect(address, uri=True, timeout=self._busy_seconds)) as connection:
+            # Number and fingerprint are of one snapshot.
+            connection.execute("BEGIN")
+            return self._migrations_for(connection)
+
+    def _migrations_for(self, connection: sqlite3.Connection) -> Sequence[str]:
+        """Return the migrations that the database still needs; raise HomeOfAnotherBuild if others have made it."""
+        ((stored,),) = connection.execute("PRAGMA application_id").fetchall()
+        return migration_steps.remaining(self._migrations, self._version(connection), stored, place="home")
 
     def _read_only_address(self) -> str:
         # Without a write-ahead log, `immutable` reads the file and creates none beside it. (Reading the file without
@@ -271,19 +268,14 @@ class SqliteDatabase:
         if self._version(connection) == 0:
             connection.execute(f"PRAGMA page_size={_PAGE_BYTES}")
             connection.execute("PRAGMA journal_mode=WAL").fetchall()
-        # For migrations alone.
-        connection.create_function("compressed", 1, compressed_text.compress, deterministic=True)
-        connection.create_function("id_bytes", 1, id_bytes, deterministic=True)
         connection.execute("BEGIN IMMEDIATE")
         try:
-            version = self._version(connection)
-            if version > len(self._migrations):
-                raise self._newer_error(version)
-            migration = self._prepare_migration(version)
-            for number, script in enumerate(self._migrations[version:], start=version + 1):
-                for statement in _split_statements(script):
-                    connection.execute(statement)
-                connection.execute(f"PRAGMA user_version={number}")
+            migrations = self._migrations_for(connection)
+            migration = self._prepare_migration(self._version(connection))
+            for statement in migration_steps.statements(migrations):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version={len(self._migrations)}")
+            connection.execute(f"PRAGMA application_id={migration_steps.fingerprint(self._migrations)}")
             connection.execute("COMMIT")
             self.migration = migration
         finally:
@@ -296,7 +288,7 @@ class SqliteDatabase:
             return None
         copy = None
         if self._copies_before_migration:
-            copy = schema_copies.copy_before_migration(
+            copy = database_files.copy_before_migration(
                 self._path, len(self._migrations), busy_seconds=self._busy_seconds
             )
         return SchemaMigration(before=version, after=len(self._migrations), copy=copy)
@@ -309,13 +301,7 @@ class SqliteDatabase:
     def _check_schema(self, connection: sqlite3.Connection) -> None:
         version = self._version(connection)
         if version != len(self._migrations):
-            raise self._newer_error(version)
-
-    def _newer_error(self, version: int) -> HomeIsNewer:
-        return HomeIsNewer(
-            f"the home has schema {version}, this program knows {len(self._migrations)}",
-            fix="update Commonbook and start it again; nothing was changed",
-        )
+            raise migration_steps.another_build(version, len(self._migrations), place="home")
 
     def close(self) -> None:
         """Close for good, holding the lock: the last connection of any process writes SQLite's log back."""
@@ -409,10 +395,6 @@ class SqliteTransaction(SqliteReading):
 
 def _is_empty(path: str) -> bool:
     return not os.path.exists(path) or os.path.getsize(path) == 0
-
-
-def _split_statements(script: str) -> list[str]:
-    return [statement for statement in script.split(";") if statement.strip()]
 
 
 class _TranslatedErrors(AbstractContextManager[None]):

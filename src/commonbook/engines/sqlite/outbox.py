@@ -20,7 +20,7 @@ from commonbook.errors import (
     DiskFull,
     HomeDamaged,
     HomeError,
-    HomeIsNewer,
+    HomeOfAnotherBuild,
     HomeReadOnly,
     KeyConflict,
     NetworkFileSystem,
@@ -40,46 +40,19 @@ from commonbook.ports.outbox import (
     StoredMessage,
 )
 
-_VERSION_1: Final = """
+# A space is empty if none was named: the server then chooses it by the API key.
+_SCHEMA_1: Final = """
 CREATE TABLE message (
-  position INTEGER PRIMARY KEY AUTOINCREMENT, session TEXT NOT NULL, client_id TEXT NOT NULL,
-  space TEXT, parent TEXT, tags TEXT NOT NULL, role TEXT NOT NULL, author TEXT, text TEXT NOT NULL, time TEXT NOT NULL,
-  masked INTEGER NOT NULL, size INTEGER NOT NULL, state TEXT NOT NULL DEFAULT 'waiting',
-  alone INTEGER NOT NULL DEFAULT 0, attempts INTEGER NOT NULL DEFAULT 0, failures INTEGER NOT NULL DEFAULT 0,
-  reason TEXT NOT NULL DEFAULT '');
-CREATE UNIQUE INDEX message_by_client_id ON message (session, client_id);
-CREATE INDEX message_in_order ON message (state, session, position);
-CREATE TABLE lane (
-  session TEXT NOT NULL PRIMARY KEY, since REAL NOT NULL, due REAL NOT NULL, asked INTEGER NOT NULL DEFAULT 0,
-  tries INTEGER NOT NULL DEFAULT 0, token TEXT, taken REAL, until REAL) WITHOUT ROWID;
-"""
-
-# An empty space is one that a message of version 1 did not name; `assign_space` fixes it.
-_VERSION_2: Final = """
-CREATE TABLE message_by_space (
   position INTEGER PRIMARY KEY AUTOINCREMENT, space TEXT NOT NULL, session TEXT NOT NULL, client_id TEXT NOT NULL,
   parent TEXT, tags TEXT NOT NULL, role TEXT NOT NULL, author TEXT, text TEXT NOT NULL, time TEXT NOT NULL,
   masked INTEGER NOT NULL, size INTEGER NOT NULL, state TEXT NOT NULL DEFAULT 'waiting',
   alone INTEGER NOT NULL DEFAULT 0, attempts INTEGER NOT NULL DEFAULT 0, failures INTEGER NOT NULL DEFAULT 0,
   reason TEXT NOT NULL DEFAULT '');
-INSERT INTO message_by_space (position, space, session, client_id, parent, tags, role, author, text, time, masked, size,
-    state, alone, attempts, failures, reason)
-  SELECT position, coalesce(space, ''), session, client_id, parent, tags, role, author, text, time, masked, size,
-    state, alone, attempts, failures, reason FROM message ORDER BY position;
-UPDATE sqlite_sequence SET seq = (SELECT seq FROM sqlite_sequence WHERE name = 'message')
-  WHERE name = 'message_by_space' AND EXISTS (SELECT 1 FROM sqlite_sequence WHERE name = 'message');
-DROP TABLE message;
-ALTER TABLE message_by_space RENAME TO message;
 CREATE UNIQUE INDEX message_by_client_id ON message (space, session, client_id);
 CREATE INDEX message_in_order ON message (state, space, session, position);
-CREATE TABLE lane_by_space (
+CREATE TABLE lane (
   space TEXT NOT NULL, session TEXT NOT NULL, since REAL NOT NULL, due REAL NOT NULL, asked INTEGER NOT NULL DEFAULT 0,
   tries INTEGER NOT NULL DEFAULT 0, token TEXT, taken REAL, until REAL, PRIMARY KEY (space, session)) WITHOUT ROWID;
-INSERT INTO lane_by_space (space, session, since, due, asked, tries)
-  SELECT DISTINCT message.space, lane.session, lane.since, lane.due, lane.asked, lane.tries
-  FROM lane JOIN message ON message.session = lane.session AND message.state = 'waiting';
-DROP TABLE lane;
-ALTER TABLE lane_by_space RENAME TO lane;
 """
 
 
@@ -119,7 +92,7 @@ _STORED_COLUMNS: Final = ", ".join(_StoredRow._fields)
 
 _FIXES: Final[dict[type[CommonbookError], str]] = {
     HomeDamaged: "keep the file, since it may hold messages that were never sent; move it away to go on with a new one",
-    HomeIsNewer: "update Commonbook and start it again; nothing was changed",
+    HomeOfAnotherBuild: "send its messages with the build that wrote it, or move the file away; nothing was changed",
     HomeReadOnly: "give this user write access to the file and its folder",
 }
 
@@ -135,7 +108,7 @@ class OutboxFile:
             _create_file(self._path)
             self._db = SqliteDatabase(
                 self._path,
-                migrations=(_VERSION_1, _VERSION_2),
+                migrations=(_SCHEMA_1,),
                 clock=clock,
                 busy_seconds=busy_seconds,
                 # A lock file of its own: in a home, writers of the book do not delay appends to the outbox.
@@ -153,21 +126,6 @@ class OutboxFile:
             if any(message.new for message in messages):
                 outbox_queue.open_queue(tx, (context.space or "", session))
         return messages
-
-    def assign_space(self, space: str) -> None:
-        """Fix the space of messages from version 1 that named none."""
-        with self._adapted_errors(), self._db.reading() as view:
-            if view.row("SELECT 1 FROM message WHERE space = '' LIMIT 1") is None:
-                return
-        with self._writing(durable=True) as tx:
-            tx.run("UPDATE message SET space = :space WHERE space = ''", space=space)
-            # A lane that exists keeps its pause.
-            tx.run(
-                "INSERT OR IGNORE INTO lane (space, session, since, due, asked, tries)"
-                " SELECT :space, session, since, due, asked, tries FROM lane WHERE space = ''",
-                space=space,
-            )
-            tx.run("DELETE FROM lane WHERE space = ''")
 
     # --- sending
 
