@@ -67,7 +67,7 @@ class Connecting:
     ) -> None: ...
 
 def connect(
-    addresses: str | Iterable[str] | None = None,
+    url: str | None = None,
     key: str | None = None,
     *,
     space: str | None = None,

@@ -32,7 +32,6 @@ from typing import TYPE_CHECKING, Final
 from commonbook.version import __version__
 
 if TYPE_CHECKING:
-    import collections.abc
     import os
 
     from commonbook.book.book import Book
@@ -308,7 +307,7 @@ def restore(
 
 
 def connect(
-    addresses: str | collections.abc.Iterable[str] | None = None,
+    url: str | None = None,
     key: str | None = None,
     *,
     space: str | None = None,
@@ -317,15 +316,15 @@ def connect(
     answer_seconds: float = 15.0,
     patience_seconds: float = 30.0,
 ) -> RemoteBook:
-    """Connect to a book on a server (`commonbook serve`) at one address or several; see `RemoteBook`.
+    """Connect to a book on a server (`commonbook serve`); see `RemoteBook`.
 
-    Without `addresses`, COMMONBOOK_URL is used. Without `key`, it is COMMONBOOK_KEY, else the key that
+    Without `url`, COMMONBOOK_URL is used. Without `key`, it is COMMONBOOK_KEY, else the key that
     `commonbook login` has saved. `space` is the space of calls that name none, in place of the default space of the
     key. Nothing is sent before the first call.
 
     - `outbox`: the file for messages that cannot be sent at once; by default one for each server and each key.
     - `allow_http`: whether an address other than this machine's may do without encryption.
-    - `answer_seconds`: how long to wait for one answer, before the next address is asked.
+    - `answer_seconds`: how long to wait for one answer.
     - `patience_seconds`: how long to try in all, before `Unreachable` is raised.
     """
     from commonbook.compose.client import connect as compose_remote
@@ -333,7 +332,7 @@ def connect(
 
     return compose_remote(
         RemoteSettings.load(),
-        addresses,
+        url,
         key,
         space=space,
         outbox=outbox,

@@ -21,7 +21,7 @@ from commonbook.model.memory import Filter
 from commonbook.model.session import NewMessage
 from tests.support import capture_child
 from tests.support.capture_child import logs_of, wrong_with
-from tests.support.http_servers import ServerProcess
+from tests.support.http_servers import Cable, ServerProcess
 from tests.support.postgres_server import wait_for_transactions
 
 SECONDS = float(os.environ.get("COMMONBOOK_LOAD_SECONDS", "2"))
@@ -92,14 +92,15 @@ def test_of_three_servers_and_two_workers_one_each_is_killed_and_nothing_is_lost
     servers, workers = machines
     with commonbook.open(place) as book:
         key = book.create_key("user:local").secret
-    urls = [server.url for server in servers]
+    # Each client has a load balancer of its own, which prefers another server.
+    ports = [int(server.url.rpartition(":")[2]) for server in servers]
+    balancers = [Cable(*ports[number % 3 :], *ports[: number % 3]) for number in range(CLIENTS)]
     clients = [
         LoadClient(
             f"c{number}",
-            # Each begins with another server.
-            commonbook.connect(urls[number % 3 :] + urls[: number % 3], key, outbox=tmp_path / f"{number}.db"),
+            commonbook.connect(balancer.url, key, outbox=tmp_path / f"{number}.db"),
         )
-        for number in range(CLIENTS)
+        for number, balancer in enumerate(balancers)
     ]
     for client in clients:
         client.start()
@@ -114,6 +115,8 @@ def test_of_three_servers_and_two_workers_one_each_is_killed_and_nothing_is_lost
         assert client.error is None
         assert client.remote.outbox.flush(DEADLINE)
         client.remote.close()
+    for balancer in balancers:
+        balancer.close()
     wait_for_transactions(place)
     assert wrong_after(place, clients) == []
 

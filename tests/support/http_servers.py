@@ -78,10 +78,10 @@ class ServerProcess:
 
 
 class Cable:
-    """A proxy on a port of its own, which passes bytes to a server until it is cut."""
+    """A proxy on a port of its own, which passes bytes to the first server that takes them, until it is cut."""
 
-    def __init__(self, port: int) -> None:
-        self._target = port
+    def __init__(self, *ports: int) -> None:
+        self._targets = ports
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port: int = self._listening.getsockname()[1]
         self._open: list[socket.socket] = []
@@ -98,10 +98,19 @@ class Cable:
         with suppress(OSError):
             while True:
                 client, _ = self._listening.accept()
-                server = socket.create_connection(("127.0.0.1", self._target))
+                server = self._connected()
+                if server is None:
+                    _shut(client)
+                    continue
                 self._open += [client, server]
                 threading.Thread(target=self._pass, args=(client, server), daemon=True).start()
                 threading.Thread(target=self._pass_answers, args=(server, client), daemon=True).start()
+
+    def _connected(self) -> socket.socket | None:
+        for port in self._targets:
+            with suppress(ConnectionRefusedError):
+                return socket.create_connection(("127.0.0.1", port))
+        return None
 
     def _pass_answers(self, server: socket.socket, client: socket.socket) -> None:
         with suppress(OSError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Coroutine, Generator, Iterable
+from collections.abc import Callable, Coroutine, Generator
 from functools import partial, wraps
 from inspect import isfunction, unwrap
 from typing import Any
@@ -66,7 +66,7 @@ class Connecting:
 
 
 def connect(
-    addresses: str | Iterable[str] | None = None,
+    url: str | None = None,
     key: str | None = None,
     *,
     space: str | None = None,
@@ -79,7 +79,7 @@ def connect(
     return Connecting(
         partial(
             commonbook.connect,
-            addresses,
+            url,
             key,
             space=space,
             outbox=outbox,

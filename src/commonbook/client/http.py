@@ -1,8 +1,7 @@
-"""Requests over HTTP with a limited time: attempts at several addresses, with retries that are safe.
+"""Requests over HTTP with a limited time, and with retries that are safe.
 
 A request that changes something has an `Idempotency-Key`, made before the first attempt, so that it may be repeated
-after a lost answer, at any address. Redirects are not followed. Each address has connections of its own, which alone
-carry the key.
+after a lost answer. Redirects are not followed: the key goes to the address of the server alone.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from contextlib import contextmanager
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
-from commonbook.client.addresses import Address, AddressChoice, pause_seconds
+from commonbook.client.address import Address, pause_seconds
 from commonbook.errors import Busy, CommonbookError, HomeError, ServerFailed, Unreachable, UntrustedServer
 from commonbook.runtime.fork_reset import reset_in_child
 from commonbook.runtime.lazy_modules import LazyModule
@@ -43,7 +42,7 @@ _TRUST_FIX: Final = "name the file of its certificate authority in SSL_CERT_FILE
 
 
 class Patience(NamedTuple):
-    """How long a request may take: in all, in one attempt, and whether all addresses are tried more than once.
+    """How long a request may take: in all, in one attempt, and whether there is only one attempt.
 
     The attempts of a `slow` request have their whole time, also if the request is not tried again after them. With
     `connects_once`, it is tried again only if a server was there, whose answer was lost.
@@ -135,28 +134,32 @@ class SentFiles(NamedTuple):
 
 
 class HttpCaller:
-    """Sends requests to the addresses of one server; safe to use from any thread, and after a fork."""
+    """Sends requests to one server; safe to use from any thread, and after a fork."""
 
-    def __init__(self, addresses: tuple[Address, ...], key: str | None) -> None:
+    def __init__(self, address: Address, key: str | None) -> None:
         """Connect to nothing yet."""
-        self.choice: Final = AddressChoice(addresses)
-        self._key = key
+        self._address, self._key = address, key
         self.reset_after_fork()
         reset_in_child(self)
 
     def reset_after_fork(self) -> None:
         """Begin without connections, at first and in a forked child, which must not use those of its parent."""
-        self._clients: dict[Address, httpx2.Client] = {}
+        self._client: httpx2.Client | None = None
         self._guard = threading.Lock()
         self._closed = threading.Event()
-        self.choice.reset_after_fork()
+        self._failures, self._down_until = 0, 0.0
+
+    @property
+    def is_down(self) -> bool:
+        """Whether the server did not answer just now, and is not expected to answer yet."""
+        return time.monotonic() < self._down_until
 
     def close(self) -> None:
         """Close all connections; a request that waits for a retry gives up."""
         self._closed.set()
         with self._guard:
-            clients, self._clients = self._clients, {}
-        for client in clients.values():
+            client, self._client = self._client, None
+        if client is not None:
             client.close()
 
     def send(
@@ -167,61 +170,52 @@ class HttpCaller:
         headers: Mapping[str, str] | None = None,
         files: SentFiles | None = None,
     ) -> Answer:
-        """Return the answer to a request; Unreachable if there is none in time, from no address.
+        """Return the answer to a request; Unreachable if there is none in time.
 
         An answer that says that the server is busy counts as none while there is time to ask again.
         """
         files = files or SentFiles()
         end = Deadline(patience.seconds)
-        passes = 0
+        tries = 0
         while True:
+            seconds = patience.attempt_seconds if patience.slow else min(patience.attempt_seconds, end.left)
             try:
-                return self._try_each(request, patience, end, headers or {}, files)
+                return self._try(request, headers or {}, files, Deadline(max(seconds, 0.001)))
             except _TryAgainError as error:
-                pause = pause_seconds(passes, share=_RANDOM.random(), retry_after=error.retry_after)
-                is_final = patience.once or error.outlook < _least_outlook(patience, passes)
+                pause = pause_seconds(tries, share=_RANDOM.random(), retry_after=error.retry_after)
+                is_final = patience.once or error.outlook < _least_outlook(patience, tries)
                 if is_final or pause >= end.left or self._closed.wait(pause):
                     raise error.final from None
-                passes += 1
+                tries += 1
 
-    def _try_each(
-        self, request: Request, patience: Patience, end: Deadline, headers: Mapping[str, str], files: SentFiles
-    ) -> Answer:
-        """Ask each address once, in turn."""
-        last: _TryAgainError | None = None
-        for address in self.choice.order():
-            if last is not None and not end.left:
-                break
-            cut = patience.attempt_seconds if patience.slow else max(end.left, 0.001)
-            try:
-                answer = self._attempt(address, request, headers, files, Deadline(min(patience.attempt_seconds, cut)))
-            except NoAnswer as error:
-                self.choice.failed(address)
-                last = _next_try(last, _no_answer(address, error))
-                continue
-            if answer.status in _GATEWAY_STATUS:
-                self.choice.failed(address)
-                last = _TryAgainError(Unreachable(f"{address} answered with status {answer.status}", fix=_FIX))
-                continue
-            self.choice.answered(address)
-            busy = _busy(answer)
-            if busy is None:
-                return answer
-            last = busy
-        assert last is not None  # noqa: S101 - there is at least one address
-        raise last
+    def _try(self, request: Request, headers: Mapping[str, str], files: SentFiles, end: Deadline) -> Answer:
+        """Ask once; remember whether the server has answered."""
+        try:
+            answer = self._attempt(request, headers, files, end)
+        except NoAnswer as error:
+            self._failed()
+            raise _no_answer(self._address, error) from None
+        if answer.status in _GATEWAY_STATUS:
+            self._failed()
+            raise _TryAgainError(Unreachable(f"{self._address} answered with status {answer.status}", fix=_FIX))
+        self._failures, self._down_until = 0, 0.0
+        if (busy := _busy(answer)) is not None:
+            raise busy
+        return answer
 
-    def _attempt(
-        self, address: Address, request: Request, headers: Mapping[str, str], files: SentFiles, end: Deadline
-    ) -> Answer:
+    def _failed(self) -> None:
+        self._down_until = time.monotonic() + pause_seconds(self._failures, share=_RANDOM.random())
+        self._failures += 1
+
+    def _attempt(self, request: Request, headers: Mapping[str, str], files: SentFiles, end: Deadline) -> Answer:
         sent = {**headers, "Content-Type": "application/json"} if request.body is not None else dict(headers)
-        client = self._client(address)
+        client = self._open_client()
         with files.opened() as body, _network_errors():
             if body is not None:
                 sent |= {"Content-Type": "application/zip", "Content-Length": str(os.fstat(body.fileno()).st_size)}
             message = client.build_request(
                 request.method,
-                str(address) + request.path,
+                str(self._address) + request.path,
                 params=list(request.query),
                 content=request.body if body is None else _parts(body),
                 headers=sent,
@@ -235,17 +229,17 @@ class HttpCaller:
                 response.close()
         if 300 <= response.status_code < 400:
             raise NoAnswer("it redirects to another address, which the key must not go to", Outlook.NO_SERVER)
-        return Answer(response.status_code, response.headers, content, address)
+        return Answer(response.status_code, response.headers, content, self._address)
 
-    def _client(self, address: Address) -> httpx2.Client:
+    def _open_client(self) -> httpx2.Client:
         with self._guard:
             if self._closed.is_set():
                 raise HomeError("the remote book is closed", fix="connect again")
-            if address not in self._clients:
-                self._clients[address] = self._new_client(address)
-            return self._clients[address]
+            if self._client is None:
+                self._client = self._new_client()
+            return self._client
 
-    def _new_client(self, address: Address) -> httpx2.Client:
+    def _new_client(self) -> httpx2.Client:
         headers = {"Accept": "application/json", "User-Agent": f"commonbook/{__version__}"}
         if self._key is not None:
             headers["Authorization"] = f"Bearer {self._key}"
@@ -255,27 +249,22 @@ class HttpCaller:
             # The certificates of the system, or those of SSL_CERT_FILE.
             verify=httpx2.create_ssl_context(),
             # A proxy of the system is no way to this machine.
-            trust_env=not address.is_loopback,
+            trust_env=not self._address.is_loopback,
             limits=httpx2.Limits(max_connections=_MAX_CONNECTIONS, max_keepalive_connections=_MAX_CONNECTIONS),
         )
 
 
 class _TryAgainError(Exception):
-    """No address has answered; `final` is the error if the request is not tried again."""
+    """The server has not answered; `final` is the error if the request is not tried again."""
 
     def __init__(self, final: CommonbookError, retry_after: float = 0.0, *, outlook: Outlook = Outlook.LOST) -> None:
         super().__init__(final.message)
         self.final, self.retry_after, self.outlook = final, retry_after, outlook
 
 
-def _least_outlook(patience: Patience, passes: int) -> Outlook:
+def _least_outlook(patience: Patience, tries: int) -> Outlook:
     """Return the least outlook with which a request is tried again; an answer that was lost may come later."""
-    return Outlook.LOST if patience.connects_once and not passes else Outlook.NO_SERVER
-
-
-def _next_try(last: _TryAgainError | None, new: _TryAgainError) -> _TryAgainError:
-    """Return the error of several addresses, with the best outlook among them."""
-    return last if last is not None and last.outlook > new.outlook else new
+    return Outlook.LOST if patience.connects_once and not tries else Outlook.NO_SERVER
 
 
 def _no_answer(address: Address, error: NoAnswer) -> _TryAgainError:

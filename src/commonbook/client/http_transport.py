@@ -1,4 +1,4 @@
-"""The transport of an outbox over HTTP: appends go to the first address that answers."""
+"""The transport of an outbox over HTTP: messages are appended to sessions of the server."""
 
 from __future__ import annotations
 
@@ -43,8 +43,7 @@ class HttpTransport:
         ]
         try:
             request = append_request(session, sent, context)
-            # A frozen server must leave time for the others.
-            answer = send_append(self._http, request, attempt_seconds=timeout / len(self._http.choice.addresses))
+            answer = send_append(self._http, request, seconds=timeout)
             if answer.status == _KEY_REFUSED_STATUS:
                 # A missing or revoked key says nothing about the messages: they wait for another one.
                 refusal = problem_of(answer)
@@ -62,10 +61,9 @@ def append_request(session: str, messages: Sequence[NewMessage], context: Sessio
     return request_of(VERBS["append"], {"session": session, "messages": messages, **given})
 
 
-def send_append(http: HttpCaller, request: Request, *, attempt_seconds: float) -> Answer:
-    """Send an append once to each address until one answers, each of which has so many seconds."""
-    in_all = attempt_seconds * len(http.choice.addresses)
-    return http.send(request, patience=Patience(in_all, attempt_seconds, once=True))
+def send_append(http: HttpCaller, request: Request, *, seconds: float) -> Answer:
+    """Send an append once."""
+    return http.send(request, patience=Patience(seconds, seconds, once=True))
 
 
 def append_receipt(answer: Answer, count: int) -> AppendReceipt:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from typing import Final
 
-from commonbook.client.addresses import Address
+from commonbook.client.address import Address
 from commonbook.client.http import HttpCaller, Patience, problem_of
 from commonbook.errors import ServerFailed
 from commonbook.model.spaces import NewKey
@@ -17,12 +17,12 @@ _SECONDS: Final = 15.0
 _ATTEMPT_SECONDS: Final = 5.0
 
 
-def exchange(addresses: tuple[Address, ...], code: str) -> NewKey:
+def exchange(address: Address, code: str) -> NewKey:
     """Exchange a login code for a secret of its key; a lost answer is asked for again, with the same nonce.
 
     An address where no server is, such as a mistyped one, is an error at once: a person waits for the answer.
     """
-    http = HttpCaller(addresses, key=None)
+    http = HttpCaller(address, key=None)
     try:
         request = request_of(VERBS["exchange_login"], {"code": code, "nonce": secrets.token_urlsafe(24)})
         answer = http.send(request, patience=Patience(_SECONDS, _ATTEMPT_SECONDS, connects_once=True))

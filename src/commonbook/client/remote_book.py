@@ -69,7 +69,7 @@ class RemoteBook(
     ) -> None:
         """Use these connections and this outbox, which are closed with the book, and files of this machine.
 
-        A server has `answer_seconds` for an answer; for `patience_seconds` a call is tried again, at all addresses.
+        A server has `answer_seconds` for an answer; for `patience_seconds` a call is tried again.
         """
         self._http, self._outbox, self._files, self._space = http, outbox, files, space
         self._answer_seconds, self._patience_seconds = answer_seconds, patience_seconds
@@ -96,7 +96,7 @@ class RemoteBook(
         """
         context = session_context(session, self._space if space is None else space, parent, tags)
         prepared = self._outbox.prepare(messages)
-        if not prepared or not (self._http.choice.all_rest or self._outbox.is_waiting(session, context.space)):
+        if not prepared or not (self._http.is_down or self._outbox.is_waiting(session, context.space)):
             try:
                 request = append_request(session, [message.message for message in prepared], context)
                 return self._append_directly(request, prepared)
@@ -122,7 +122,7 @@ class RemoteBook(
         self.close()
 
     def _append_directly(self, request: Request, prepared: list[PreparedMessage]) -> AppendReceipt:
-        answer = send_append(self._http, request, attempt_seconds=self._answer_seconds)
+        answer = send_append(self._http, request, seconds=self._answer_seconds)
         return append_receipt(answer, len(prepared))
 
     def _call(self, verb: str, arguments: Mapping[str, object]) -> Any:  # noqa: ANN401 - as the verb's annotation says

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
@@ -115,7 +114,7 @@ def open_outbox(
 
 def connect(
     settings: RemoteSettings,
-    addresses: str | Iterable[str] | None = None,
+    url: str | None = None,
     key: str | None = None,
     *,
     space: str | None = None,
@@ -124,9 +123,9 @@ def connect(
     answer_seconds: float = 15.0,
     patience_seconds: float = 30.0,
 ) -> RemoteBook:
-    """Make a remote book over the addresses of a server; its outbox is opened if it exists. Nothing is sent yet."""
+    """Make a remote book over the URL of a server; its outbox is opened if it exists. Nothing is sent yet."""
     _require_http()
-    from commonbook.client.addresses import parse_addresses
+    from commonbook.client.address import parse_address
     from commonbook.client.http import HttpCaller
     from commonbook.client.http_transport import HttpTransport
     from commonbook.client.lazy_outbox import LazyOutbox
@@ -135,16 +134,16 @@ def connect(
     from commonbook.settings import remote
     from commonbook.text.masking import mask
 
-    parsed = parse_addresses(addresses or settings.url or "", allow_http=allow_http)
+    address = parse_address(url or settings.url or "", allow_http=allow_http)
     given = remote.require_key(key, "the key") if key is not None else settings.key
-    saved = None if given else next(filter(None, (remote.saved_key(settings, at.origin) for at in parsed)), None)
+    saved = None if given else remote.saved_key(settings, address.origin)
     if given is None and saved is None:
         raise BadInput(
-            f"there is no key for {parsed[0]}",
+            f"there is no key for {address}",
             fix="`commonbook login URL CODE` saves one; or give it as an argument, or in COMMONBOOK_KEY",
         )
-    path = os.fspath(outbox) if outbox is not None else remote.outbox_path(settings, parsed[0].origin, given)
-    http, clock, default = HttpCaller(parsed, given or saved), SystemClock(), space or settings.space
+    path = os.fspath(outbox) if outbox is not None else remote.outbox_path(settings, address.origin, given)
+    http, clock, default = HttpCaller(address, given or saved), SystemClock(), space or settings.space
     transport = HttpTransport(http)
 
     def open_client() -> Client:
@@ -164,21 +163,17 @@ def connect(
     )
 
 
-def log_in(
-    settings: RemoteSettings, addresses: str, code: str, *, allow_http: bool = False
-) -> tuple[ApiKey, list[str]]:
-    """Exchange a login code for a key, and save it for each address; return the key and the paths of its files."""
+def log_in(settings: RemoteSettings, url: str, code: str, *, allow_http: bool = False) -> tuple[ApiKey, str]:
+    """Exchange a login code for a key, and save it; return the key and the path of its file."""
     _require_http()
-    from commonbook.client.addresses import parse_addresses
+    from commonbook.client.address import parse_address
     from commonbook.client.login import exchange
     from commonbook.settings import remote
 
-    parsed = parse_addresses(addresses, allow_http=allow_http)
+    address = parse_address(url, allow_http=allow_http)
     remote.require_savable(settings)
-    new = exchange(parsed, code)
-    return new.key, [
-        remote.save_key(settings, origin, new.secret) for origin in dict.fromkeys(at.origin for at in parsed)
-    ]
+    new = exchange(address, code)
+    return new.key, remote.save_key(settings, address.origin, new.secret)
 
 
 def _require_http() -> None:

@@ -1,4 +1,4 @@
-"""Settings of a remote client: the addresses of the server, its key, and the places of saved keys and outboxes.
+"""Settings of a remote client: the URL of the server, its key, and the places of saved keys and outboxes.
 
 Saved keys: `commonbook login` saves the key for a server in a file of mode 0600, which its user alone can read.
 
@@ -22,7 +22,7 @@ class RemoteSettings(NamedTuple):
     """All settings of a remote client, read once."""
 
     url: str | None
-    """The addresses of the server in COMMONBOOK_URL, with commas between them."""
+    """The URL of the server in COMMONBOOK_URL."""
     key: Secret | None
     """The API key in COMMONBOOK_KEY."""
     space: str | None

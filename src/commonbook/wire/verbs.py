@@ -158,9 +158,6 @@ EXPORT: Final = Verb("export", "GET", "/v1/export", "maintenance", archive=True)
 REPORT_MEMBER: Final = ".commonbook-report.json"
 """The last member of an exported archive: the report of the export, as JSON. Imports skip it, since it is hidden."""
 
-BATCH_PATH: Final = "/v1/batch"
-"""The path of a batch: each line of the body is a request of its own."""
-
 DEFAULT_SPACE_HEADER: Final = "Commonbook-Space"
 """The header with the space of calls that name none, percent-encoded, in place of the default space of the key."""
 

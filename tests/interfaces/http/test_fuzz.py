@@ -15,13 +15,11 @@ from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from commonbook.book.book import Book
-from commonbook.interfaces.http.examples import BATCH
 from commonbook.model.spaces import Role
 
 EXAMPLES = int(os.environ.get("COMMONBOOK_FUZZ_EXAMPLES", "1"))
 
 schemathesis.openapi.media_type("application/zip", st.binary(max_size=200))
-schemathesis.openapi.media_type("application/x-ndjson", st.binary(max_size=200) | st.just(BATCH.encode()))
 
 
 def key_of(book: Book, role: Role | None) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import zipfile
 from typing import Any, Final
 
@@ -14,13 +13,11 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from commonbook.book.book import Book
-from commonbook.interfaces.http.direct_routes import DirectRoutes
-from commonbook.interfaces.http.examples import EXAMPLES
 from commonbook.interfaces.http.serving import server
 from commonbook.interfaces.http.serving.addresses import ServeOptions
-from commonbook.model.memory import Filter
+from commonbook.interfaces.http.verb_calls import call_of
 from commonbook.wire.requests import request_of
-from commonbook.wire.verbs import BATCH_PATH, EXPORT, IMPORT, VERBS, Verb
+from commonbook.wire.verbs import EXPORT, IMPORT, VERBS, Verb
 from tests.interfaces.http.test_idempotency import ARGUMENTS
 
 OPEN: Final = frozenset({"/openapi.json", "/health/live", "/health/ready", "/v1/login", "/sign-in"})
@@ -76,10 +73,8 @@ READS: Final[dict[str, dict[str, Any]]] = {
 WITH_KEY: Final = (*(verb for verb in VERBS.values() if not verb.without_key), IMPORT, EXPORT)
 
 
-def all_routes(served: DirectRoutes) -> list[tuple[str, str]]:
-    app = served._app
-    assert isinstance(app, Starlette)
-    routes = [route for route in app.router.routes if isinstance(route, Route) and route.path not in OPEN | PAGES]
+def all_routes(served: Starlette) -> list[tuple[str, str]]:
+    routes = [route for route in served.router.routes if isinstance(route, Route) and route.path not in OPEN | PAGES]
     return [(method, route.path) for route in routes for method in sorted((route.methods or set()) - {"HEAD"})]
 
 
@@ -107,17 +102,17 @@ def stranger_keys(book: Book) -> dict[str, str | None]:
 
 
 @pytest.fixture
-def served(book: Book, monkeypatch: pytest.MonkeyPatch) -> DirectRoutes:
+def served(book: Book, monkeypatch: pytest.MonkeyPatch) -> Starlette:
     """The app as `commonbook serve` has it, with all its routes, without the guards around it."""
     monkeypatch.setattr(server, "guarded", lambda app, *_: app)
     app = server._Process(book, ServeOptions())._book_app()
-    assert isinstance(app, DirectRoutes)
+    assert isinstance(app, Starlette)
     return app
 
 
 def test_every_route_refuses_every_stranger(book, served, subtests):
     routes = all_routes(served)
-    assert {path for _, path in routes} >= {verb.path for verb in WITH_KEY} | {BATCH_PATH, "/metrics", "/v1/changes"}
+    assert {path for _, path in routes} >= {verb.path for verb in WITH_KEY} | {"/metrics", "/v1/changes"}
     for reason, secret in stranger_keys(book).items():
         client = TestClient(served, headers={} if secret is None else {"Authorization": f"Bearer {secret}"})
         for method, path in routes:
@@ -167,9 +162,9 @@ def arguments_of(book: Book, verb: Verb, memory: str) -> dict[str, Any]:
     if verb.name in ARGUMENTS:
         return ARGUMENTS[verb.name](book)
     found = dict(READS.get(verb.name, {}))
-    for name in EXAMPLES.get(verb.name, {}):
-        if name in ("memory_id", "part"):
-            found[name] = memory
+    for argument in call_of(verb.name).signature.arguments:
+        if argument.name in ("memory_id", "part"):
+            found[argument.name] = memory
     return found
 
 
@@ -233,24 +228,6 @@ def test_a_readers_key_reads_and_changes_nothing(book, client_of, world, subtest
             else:
                 assert answer.status_code in (403, 404), answer.text
             assert made == []
-
-
-def test_a_batch_does_for_a_key_what_its_lines_would_do_alone(book, client_of, world):
-    book.grant("agent:reader", "s", "reader")
-    lines = [
-        {"verb": "get", "arguments": {"memory_id": world}},
-        {"verb": "remember", "arguments": {"text": "x", "space": "s"}},
-        {"verb": "edit", "arguments": {"memory_id": world, "text": "x"}},
-        {"verb": "append", "arguments": {"session": "talk", "messages": [{"text": "x"}], "space": "s"}},
-        {"verb": "doctor", "arguments": {}},
-    ]
-    expected = {"agent:reader": [200, 403, 403, 403, 403], "agent:nobody": [404, 403, 404, 403, 403]}
-    for principal, statuses in expected.items():
-        content = "\n".join(map(json.dumps, lines)).encode()
-        answer = client_of(book.create_key(principal).secret).post(BATCH_PATH, content=content)
-        assert [json.loads(line)["status"] for line in answer.text.splitlines()] == statuses, principal
-    assert [memory.text for memory in book.list(Filter(space="s")).items] == ["a memory"]
-    assert len(book.messages("talk", space="s").items) == 1
 
 
 def test_the_owners_verbs_are_refused_to_an_admin_of_every_space(book, client_of, world, subtests):

@@ -11,16 +11,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from commonbook.interfaces.http.archives import ExportHandler, ImportHandler
-from commonbook.interfaces.http.batch import BatchHandler
 from commonbook.interfaces.http.config import ServerConfig
-from commonbook.interfaces.http.direct_routes import AnsweringRoute
 from commonbook.interfaces.http.error_answers import http_error
 from commonbook.interfaces.http.openapi import OpenApiHandler, make_document
 from commonbook.interfaces.http.pages.sign_in import SignInPages
 from commonbook.interfaces.http.routes import Handler, LoggedRoute, answering
 from commonbook.interfaces.http.threads import Threads
 from commonbook.interfaces.http.verb_calls import call_of
-from commonbook.wire.verbs import BATCH_PATH, EXPORT, IMPORT, VERBS, Verb
+from commonbook.wire.verbs import EXPORT, IMPORT, VERBS, Verb
 
 if TYPE_CHECKING:
     from commonbook.book.book import Book
@@ -40,7 +38,6 @@ def make_app(
         *(_verb_route(call_of(name).verb, Handler(book, call_of(name), threads)) for name in VERBS),
         _verb_route(importing.verb, ImportHandler(book, importing, threads, config)),
         _verb_route(exporting.verb, ExportHandler(book, exporting, threads)),
-        AnsweringRoute(BATCH_PATH, BatchHandler(book, threads, config), method="POST", name="batch"),
         LoggedRoute("/openapi.json", answering(OpenApiHandler(document, threads)), name="openapi"),
         *SignInPages(book, threads).routes(),
     ]
@@ -49,5 +46,8 @@ def make_app(
     return app
 
 
-def _verb_route(verb: Verb, handler: Callable[[Request], Awaitable[Response]]) -> AnsweringRoute:
-    return AnsweringRoute(verb.path, handler, method=verb.method, name=verb.name)
+def _verb_route(verb: Verb, handler: Callable[[Request], Awaitable[Response]]) -> LoggedRoute:
+    route = LoggedRoute(verb.path, answering(handler), name=verb.name)
+    # Starlette would add HEAD to GET, which the document does not have.
+    route.methods = {verb.method}
+    return route

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Any, Final
 
 from fastapi import Body, FastAPI, Header, Query, Security
@@ -15,14 +13,12 @@ from fastapi.security import HTTPBearer
 from starlette.responses import JSONResponse, Response
 
 from commonbook.book.book import Book
-from commonbook.interfaces.http import batch, examples
-from commonbook.interfaces.http.batch import NDJSON
 from commonbook.interfaces.http.models import Problem, result_type
 from commonbook.interfaces.http.verb_calls import Call, call_of
 from commonbook.version import __version__
 from commonbook.wire.problems import MEDIA_TYPE
 from commonbook.wire.signatures import REQUIRED
-from commonbook.wire.verbs import BATCH_PATH, DEFAULT_SPACE_HEADER, EXPORT, IMPORT, VERBS
+from commonbook.wire.verbs import DEFAULT_SPACE_HEADER, EXPORT, IMPORT, VERBS
 
 BEARER: Final = HTTPBearer(auto_error=False, description="An API key of the book: `commonbook key create`.")
 
@@ -32,8 +28,6 @@ _DESCRIPTION: Final = """Long-term memory for people and their agents.
 Every verb of the library is a path. Arguments and results have the names that they have there. Times are RFC 3339; an
 argument may also be a text such as `yesterday`. Errors are problem details (RFC 9457), with a `fix`.
 """
-_ANSWERS_FILE: Final = Path(__file__).with_name("answer_examples.json")
-"""An answer of each verb, made by `tools/make_answer_examples.py`; it is read only when the document is made."""
 
 _PROBLEMS: Final = {
     400: "An argument is not valid; nothing was changed.",
@@ -60,7 +54,6 @@ def openapi_document() -> dict[str, Any]:
     """Return the OpenAPI document of all verbs."""
     app = FastAPI(title="Commonbook", version=__version__, description=_DESCRIPTION, docs_url=None, redoc_url=None)
     app.router.routes.extend(make_route(call_of(name)) for name in (*VERBS, IMPORT.name, EXPORT.name))
-    app.router.routes.append(make_batch_route())
     document = app.openapi()
     _complete(document)
     return document
@@ -75,17 +68,13 @@ def problem_responses() -> dict[int | str, dict[str, Any]]:
 
 
 def _complete(document: dict[str, Any]) -> None:
-    """Add to an OpenAPI document what FastAPI does not: the schema of problem details, and examples of answers."""
+    """Put the schema of problem details into an OpenAPI document, in place of FastAPI's own form."""
     schemas = document["components"]["schemas"]
     schemas[Problem.__name__] = Problem.model_json_schema()
-    answers = json.loads(_ANSWERS_FILE.read_text(encoding="utf-8"))
     for path in document["paths"].values():
         for operation in path.values():
             # FastAPI documents its own form of this answer too.
             operation["responses"]["422"]["content"].pop(_JSON, None)
-            for media_type, content in operation["responses"]["200"]["content"].items():
-                if media_type in (_JSON, NDJSON):
-                    content["example"] = answers[operation["operationId"]]
     schemas.pop("HTTPValidationError", None)
     schemas.pop("ValidationError", None)
 
@@ -113,26 +102,6 @@ def make_route(call: Call) -> APIRoute:
     )
 
 
-def make_batch_route() -> APIRoute:
-    """Return the documented route of batches."""
-    header = Header(alias="Idempotency-Key", description="Each line without a key has this one, with its number.")
-    lines: dict[str, Any] = {"schema": {"type": "string"}}
-    return APIRoute(
-        BATCH_PATH,
-        _endpoint([_KEY, _parameter("idempotency_key", Annotated[str | None, header], None)]),
-        methods=["POST"],
-        name="batch",
-        operation_id="batch",
-        tags=["batch"],
-        summary="Run many requests, one on each line, and answer each with a line, in order.",
-        description=inspect.getdoc(batch),
-        response_model=None,
-        response_class=Response,
-        responses=problem_responses() | {200: {"description": "A line for each.", "content": {NDJSON: lines}}},
-        openapi_extra={"requestBody": {"required": True, "content": {NDJSON: lines | {"example": examples.BATCH}}}},
-    )
-
-
 def _not_modified(call: Call) -> dict[int | str, dict[str, Any]]:
     return {304: {"description": "The caller has this answer already."}} if "If-None-Match" in _headers(call) else {}
 
@@ -141,9 +110,7 @@ def _documented(call: Call) -> Callable[..., None]:
     """Return a function that is never called: its signature is the documentation of a route."""
     verb = call.verb
     parameters = [] if verb.without_key else [_KEY]
-    for name in verb.path_arguments:
-        example = examples.EXAMPLES[verb.name][name]
-        parameters.append(_parameter(name, Annotated[str, PathParameter(examples=[example], min_length=1)]))
+    parameters.extend(_parameter(name, Annotated[str, PathParameter(min_length=1)]) for name in verb.path_arguments)
     if call.model.model_fields:
         place = Body() if verb.takes_body else Query()
         parameters.append(_parameter("arguments", Annotated[call.model, place]))
@@ -188,12 +155,7 @@ def _headers(call: Call) -> dict[str, str]:
 def _openapi_extra(call: Call) -> dict[str, Any]:
     if call.verb.archive and call.verb.method == "POST":
         return {"requestBody": {"required": True, "content": _ZIP}}
-    example = {
-        name: value
-        for name, value in examples.EXAMPLES.get(call.verb.name, {}).items()
-        if name not in call.verb.path_arguments
-    }
     if not call.verb.takes_body or not call.model.model_fields:
         return {}
     required = any(field.is_required() for field in call.model.model_fields.values())
-    return {"requestBody": {"required": required, "content": {_JSON: {"example": example}}}}
+    return {"requestBody": {"required": required, "content": {_JSON: {}}}}

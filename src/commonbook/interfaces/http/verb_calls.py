@@ -64,16 +64,6 @@ class Call:
             self._require_unicode(body)
             raise self._refusal(error) from None
 
-    def parse_object(self, arguments: object) -> dict[str, Any]:
-        """Return the arguments in a JSON object, with those that stand in the path."""
-        if not isinstance(arguments, dict):
-            raise BadShape("`arguments` is no object", fix=self._fix())
-        in_path = {name: arguments.pop(name) for name in self.verb.path_arguments if name in arguments}
-        for name in self.verb.path_arguments:
-            if not isinstance(in_path.get(name), str):
-                raise BadShape(f"`{name}`: a text is needed", fix=self._fix())
-        return in_path | self.parse_body(json.dumps(arguments).encode())
-
     def parse_query(self, items: Iterable[tuple[str, str]]) -> dict[str, Any]:
         """Return the arguments in a query; only a list may be given several times."""
         given: dict[str, Any] = {}

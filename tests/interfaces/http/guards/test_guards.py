@@ -166,8 +166,6 @@ def test_json_that_is_nested_too_deep_is_refused_before_it_is_parsed():
     assert deep.post("/echo", content=b"[" * 10 + b"]" * 10).status_code == 200
     for body in (b"[" * 11, b'{"a":' * 11, b'["\\"]]]]]]]]]]]]",' * 11, b"[" * 5_000_000):
         assert deep.post("/echo", content=body).status_code == 400
-    lines = {"Content-Type": "application/x-ndjson"}
-    assert deep.post("/echo", content=b"{\n" * 20, headers=lines).status_code == 200, "a line is refused on its own"
     for body in (b"[]," * 100, b'"' + b"[{" * 100 + b'"', b'"\\"' + b"[" * 50 + b'"'):
         assert deep.post("/echo", content=body).status_code == 200
 

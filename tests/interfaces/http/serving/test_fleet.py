@@ -16,6 +16,7 @@ import pytest
 import commonbook
 from commonbook.model.memory import Filter
 from commonbook.model.session import NewMessage
+from tests.support.http_servers import Cable
 from tests.support.servers import Server, serving
 
 pytestmark = pytest.mark.slow
@@ -95,10 +96,11 @@ def test_of_three_servers_and_two_workers_one_each_is_killed_and_nothing_is_lost
 
 
 def connected(stack: ExitStack, servers: list[Server], at: int, tmp_path: Path) -> Any:
-    """Connect a client to all servers, each to another one first."""
-    addresses = [server.url for server in (*servers[at:], *servers[:at])]
+    """Connect a client through a load balancer of its own, which prefers another server each."""
+    balancer = Cable(*(int(server.url.rpartition(":")[2]) for server in (*servers[at:], *servers[:at])))
+    stack.callback(balancer.close)
     outbox = tmp_path / f"outbox-{at}.db"
-    return stack.enter_context(commonbook.connect(addresses, servers[at].key, outbox=outbox, answer_seconds=30))
+    return stack.enter_context(commonbook.connect(balancer.url, servers[at].key, outbox=outbox, answer_seconds=30))
 
 
 def all_memories(book: commonbook.Book) -> list[commonbook.Memory]:

@@ -150,7 +150,6 @@ def test_a_range_and_an_upgrade_are_ignored(server):
     [
         ("/v1/memories", "application/json"),
         ("/v1/append", "application/json"),
-        ("/v1/batch", "application/x-ndjson"),
         ("/v1/import", "application/zip"),
         ("/mcp", "application/json"),
         ("/mcp", "application/zip"),

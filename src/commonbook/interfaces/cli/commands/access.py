@@ -217,12 +217,12 @@ def _login(call: Call) -> int:
     args = call.args
     code = args.code or sys.stdin.readline().strip()
     with _note_on_wait(call, f"{args.address} does not answer yet; trying again"):
-        key, files = log_in(RemoteSettings.load(), args.address, code, allow_http=args.allow_http)
-    answer = {"key": key.id, "principal": key.principal, "expires": _time_json(key.expires), "files": files}
-    sentence = f"Saved the key of {key.principal} in {', '.join(files)}"
+        key, file = log_in(RemoteSettings.load(), args.address, code, allow_http=args.allow_http)
+    answer = {"key": key.id, "principal": key.principal, "expires": _time_json(key.expires), "file": file}
+    sentence = f"Saved the key of {key.principal} in {file}"
 
     def show(out: Output) -> None:
-        out.report(sentence, [(key.id, key.principal, file) for file in files])
+        out.report(sentence, [(key.id, key.principal, file)])
         out.note("the book of the server, in place of a home:", command=f"commonbook --url {args.address} recall")
 
     return call.print_answer(answer, show)
@@ -255,7 +255,7 @@ def _sign_in(call: Call) -> int:
             fix="start one with `commonbook serve`, or name the address of one elsewhere: `commonbook sign-in URL`",
         )
     made = _book_with_key(call).create_sign_in()
-    link = f"{url.partition(',')[0].rstrip('/')}/sign-in#{made.code}"
+    link = f"{url.rstrip('/')}/sign-in#{made.code}"
     if args.open:
         import webbrowser
 

@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 _STREAMED: Final = frozenset({"application/zip", "application/octet-stream"})
 """The types of bodies that the app reads part by part, at the paths of archives."""
 
-_LINES: Final = frozenset({"application/x-ndjson", "application/ndjson"})
-"""The types of bodies with one JSON value on each line: the app parses, and refuses, each line on its own."""
-
 _TWO_LENGTHS: Final = BadInput(
     "the request tells its end twice, by Content-Length and by Transfer-Encoding", fix="send one of the two headers"
 )
@@ -63,8 +60,7 @@ class BodyGuard:
         if not announced.isdecimal() or len(announced) > 18 or int(announced) > limit:
             await refuse(scope, send, _too_large(limit).error, 413)
             return
-        config = self._config if media_type not in _LINES else self._config._replace(max_depth=None)
-        guarded = _parts(receive, limit, config) if streamed else _whole_body(receive, limit, config)
+        guarded = _parts(receive, limit, self._config) if streamed else _whole_body(receive, limit, self._config)
         await self._app(scope, guarded, send)
 
     def _limit(self, path: str) -> int:

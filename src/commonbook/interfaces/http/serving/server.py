@@ -23,7 +23,6 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 
 from commonbook.interfaces.http.app import make_app
-from commonbook.interfaces.http.direct_routes import DirectRoutes
 from commonbook.interfaces.http.error_answers import http_error
 from commonbook.interfaces.http.guards.config import LOOPBACK_NAMES
 from commonbook.interfaces.http.guards.stack import guarded
@@ -110,8 +109,7 @@ class _Process:
             self._streams.route(),
             McpEndpoint(self._book).route(),
         ]
-        direct = DirectRoutes(app, app.router.routes)
-        return guarded(direct, addresses.guard_config(self._options), self._metrics.count)
+        return guarded(app, addresses.guard_config(self._options), self._metrics.count)
 
     def _metrics_app(self) -> ASGIApp:
         routes = [*self._health.routes(), self._metrics.route(with_key=False)]
