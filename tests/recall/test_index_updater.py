@@ -507,65 +507,6 @@ def test_whether_a_memory_is_superseded_follows_from_its_successor_at_every_step
     assert found() == {old}
 
 
-def test_more_changes_than_a_tail_holds_are_written_down_and_fewer_are_not(home, book, true):
-    def written() -> int:
-        seen = MappedIndex(str(_index(home))).view().state
-        return sum(one.number for one in seen.applied.values()) if seen else 0
-
-    dice = random.Random(SEED)
-    book.remember_many(_drafts(dice, MAX_PENDING))
-    assert _answers(book) == true(book)
-    assert written() == 0, "so few should have been searched directly"
-    book.remember_many(_drafts(dice, 1))
-    assert _answers(book) == true(book)
-    assert written() == MAX_PENDING + 1
-    ids = [memory.id for memory in book.list(limit=200).items]
-    for at, id_ in enumerate(ids[:70]):
-        book.edit(id_, text=_text(dice)) if at % 2 else book.delete(id_)
-    assert _answers(book) == true(book)
-    assert written() == MAX_PENDING + 1
-    book.delete(*ids[70:])
-    assert _answers(book) == true(book)
-    assert written() > MAX_PENDING + 1
-
-
-@pytest.mark.parametrize("settled", [False, True])
-def test_one_long_text_is_written_down_too_since_every_process_would_analyse_it_again(open_book, true, settled):
-    book = open_book()
-    words = random.Random(SEED).choices(["garden", "tulip", "heron", "harbour", "ledger"], k=40_000)
-    book.append("talk", ["What grows here?", " ".join(words), "And the saffron?"], space="personal")
-    if settled:
-        book.settle("talk")
-    assert book.metrics().index_lag > 0
-    assert [hit.seq for hit in book.recall("saffron").hits][:1] == [3]
-    assert book.metrics().index_lag == 0
-    assert _answers(book) == true(book)
-    book.remember("The ferry leaves at nine.")
-    assert _answers(book) == true(book)
-    assert book.metrics().index_lag == 1, "a short text should have been searched directly"
-
-
-def test_a_reindex_joins_the_pieces_of_the_index_and_does_not_write_all_for_a_few_changes(home, book, true):
-    dice = random.Random(SEED)
-
-    def pieces() -> set[str]:
-        return {path.name for path in _index(home).glob("*.segment")}
-
-    for _ in range(4):
-        book.remember_many(_drafts(dice, MAX_PENDING + 1))
-        before = _answers(book)
-    assert len(pieces()) > 1
-    book.reindex()
-    (large,) = pieces()
-    assert _answers(book) == before == true(book)
-    for _ in range(2):
-        book.remember_many(_drafts(dice, 20))
-        book.reindex()
-        assert large in pieces(), "everything was written again for a few changes"
-        assert len(pieces()) == 2
-        assert _answers(book) == true(book)
-
-
 def test_an_index_that_is_written_slice_by_slice_is_right_after_each(open_book, true, monkeypatch):
     with open_book() as book, open_book() as beside:
         life = _Life(book, SEED)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -460,20 +459,6 @@ def test_a_submodule_is_a_project_of_its_own(user):
     assert space_at(user, user / "widgets" / "vendored") == "projects/library"
     git("remote", "remove", "origin", cwd=user / "widgets" / "vendored")
     assert space_at(user, user / "widgets" / "vendored") == "projects/vendored"
-
-
-# Starting fast
-
-
-def test_nothing_parses_toml_where_there_is_no_toml(user):
-    program = (
-        "import sys\n"
-        "from commonbook.settings.settings import Settings\n"
-        "from commonbook.settings.default_space import default_space\n"
-        f"default_space(Settings.load({str(user)!r}, environ={{}}, cwd={str(user)!r}))\n"
-        "sys.exit('tomllib' in sys.modules)\n"
-    )
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
 
 
 # --- a book on a server

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import zlib
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -46,18 +44,6 @@ def test_every_array_is_read_as_it_was_written_and_equal_values_are_stored_once(
     numbers, table, rest = 8 * ROWS, 4 * ROWS, 4_000
     assert (tmp_path / "file").stat().st_size < 3 * numbers + table + rest
     assert array_files.damage(path) is None
-
-
-def test_a_small_file_is_not_kept_open_and_a_large_one_is_mapped(tmp_path):
-    small, large = str(tmp_path / "small"), str(tmp_path / "large")
-    array_files.write(small, ArrayFile(_columns(), {}))
-    array_files.write(large, ArrayFile({"numbers": np.arange(100_000)}, {}))
-    before = len(os.listdir("/proc/self/fd"))
-    kept = [array_files.read(small) for _ in range(10)]
-    assert len(os.listdir("/proc/self/fd")) == before
-    kept.append(array_files.read(large))
-    assert large in Path("/proc/self/maps").read_text(encoding="utf-8")
-    assert all(not array.flags.writeable for one in kept for array in one.arrays.values() if array.size)
 
 
 @pytest.mark.parametrize("name", ["numbers", "forever", "zeros", "table", "last"])

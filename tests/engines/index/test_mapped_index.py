@@ -129,25 +129,6 @@ def test_a_commit_that_begins_anew_keeps_nothing_of_before(folder, index):
     assert [index.view().search(ASKED, ()).total, _another(folder).view().search(ASKED, ()).total] == [1, 1]
 
 
-def test_a_hurried_writer_leaves_long_merges_to_one_that_nobody_waits_for(folder, index, monkeypatch):
-    monkeypatch.setattr(mapped_index, "_QUICK_MERGE_ROWS", 4)
-
-    def write(number: int, *, hurried: bool) -> None:
-        with index.writing(wait=60, hurried=hurried) as writer:
-            writer.add(Delta((entry(number, vector=vector(1)),)))
-            writer.commit(marker(number))
-
-    for number in range(1, 13):
-        write(number, hurried=True)
-    assert len(_segments(folder)) == 12
-    write(13, hurried=False)
-    assert len(_segments(folder)) == 1
-    for number in range(14, 40):
-        write(number, hurried=True)
-    assert len(_segments(folder)) < 20, "it does not wait for others without end"
-    assert index.view().search(ASKED, ()).total == 39
-
-
 # --- two writers, and files that are nobody's
 
 
@@ -521,10 +502,3 @@ def test_who_had_no_more_file_handles_for_a_moment_looks_again(written, monkeypa
         patched.setattr(array_files, "open", _failing(open, 0, errno.EMFILE), raising=False)
         assert seen.view().state is None
     assert wrong_with(seen.view()) is None
-
-
-def test_a_segment_that_stays_away_is_not_looked_for_again_and_again(written):
-    _segments(written)[0].unlink()
-    seen = _another(written)
-    assert seen.view().state is None
-    assert seen.view() is seen.view()

@@ -12,8 +12,7 @@ import pytest
 import commonbook
 from commonbook.book.book import Book
 from commonbook.engines.index.segments import Segment, build
-from commonbook.engines.postgres import passage_cache
-from commonbook.engines.postgres.passage_cache import NO_PASSAGES, PassageCache, SpaceVersion, live_part
+from commonbook.engines.postgres.passage_cache import NO_PASSAGES, PassageCache, SpaceVersion
 from commonbook.engines.postgres.passage_rows import signed_hash
 from commonbook.errors import NotAllowed
 from commonbook.model.memory import Draft
@@ -58,93 +57,6 @@ def test_a_space_without_passages_is_kept_as_one_until_it_has_some():
     assert cache.get([1], {}) == [empty]
     assert cache.get([1], {1: SpaceVersion(0, NO_PASSAGES.version)}) == [empty]
     assert cache.get([1], {1: SpaceVersion(1, 5)}) == []
-
-
-def test_for_want_of_room_what_was_not_asked_for_the_longest_goes():
-    cache = PassageCache(2 * ROOM)
-    for space in (1, 2):
-        cache.put(space, 7, ONE)
-    cache.get([1], {1: SpaceVersion(1, 7)})
-    cache.put(3, 7, ONE)
-    assert cache.has([1, 2, 3]) == {1, 3}
-
-
-@pytest.mark.parametrize("most", [0, ROOM - 1])
-def test_what_there_is_no_room_for_is_not_kept(most):
-    cache = PassageCache(most)
-    cache.put(1, 7, ONE)
-    assert not cache.has([1])
-
-
-def test_a_space_is_worth_reading_when_it_is_asked_for_a_second_time():
-    cache = PassageCache(10 * ROOM)
-    assert cache.space_to_admit([1, 2]) is None
-    cache.count_misses([1], {1: SpaceVersion(10, 7)})
-    assert cache.space_to_admit([2, 1]) == 1
-
-
-def test_a_large_space_is_never_worth_reading():
-    cache = PassageCache(10 * ROOM)
-    for _ in range(5):
-        cache.count_misses(
-            [1, 2],
-            {
-                1: SpaceVersion(passage_cache.MAX_PASSAGES_PER_SPACE, 7),
-                2: SpaceVersion(passage_cache.MAX_PASSAGES_PER_SPACE + 1, 7),
-            },
-        )
-    assert cache.space_to_admit([2]) is None
-    assert cache.space_to_admit([2, 1]) == 1
-
-
-def test_who_may_keep_nothing_reads_nothing():
-    cache = PassageCache(0)
-    for _ in range(5):
-        cache.count_misses([1], {1: SpaceVersion(10, 7)})
-    assert cache.space_to_admit([1]) is None
-
-
-def _asked_until_worth(cache: PassageCache, space: int) -> int:
-    for times in range(1, 1_000):
-        if cache.space_to_admit([space]) == space:
-            return times
-        cache.count_misses([space], {space: SpaceVersion(10, 7)})
-    raise AssertionError("it is never worth it")
-
-
-def test_what_was_let_go_before_it_was_of_use_must_be_asked_for_more_often():
-    """A space that changes all the time, or more spaces than there is room for, would be read for nothing."""
-    cache = PassageCache(10 * ROOM)
-    waited = []
-    for version in range(4):
-        waited.append(_asked_until_worth(cache, 1))
-        cache.put(1, version, ONE)
-        cache.get([1], {1: SpaceVersion(1, version + 1)})
-    assert waited == [2, 4, 8, 16]
-    # As soon as it is useful again, it is admitted sooner.
-    for version in range(4):
-        _asked_until_worth(cache, 1)
-        cache.put(1, version, ONE)
-        for _ in range(10):
-            assert cache.get([1], {1: SpaceVersion(1, version)})
-        cache.get([1], {1: SpaceVersion(1, version + 1)})
-    assert _asked_until_worth(cache, 1) == 2
-
-
-def test_notes_do_not_grow_without_end(monkeypatch):
-    monkeypatch.setattr(passage_cache, "_MAX_STATS", 10)
-    cache = PassageCache(10 * ROOM)
-    cache.count_misses(range(100), {})
-    assert cache.space_to_admit([89]) is None
-    assert cache.space_to_admit([90]) == 90
-
-
-def test_what_a_tail_replaces_does_not_count():
-    segment = laid(1, 2, 3)
-    one = entry(2).owner
-    part = live_part(segment, {one, "somebody else"})
-    assert [segment.memory(row) for row in np.flatnonzero(~part.alive).tolist()] == [entry(2).memory]
-    assert live_part(segment, ()).alive.all()
 
 
 def test_many_threads_keep_and_ask_at_once():

@@ -318,19 +318,6 @@ def test_an_append_that_makes_something_due_takes_a_turn_by_itself(cli):
     assert sum(one["episode"] is not None for one in found["messages"]) >= 49
 
 
-def test_an_append_with_nothing_due_loads_nothing_slow(tmp_path):
-    code = (
-        "import sys; from commonbook.interfaces.cli.main import main;"
-        " codes = [main(['session', 'append', 's1', 'hello']),"
-        " main(['session', 'close', 's1']), main(['status']), main(['worker', '--once'])];"
-        " print(codes, {'numpy', 'rich', 'Stemmer'} & set(sys.modules))"
-    )
-    commonbook.open(tmp_path / "home", create=True).close()
-    env = {**os.environ, "COMMONBOOK_HOME": str(tmp_path / "home")}
-    done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "[0, 0, 0, 0] set()"
-
-
 def test_a_worker_does_what_is_due_once_and_says_so(cli):
     assert (cli("worker", "--once").code, cli("worker", "--once").err) == (0, "nothing is due\n")
     assert cli("worker", "--once", "--json").out == ""
