@@ -11,7 +11,6 @@ import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -307,28 +306,12 @@ def test_a_token_between_spaces_never_survives(before, token, after):
 # --- prose
 
 
-def sentences(name: str) -> dict[str, Any]:
-    """Return sentences with a secret that must be masked, and sentences that must stay as they are."""
-    loaded: dict[str, Any] = json.loads((Path(__file__).parents[1] / "data" / name).read_text(encoding="utf-8"))
-    assert len(loaded["mask"]) == len(loaded["keep"]) == 100
-    return loaded
-
-
-def rates(name: str) -> tuple[int, int]:
-    """Return how many of a hundred secrets are masked, and how many of a hundred other sentences stay."""
-    known = sentences(name)
-    masked = sum(secret not in mask(sentence).text for sentence, secret in known["mask"])
-    return masked, sum(mask(sentence).text == sentence for sentence in known["keep"])
-
-
-def test_secrets_that_prose_tells_in_twelve_languages_are_masked():
-    assert rates("secrets_by_the_author.json") == (100, 100)
-
-
-def test_sentences_of_somebody_who_has_not_seen_the_patterns_are_masked_as_well():
-    # At first sight 93 and 100; general rules that they suggested found the rest.
-    masked, kept = rates("secrets_by_others.json")
-    assert (masked, kept) >= (100, 100)
+@pytest.mark.parametrize("name", ["secrets_by_the_author.json", "secrets_by_others.json"])
+def test_secrets_that_prose_tells_in_english_or_german_are_masked_and_other_sentences_stay(name):
+    """Of the sentences by somebody who had not seen the patterns, 93 of 100 were masked at first sight."""
+    known = json.loads((Path(__file__).parents[1] / "data" / name).read_text(encoding="utf-8"))
+    assert [sentence for sentence, secret in known["mask"] if secret in mask(sentence).text] == []
+    assert [sentence for sentence in known["keep"] if mask(sentence).text != sentence] == []
 
 
 @pytest.mark.parametrize(
@@ -356,10 +339,9 @@ def test_other_numbers_stay(text):
 
 
 SPOKEN = [
-    "password ", "password is ", "my password is a ", "a is my password ", "пароль ", "пароль для ", "密码是", "密码 ",
-    "パスワードは「", "पासवर्ड ", "pin 1", "4111 ", "1", "12-", "contraseña es «", 'password is "', "passphrase is a b ",
-    "password, ", "pass:", "token is 1 ", "كلمة المرور هي ", "code de la 1 ", "x" * 70 + "是密码",
-    "passphrase is " + "a " * 30,
+    "password ", "password is ", "my password is a ", "a is my password ", "passwort ", "passwort für ",
+    "kennwort ist ", "passwort lautet „", "pin 1", "4111 ", "1", "12-", "kennwort ist «", 'password is "',
+    "passphrase is a b ", "password, ", "pass:", "token is 1 ", "prüfziffer 1 ", "passphrase is " + "a " * 30,
 ]  # fmt: skip
 
 

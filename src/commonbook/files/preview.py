@@ -19,7 +19,6 @@ from commonbook.model.spaces import is_space_file
 from commonbook.runtime.batches import in_batches
 from commonbook.tables import file_journal, memories, spaces
 from commonbook.text import masking
-from commonbook.text.secrets import secret_names
 
 if TYPE_CHECKING:
     from commonbook.ports.database import Reading
@@ -56,9 +55,7 @@ def preview(engines: Engines, home: str, *, progress: Progress) -> HomePlan:
         replaced_lines=replaced_lines,
         new_files=new_files,
         secrets=secrets,
-        skipped=secret_names.safe_findings(
-            Finding("left out", path, why, _FIX) for path, why in sorted(skipped.items())
-        ),
+        skipped=tuple(Finding("left out", path, why, _FIX) for path, why in sorted(skipped.items())),
     )
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from commonbook.files import space_files, sync_conflicts
 from commonbook.model.reports import Finding, Progress
 from commonbook.tables import file_journal, spaces
-from commonbook.text.secrets import secret_names
 
 if TYPE_CHECKING:
     from commonbook.ports.database import Reading
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
 def check_files(tx: Reading, engines: Engines, progress: Progress) -> tuple[Finding, ...]:
     """Return what is wrong with names and contents of files."""
-    names = (*_letter_findings(tx, engines), *_numbered_findings(tx, engines), *_name_findings(tx))
+    names = (*_letter_findings(tx, engines), *_numbered_findings(tx, engines))
     return (*names, *_content_findings(tx, engines, progress))
 
 
@@ -26,19 +25,6 @@ def unreadable_files(engines: Engines) -> tuple[Finding, ...]:
     return tuple(
         Finding(what="left out", where=path, why=why, fix=fix)
         for path, why in engines.folder.unreadable_paths().items()
-    )
-
-
-def _name_findings(tx: Reading) -> tuple[Finding, ...]:
-    """Name files and folders that a person gave a name with a secret in it: every list of files shows it."""
-    return tuple(
-        Finding(
-            what="secret in a name",
-            where=path,
-            why="the name of the file or of its folder has a secret in it",
-            fix="rename it; nothing else of the memory changes",
-        )
-        for path in secret_names.telling_paths(file_journal.synced_files(tx))
     )
 
 

@@ -21,13 +21,11 @@ if TYPE_CHECKING:
     from commonbook.model.spaces import Actor, SpaceScope
     from commonbook.ports.database import Reading
     from commonbook.ports.engines import Engines
-    from commonbook.text.secrets import secret_names
 else:
     # Loaded only by `doctor`, so that `status` starts fast.
     audit = LazyModule("commonbook.maintenance.audit")
     file_checks = LazyModule("commonbook.maintenance.file_checks")
     refused_files = LazyModule("commonbook.files.refused_files")
-    secret_names = LazyModule("commonbook.text.secrets.secret_names")
 
 _FIX_SPACE_FILE: Final = (
     "remove or correct it; `commonbook space list` shows each space with its folder, and `space create` or"
@@ -61,14 +59,12 @@ def status(engines: Engines, actor: Actor, home: str, unsent: OutboxStatus) -> S
             pending_deletions=sum(file.trouble == file_journal.MISSING for file in file_journal.troubles(tx))
             if owner
             else 0,
-            findings=_safe(
-                (
-                    *(_moved_findings(tx) if owner else ()),
-                    *(_file_findings(tx, engines) if owner else ()),
-                    *_reverted_findings(tx, engines, allowed),
-                    *_job_findings(tx, actor, allowed),
-                    *unsent.findings,
-                )
+            findings=(
+                *(_moved_findings(tx) if owner else ()),
+                *(_file_findings(tx, engines) if owner else ()),
+                *_reverted_findings(tx, engines, allowed),
+                *_job_findings(tx, actor, allowed),
+                *unsent.findings,
             ),
             sessions=session_count,
             messages=messages,
@@ -100,12 +96,7 @@ def doctor(engines: Engines, actor: Actor, *, progress: Progress) -> tuple[Findi
         files = (*_file_findings(tx, engines), *file_checks.check_files(tx, engines, progress))
         troubles = (*_moved_findings(tx), *files, *failures)
     log = audit.verify_log(engines, actor, None, progress=progress).findings
-    return _safe((*troubles, *file_checks.unreadable_files(engines), *log, *_key_findings(engines)))
-
-
-def _safe(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """Return findings that name no secret; most often there are none."""
-    return secret_names.safe_findings(findings) if findings else ()
+    return (*troubles, *file_checks.unreadable_files(engines), *log, *_key_findings(engines))
 
 
 def _database_findings(engines: Engines) -> tuple[Finding, ...]:

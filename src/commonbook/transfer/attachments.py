@@ -15,7 +15,6 @@ from commonbook.model.reports import Finding
 from commonbook.ports.files import SourceFile
 from commonbook.tables import spaces
 from commonbook.text import file_paths
-from commonbook.text.secrets import secret_names
 from commonbook.transfer.import_reading import not_imported
 
 if TYPE_CHECKING:
@@ -131,12 +130,8 @@ def import_attachments(
     home_path: Callable[[str], str],
     *,
     dry_run: bool,
-    mask: bool,
 ) -> Attachments:
-    """Copy the attachments of a folder or archive into the home; `home_path` returns the path there.
-
-    With `mask`, one whose name has a secret in it is not copied: another name would break the links to it.
-    """
+    """Copy the attachments of a folder or archive into the home; `home_path` returns the path there."""
     keeps_files = engines.folder.keeps_files
     files = engines.external_files.attachments(source, wanted=wanted, with_data=keeps_files)
     if not keeps_files:
@@ -147,23 +142,13 @@ def import_attachments(
         if not held:
             raise Busy("the files of the home are in use", fix="try again when the other command has ended")
         for file in files:
-            result: str | Finding | None
-            if isinstance(file, Finding):
-                result = file
-            elif mask and secret_names.safe_path(file.path) != file.path:
-                result = _telling_name(file.path)
-            else:
-                result = _copy(engines, file, home_path(file.path), dry_run=dry_run)
+            result = file if isinstance(file, Finding) else _copy(engines, file, home_path(file.path), dry_run=dry_run)
             if isinstance(result, Finding):
                 findings.append(result)
             elif result is not None:
                 copied.append(result)
         engines.folder.flush()
     return Attachments(tuple(copied), tuple(findings))
-
-
-def _telling_name(path: str) -> Finding:
-    return not_imported(path, "its name has a secret in it", "rename it, or import with --no-mask")
 
 
 def _copy(engines: Engines, file: SourceFile, path: str, *, dry_run: bool) -> str | Finding | None:

@@ -25,7 +25,6 @@ from commonbook.tables import (
     sharing_requests,
     sharing_rules,
 )
-from commonbook.text.secrets import secret_names
 
 _MARKDOWN: Final = (".md", ".markdown")
 _COPY_IT: Final = "copy it yourself if it belongs to the export"
@@ -83,7 +82,7 @@ def with_unexported_files(
     `exported` are the paths in the home of everything that the export has.
     """
     known = {*exported, *(finding.where for finding in findings)}
-    return secret_names.safe_findings([*findings, *_unexported_files(engines, tx, wanted, known)])
+    return (*findings, *_unexported_files(engines, tx, wanted, known))
 
 
 def _unexported_files(

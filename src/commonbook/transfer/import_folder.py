@@ -33,7 +33,6 @@ from commonbook.transfer.import_reading import (
     imported_file,
     not_imported,
     read_file,
-    safe_findings,
     without_conflict_copies,
 )
 from commonbook.transfer.import_sessions import ImportedSession, SessionImport, SessionOutcome
@@ -150,7 +149,7 @@ def import_folder(
         unchanged=run.counts["unchanged"],
         updated=run.counts["updated"],
         links=run.counts["links"],
-        skipped=safe_findings(run.skipped),
+        skipped=tuple(run.skipped),
         ids=() if dry_run else tuple(dict.fromkeys(run.changed)),
         sessions=run.counts["sessions"],
         messages=run.counts["messages"],
@@ -449,7 +448,6 @@ def _copy_attachments(run: _Import) -> tuple[str, ...]:
         lambda path: wanted(path) and not run.templates.skips(path),
         lambda path: import_spaces.attachment_path(known, run.spaces.place(path)),
         dry_run=run.dry_run,
-        mask=run.mask,
     )
     # A member of an archive that is refused by its name was named with the notes.
     run.skipped += [*run.templates.findings(), *(one for one in result.findings if one not in run.skipped)]

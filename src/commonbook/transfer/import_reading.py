@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple
 
@@ -16,7 +16,6 @@ from commonbook.model.reports import Finding
 from commonbook.ports.engines import Engines
 from commonbook.ports.files import SourceFile
 from commonbook.text import masking, titles
-from commonbook.text.secrets import secret_names
 from commonbook.transfer import import_file
 from commonbook.transfer.import_file import HomePlaces, ImportedFile, Note
 from commonbook.transfer.import_spaces import Place
@@ -57,11 +56,6 @@ def not_imported(path: str, why: str, fix: str) -> Finding:
     return Finding(what="not imported", where=path, why=why, fix=fix)
 
 
-def safe_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return findings that name no secret."""
-    return secret_names.safe_findings(findings)
-
-
 def imported_file(read: ReadFile, note: Note, place: Place, *, mask: bool) -> ImportedFile:
     """Return a file as it will be imported, with `mask` without its secrets."""
     document = read.document
@@ -91,32 +85,21 @@ def without_conflict_copies(notes: Mapping[str, Note]) -> tuple[dict[str, Note],
 
 def _without_secrets(imported: ImportedFile) -> ImportedFile:
     """Return a file without the secrets of its text, title and name, and of the fields of others."""
-    document = imported.document
-    text, title = masking.mask(document.text), _masked_title(imported)
+    document, place = imported.document, imported.place
+    text, title = masking.mask(document.text), masking.mask_title(document.title or "")
+    if not document.title:
+        title = masking.mask_title(posixpath.splitext(posixpath.basename(imported.note.path))[0])
+        if title.count:
+            place = place._replace(rest=posixpath.join(posixpath.dirname(place.rest), f"{titles.slug(title.text)}.md"))
     tags, in_tags = masking.mask_tags(document.tags)
     metadata, in_metadata = masking.mask_metadata(document.metadata)
     layout, in_layout = _masked_layout(document.layout)
     # The front matter as it was has the title, the tags and the metadata too.
     count = max(in_layout, title.count + in_tags + in_metadata) + text.count
     document = document._replace(
-        text=text.text, layout=layout, title=title.text or document.title, tags=tags, metadata=metadata
+        text=text.text, layout=layout, title=title.text if title.count else document.title, tags=tags, metadata=metadata
     )
-    place = imported.place._replace(rest=_masked_path(imported.place.rest))
     return imported._replace(document=document, place=place, masked=count)
-
-
-def _masked_title(imported: ImportedFile) -> masking.Masked:
-    """Return the title of a file without secrets; none if it is the name of the file, and that has no secret."""
-    if imported.document.title:
-        return masking.mask_title(imported.document.title)
-    name = masking.mask_name(posixpath.splitext(posixpath.basename(imported.note.path))[0])
-    return name if name.count else masking.Masked("", 0)
-
-
-def _masked_path(path: str) -> str:
-    """Return a path whose names tell no secret."""
-    masked = [(name, masking.mask_name(name)) for name in path.removesuffix(".md").split("/")]
-    return "/".join(titles.slug(safe.text) if safe.count else name for name, safe in masked) + ".md"
 
 
 def _masked_layout(layout: str) -> tuple[str, int]:

@@ -1,0 +1,340 @@
+"""Finds secrets that prose tells in English or German: "my password is hunter2", "die PIN lautet 4821".
+
+A name of a secret is looked for first. Then the words around it are read one by one, at most a dozen: after a joint
+("is", "lautet") or right beside the name, a value may stand. A value is a secret if it looks like one: it has digits
+among letters, or signs. A plain word is one only if it ends its clause ("my password is swordfish.") and is not a word
+that says what a password is like ("required"). The words are in `commonbook.text.secret_words`.
+
+Each name costs a bounded number of steps, so the time is linear.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from enum import IntEnum
+from functools import cache
+from itertools import islice
+from typing import Final, NamedTuple, TypeAlias
+
+from commonbook.text.secret_words import (
+    COMPOUNDS,
+    FILLERS,
+    GERMAN_NAMES,
+    GERMAN_PREDICATE_ENDING,
+    JOINTS,
+    NAMES,
+    NO_SECRETS,
+    OWNERS,
+    PARTS_OF_NAMES,
+    PREDICATE_ENDING,
+    TECHNICAL,
+    UNITS,
+    WEAK_JOINTS,
+    Kind,
+)
+
+Span: TypeAlias = tuple[int, int]
+
+_WINDOW_CHARS: Final = 160
+_BEFORE_CHARS: Final = 80
+_MAX_WORDS: Final = 12
+_MAX_WORDS_BEFORE: Final = 5
+_MAX_VALUE_CHARS: Final = 128
+_MAX_LEAD_CHARS: Final = 24
+_DIGIT: Final = re.compile(r"\d")
+_REVERSE_JOINTS: Final = frozenset({"as", "als"})
+_SENTENCE_END: Final = ".!;"
+"""A question may be followed by its answer: "My password? It's hunter2."."""
+_AMBIGUOUS: Final = "pass"
+"""A name that also means other things: a value follows it only after a sign, and is never a plain word."""
+_EDGES: Final = ".,;:!?)]}>\"'”’»…"
+_OPENING: Final = {'"': '"', "'": "'", "`": "`", "“": "”", "‘": "’", "«": "»", "„": "“", "»": "«", "‚": "‘"}
+_REFERENCE: Final = re.compile(
+    r"^(?:\$|%[({]|\{|<|\*{3}|\.{2,}|~/|\.{0,2}/\w|https?:|www\.|\[|-)|[x*•.…_-]{3,}$|^[\w.+-]+@[\w-]+\.[\w.]+$"
+    r"|^[\w-]+(?:/[\w.-]+)+$|^[A-Z]+(?:_[A-Z0-9]+)+$|^[a-z]+(?:_[a-z]+)+$|^[\w-]+\.(?:md|py|txt|json|ya?ml|env|toml|com|org|net)$"
+    r"|^[A-Za-z_][\w.]*\(|[=(\[{]|^[a-z_][a-z0-9_]*(?:\.[a-z_][a-z0-9_]*)+$"
+)
+_NUMBER: Final = re.compile(r"\d[\d]*(?:-\d+)*[#*]?")
+_LINK: Final = re.compile(r"\s{0,2}(?:\*\*|__|[\"'”’)\]»])?\s{0,2}(?:[:=]|=>|->|→|—|–|-(?=\s))(?:\*\*|__)?\s{0,3}")
+_WORD: Final = re.compile(r"\S+")
+_TECHNICAL: Final = re.compile(TECHNICAL)
+_AND: Final = re.compile(r"[\"'”’»“]?(?:,? (?:and|or|und|oder) |, )")
+_PHRASE: Final = re.compile(r"[^\W\d_]+(?:[ -][^\W\d_]+){2,23}(?=[.,;!?\"'”]|$)")
+_HYPHENATED: Final = re.compile(r"[a-z]+(?:-[a-z]+){2,}$")
+_MIN_HYPHENATED_CHARS: Final = 15
+_MAX_COMMON_WORDS: Final = 0.25
+_WORDS_WITH_NUMBER: Final = re.compile(r"(?=[^\n]{0,60}\d)[\w$!#]+(?: [\w$!#]+){2,5}(?=[.!]?\s*(?:\n|$))")
+_CLAUSE_END: Final = re.compile(r"[\"'”’»“`*]*(?:\s*$|\s*\n|[.,;!?)]|\s(?:and|but|so|for|on|und|aber)\s)")
+
+
+class _Level(IntEnum):
+    """How closely a value is joined to the name: right beside it, by a word such as *to*, or by one such as *is*."""
+
+    ADJACENT = 1
+    WEAK = 2
+    JOINED = 3
+
+
+class _Name(NamedTuple):
+    """A name of a secret in a text."""
+
+    kind: Kind
+    is_german: bool
+    start: int
+    end: int
+    word: str
+
+
+def spoken_spans(text: str) -> list[Span]:
+    """Return where secrets are that prose tells, in order and without overlaps."""
+    # Only this letter becomes two when it is lower-cased, which would shift all positions.
+    lowered = text.replace("\u0130", "I").lower()
+    spans: list[Span] = []
+    for name in _names(lowered):
+        spans += _values_of(text, name)
+    return _without_overlaps(spans)
+
+
+def _without_overlaps(spans: Iterable[Span]) -> list[Span]:
+    kept: list[Span] = []
+    for start, end in sorted(spans):
+        if not kept or start >= kept[-1][1]:
+            kept.append((start, end))
+    return kept
+
+
+# --- names
+
+
+@cache
+def _pattern(kind: Kind, *, is_german: bool) -> re.Pattern[str]:
+    return re.compile((GERMAN_NAMES if is_german else NAMES)[kind])
+
+
+def _names(lowered: str) -> Iterator[_Name]:
+    """Yield the names of secrets in a text: those around a part that every such name contains."""
+    for part, kinds in PARTS_OF_NAMES.items():
+        at = lowered.find(part)
+        while at >= 0:
+            end = at + len(part)
+            # Codes and keys have digits: without one nearby, nothing more is looked at.
+            near = _DIGIT.search(lowered, max(0, at - _BEFORE_CHARS), end + _WINDOW_CHARS) is not None
+            names = [
+                _name_around(lowered, at, end, kind, is_german=is_german)
+                for kind in kinds
+                if near or kind is Kind.PASSWORD
+                for is_german in (False, True)
+            ]
+            longest = max((name for name in names if name), key=lambda name: name.end - name.start, default=None)
+            if longest:
+                yield longest
+            at = lowered.find(part, max(end, longest.end if longest else 0))
+
+
+def _name_around(lowered: str, at: int, end: int, kind: Kind, *, is_german: bool) -> _Name | None:
+    """Return the name of a secret that covers a part of a text, if there is one; it may begin before the part."""
+    for match in _pattern(kind, is_german=is_german).finditer(
+        lowered, max(0, at - _MAX_LEAD_CHARS), end + _MAX_LEAD_CHARS
+    ):
+        if match.start() > at:
+            return None
+        if match.end() >= end and _stands_alone(lowered, *match.span(), is_german=is_german):
+            return _Name(kind, is_german, *match.span(), match[0])
+    return None
+
+
+def _stands_alone(lowered: str, start: int, end: int, *, is_german: bool) -> bool:
+    """Return whether a name is a word of its own; in German it may be the end of a longer one."""
+    before, after = lowered[start - 1 : start], lowered[end : end + 1]
+    if after.isalnum() or after in {"_", "("}:
+        return False
+    return is_german or not (before.isalnum() or before in {"_", "-"})
+
+
+# --- values
+
+
+def _values_of(text: str, name: _Name) -> list[Span]:
+    window = text[name.end : name.end + _WINDOW_CHARS].partition("\n")[0]
+    words = list(islice(_WORD.finditer(window), _MAX_WORDS))
+    if words and words[0].start() and _plain(words[0][0]) in COMPOUNDS:
+        return []
+    if name.word == _AMBIGUOUS and not _LINK.match(window):
+        return []
+    found = _value_after(text, name, window, words) or _value_before(text, name)
+    return [*found, *_further_values(text, name, found)]
+
+
+def _plain(word: str) -> str:
+    """Return a word in lower case without the signs around it."""
+    return word.lower().strip(_EDGES + "([{<«„“‘‚*_`").replace("’", "'")
+
+
+def _value_after(text: str, name: _Name, window: str, words: list[re.Match[str]]) -> list[Span]:
+    link = _LINK.match(window)
+    if link and (span := _judged(text, name, name.end + link.end(), _Level.JOINED)):
+        return [span]
+    level: _Level | None = _Level.ADJACENT
+    other_field = False
+    if words and not words[0].start() and words[0][0] not in {"'s", "’s", ","}:
+        # Something sticks to the name, such as the quote around it.
+        level = None
+    for word in words:
+        if level is not None and (span := _judged(text, name, name.end + word.start(), level)):
+            return [span]
+        raw, plain = word[0].lower().replace("’", "'"), _plain(word[0])
+        level = _next_level(raw, plain, level)
+        if raw[-1] in ":=" and level is None and not other_field:
+            level = _Level.JOINED
+        other_field = other_field or raw[-1] in ",/|" or raw[0] in "\"'`"
+        if (raw[-1] in _SENTENCE_END and level is None) or "[masked:" in raw:
+            break
+    return []
+
+
+def _next_level(raw: str, plain: str, level: _Level | None) -> _Level | None:
+    """Return how closely the next word is joined to the name."""
+    if plain in JOINTS or raw in JOINTS or raw in {"->", "=>", "→"}:
+        return _Level.JOINED
+    if raw == "," or (level is not None and plain in FILLERS):
+        return level
+    return _Level.WEAK if plain in WEAK_JOINTS else None
+
+
+def _value_before(text: str, name: _Name) -> list[Span]:
+    """Return a value that stands before its name: "hunter2 is my password"."""
+    start = max(0, name.start - _BEFORE_CHARS)
+    before = re.split(r"\n|[.!?]\s", text[start : name.start])[-1]
+    offset = name.start - len(before)
+    joined = False
+    for word in list(_WORD.finditer(before))[: -_MAX_WORDS_BEFORE - 1 : -1]:
+        plain, raw = _plain(word[0]), word[0].lower()
+        if plain in JOINTS or raw in JOINTS or plain in _REVERSE_JOINTS:
+            joined = True
+        elif plain not in OWNERS:
+            span = _judged(text, name, offset + word.start(), _Level.ADJACENT) if joined else None
+            return [span] if span and span[1] <= name.start else []
+    return []
+
+
+def _further_values(text: str, name: _Name, found: list[Span]) -> list[Span]:
+    """Return a second value that is joined to the first: "the passwords are hunter2 and letmein9"."""
+    more = _AND.match(text, found[0][1]) if found else None
+    span = _judged(text, name, more.end(), _Level.ADJACENT) if more else None
+    return [span] if span else []
+
+
+# --- judging a value
+
+
+def _judged(text: str, name: _Name, at: int, level: _Level) -> Span | None:
+    """Return where the secret is that begins here, or None if what stands here is none."""
+    if span := _quoted(text, name, at, level) or _phrase(text, name, at, level):
+        return span
+    word = _WORD.match(text, at, at + _MAX_VALUE_CHARS)
+    if word is None or (level < _Level.JOINED and word[0].isalpha() and word[0] == word[0].lower()):
+        return None
+    token = word[0]
+    start = at + len(token) - len(token.lstrip("\"'`“‘«„‚(*_"))
+    core = text[start : word.end()].rstrip("*`").rstrip(_EDGES.replace("!", "").replace("?", "").replace(">", ""))
+    if core.rstrip("!?").isalpha():
+        core = core.rstrip("!?")
+    core = core.removesuffix("**").removesuffix("`")
+    end = start + len(core)
+    following = _WORD.match(text[word.end() : word.end() + 40].lstrip(" "))
+    ends_clause = _CLAUSE_END.match(text[end : end + 24]) is not None
+    if _is_secret(core, name, level, ends_clause=ends_clause, following=_plain(following[0]) if following else ""):
+        return start, end
+    return None
+
+
+def _phrase(text: str, name: _Name, at: int, level: _Level) -> Span | None:
+    """Return a secret of several words: of a passphrase, or after a colon with a number among the words."""
+    if level < _Level.JOINED or name.kind is not Kind.PASSWORD:
+        return None
+    phrase = _PHRASE.match(text, at) if "phrase" in name.word else None
+    if phrase and _share_of_common_words(phrase[0]) <= _MAX_COMMON_WORDS:
+        return phrase.span()
+    line = _WORDS_WITH_NUMBER.match(text, at) if text[at - 2 : at - 1] == ":" else None
+    if line and not set(map(_plain, line[0].split())) & (NO_SECRETS | UNITS):
+        return line.span()
+    return None
+
+
+def _share_of_common_words(phrase: str) -> float:
+    words = re.split("[ -]", phrase.lower())
+    return sum(word in NO_SECRETS for word in words) / len(words)
+
+
+def _quoted(text: str, name: _Name, at: int, level: _Level) -> Span | None:
+    closing = _OPENING.get(text[at : at + 1])
+    if closing is None or (level < _Level.JOINED and name.kind is not Kind.PASSWORD):
+        return None
+    end = text.find(closing, at + 1, at + 1 + _MAX_VALUE_CHARS)
+    content = text[at + 1 : end] if end > 0 else ""
+    words = content.split()
+    if not 3 <= len(content) <= 64 or content != content.strip() or "\n" in content or len(words) > 8:
+        return None
+    if (
+        2 * sum(_plain(word) in NO_SECRETS for word in words) > len(words)
+        or _REFERENCE.search(content)
+        or _TECHNICAL.match(content)
+    ):
+        return None
+    if (name.kind is Kind.KEY or name.word == _AMBIGUOUS) and not _is_mixed(content):
+        return None
+    if level < _Level.JOINED and len(words) > 1:
+        return None
+    return at + 1, end
+
+
+def _is_secret(core: str, name: _Name, level: _Level, *, ends_clause: bool, following: str) -> bool:
+    if not core or core.lower() in NO_SECRETS or _REFERENCE.search(core):
+        return False
+    if _NUMBER.fullmatch(core):
+        return _is_secret_number(core.rstrip("#*"), name, level) and following not in UNITS
+    if (name.kind is Kind.CODE and level < _Level.JOINED) or _TECHNICAL.match(core):
+        return False
+    if name.kind is Kind.PASSWORD and len(core) >= _MIN_HYPHENATED_CHARS and _HYPHENATED.match(core):
+        return _share_of_common_words(core) <= _MAX_COMMON_WORDS
+    if _is_mixed(core):
+        shortest = 7 if name.kind is Kind.KEY else 6 if level is _Level.ADJACENT else 4
+        return len(core) >= shortest and (name.kind is not Kind.KEY or _has_letter_and_digit(core))
+    if name.kind is not Kind.PASSWORD or name.word == _AMBIGUOUS or level < _Level.JOINED:
+        return False
+    return core.isalpha() and len(core) >= 4 and ends_clause and _is_unlike_a_predicate(core, name)
+
+
+def _is_secret_number(digits: str, name: _Name, level: _Level) -> bool:
+    count = sum(char.isdecimal() for char in digits)
+    if name.kind is Kind.KEY:
+        return False
+    if name.kind is Kind.PASSWORD:
+        looks_like_date_or_range = re.fullmatch(r"\d{4}-\d\d?-\d\d?|\d{1,3}-\d{1,3}", digits) is not None
+        return not looks_like_date_or_range and count >= (4 if level is _Level.JOINED else 6)
+    if name.word.startswith(("cv", "security", "sicherheits", "prüf", "karten")):
+        return 3 <= count <= 8
+    if level is _Level.ADJACENT and name.word == "pin":
+        return 4 <= count <= 8 and digits.isdecimal()
+    return 4 <= count <= 10
+
+
+def _is_mixed(core: str) -> bool:
+    """Return whether a value has digits among letters, signs inside, or capitals inside, as words do not."""
+    if _has_letter_and_digit(core):
+        return True
+    if re.search(r"[^\W\d_]", core) and re.search(r"\w[!@#$%^&*?+~]\w|\w[@#$%^&*]+!?$", core):
+        return True
+    return re.search(r"[a-z][A-Z]", core) is not None and core.isascii() and core.isalnum()
+
+
+def _has_letter_and_digit(core: str) -> bool:
+    return any(map(str.isalpha, core)) and any(map(str.isdecimal, core))
+
+
+def _is_unlike_a_predicate(core: str, name: _Name) -> bool:
+    """Return whether a plain word can be a secret: it does not say what a secret is like, or is a German noun."""
+    if name.is_german:
+        return core[0].isupper() or not re.search(GERMAN_PREDICATE_ENDING, core)
+    return not re.search(PREDICATE_ENDING, core.lower())
