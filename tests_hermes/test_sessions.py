@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from tests_hermes.real_hermes import Chat, RealHermes
 from tests_hermes.test_commands import has
 
@@ -92,21 +90,3 @@ def test_a_branch_has_only_what_was_said_in_it(hermes, assert_stored):
     assert second.messages == turns(EAT)
     assert second.parent == first.id
     assert_stored(agent, *turns(NEST, FEED, SLEEP, EAT))
-
-
-def test_a_session_of_an_earlier_version_moves_to_its_user(hermes):
-    agent = hermes(*({"text": answer} for answer in ANSWERS.values()))
-    options = agent.hermes_home / "commonbook" / "config.json"
-    chosen = options.read_text()
-    # An earlier version stored all sessions in one space.
-    options.write_text(json.dumps({**json.loads(chosen), "space": "personal"}))
-    agent.once(NEST)
-    ((earlier, space),) = agent.spaces().items()
-    assert space == "personal"
-    options.write_text(chosen)
-    chat = agent.chat()
-    chat.turn(FEED)
-    chat.wait((options.parent / "sessions-moved").exists)
-    chat.exit()
-    assert agent.spaces()[earlier] == "hermes/default/local"
-    assert agent.stored() == turns(NEST, FEED)

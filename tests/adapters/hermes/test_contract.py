@@ -20,7 +20,6 @@ import pytest
 import yaml
 
 from commonbook.adapters import hermes
-from commonbook.adapters.hermes import options
 from commonbook.adapters.hermes.provider import CommonbookMemoryProvider
 from commonbook.errors import BadInput
 from tests.support import crashing
@@ -171,15 +170,6 @@ def test_what_is_configured_is_written_read_and_described(provider, home, tmp_pa
         "min_confidence": 0.3,
     }
     assert path.stat().st_mode & 0o777 == 0o600
-
-
-def test_the_limit_of_an_earlier_version_is_still_read(provider, tmp_path):
-    path = tmp_path / "hermes" / "commonbook" / "config.json"
-    path.parent.mkdir(parents=True)
-    path.write_text('{"min_score": 0.5}')
-    assert options.load(str(tmp_path / "hermes")).min_confidence == 0.25
-    provider.save_config({"settle_every": 4}, str(tmp_path / "hermes"))
-    assert json.loads(path.read_text()) == {"settle_every": 4, "min_confidence": 0.25}
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,9 @@ import string
 
 import pytest
 
-from commonbook.adapters.hermes.people import user_spaces
+from commonbook.adapters.hermes import user_spaces
 from commonbook.adapters.hermes.provider import CommonbookMemoryProvider
 from commonbook.model.memory import Filter
-from commonbook.model.session import NewMessage
 from commonbook.text.space_names import require_new_name
 from tests.support.hermes import Hermes, reading
 
@@ -114,43 +113,6 @@ def test_no_two_people_share_a_name():
                 assert require_new_name(name) == name
                 assert names.setdefault(name, (platform, who)) == (platform, who)
     assert user_spaces.profile_space("Coder") != user_spaces.profile_space("coder")
-
-
-# --- what an earlier version stored in one space
-
-
-def earlier(book, session, user, agent="agent:default", tags=("hermes", "telegram")):
-    book.append(
-        session,
-        [NewMessage(HERON, author=user, client_id="1"), NewMessage("Noted.", "assistant", author=agent, client_id="2")],
-        space="personal",
-        tags=tags,
-    )
-
-
-def test_a_session_of_an_earlier_version_moves_to_its_user_when_it_goes_on(agent, place):
-    with reading(place) as book:
-        earlier(book, "s1", "user:Bob")
-        book.settle("s1")
-        earlier(book, "s2", "user:ann")
-        earlier(book, "s3", "user:Bob", agent="agent:coder")
-        earlier(book, "s4", book.actor, tags=("hermes", "cli"))
-    for session in ("s1", "s2", "s3"):
-        hermes = agent(session, **BOB)
-        hermes.messages = [{"role": "user", "content": HERON}, {"role": "assistant", "content": "Noted."}]
-        hermes.turn(f"{QUESTION}, {session}", "Behind the mill.")
-    hermes = agent("s4", platform="cli")
-    hermes.messages = [{"role": "user", "content": HERON}, {"role": "assistant", "content": "Noted."}]
-    hermes.turn(QUESTION, "Behind the mill.")
-    with reading(place) as book:
-        spaces = {(one.id, one.space.name.partition("__")[0]): one.last for one in book.sessions()}
-        episodes = book.list(Filter(space=book.messages("s1").session.space.name, kinds=("episode",)))
-    assert spaces[("s1", "hermes/default/telegram.bob")] == 4
-    assert ("s1", "personal") not in spaces
-    assert spaces[("s4", "hermes/default/local")] == 4
-    # Sessions of others stay, whatever id Hermes gives.
-    assert spaces[("s2", "personal")] == spaces[("s3", "personal")] == 2
-    assert any(HERON in one.text for one in episodes.items)
 
 
 # --- MEMORY.md and USER.md

@@ -1,4 +1,4 @@
-"""The provider when something is wrong: a slow or failing book, a crash, a server that is down.
+"""The provider when something is wrong: a slow or failing book, a crash.
 
 COMMONBOOK_KILLS     how many times a process is killed (3; the full setting is 50)
 COMMONBOOK_SEED      what the random moments follow from
@@ -27,7 +27,6 @@ from commonbook.errors import Busy, CommonbookError, HomeError
 from tests.support import crashing
 from tests.support.hermes import Hermes, check, everything, reading, turns_of
 from tests.support.hermes_child import transcript, words
-from tests.support.outbox_child import Loopback, Server
 from tests.support.postgres_server import wait_for_transactions
 
 pytestmark = pytest.mark.slow
@@ -420,73 +419,3 @@ def test_what_was_kept_beside_a_hanging_book_survives_kill_minus_nine(place, tmp
 
 
 # --- a server
-
-
-@pytest.fixture
-def server(tmp_path):
-    return Server(tmp_path / "server")
-
-
-@pytest.fixture
-def remote(tmp_path, server):
-    made = CommonbookMemoryProvider(hermes_home=str(tmp_path / "hermes"), transport=Loopback(server))
-    made.save_config({"url": "https://memory.example"}, str(tmp_path / "hermes"))
-    yield made
-    made.shutdown()
-
-
-def delivered(server, count):
-    until = time.monotonic() + 60
-    while len(server.stored()) < count and time.monotonic() < until:
-        time.sleep(0.05)
-    return server.stored()
-
-
-def test_with_a_server_that_is_down_every_turn_is_kept_and_arrives_once_in_order(remote, server, tmp_path):
-    assert remote.is_available()
-    assert remote.get_tool_schemas() == []
-    server.be(down=True)
-    hermes = Hermes(remote)
-    for number in range(4):
-        hermes.turn(f"question {number}", f"answer {number}")
-    hermes.compress("s2")
-    hermes.turn("in the next", "session")
-    hermes.exit()
-    assert not hermes.errors
-    assert server.stored() == []
-    server.be()
-    again = CommonbookMemoryProvider(hermes_home=str(tmp_path / "hermes"), transport=Loopback(server))
-    second = Hermes(again, "s2")
-    second.messages = hermes.messages
-    second.turn("back", "again")
-    second.exit()
-    stored = delivered(server, 12)
-    first = [text for session, text in stored if session == "s1"]
-    assert first == [text for n in range(4) for text in words(n)]
-    assert [text for session, text in stored if session == "s2"] == ["in the next", "session", "back", "again"]
-    contexts = [one for one in server.contexts() if one[1]]
-    assert contexts
-    assert all(one[1:] == ["s1", ["hermes", "cli"]] for one in contexts)
-
-
-def test_an_undo_that_a_server_cannot_take_is_told(remote, server, caplog):
-    hermes = Hermes(remote)
-    hermes.turn("first", "one")
-    hermes.turn("second", "two")
-    hermes.undo()
-    hermes.turn("third", "three")
-    hermes.exit()
-    assert "it cannot rewind yet" in caplog.text
-    assert [text for _, text in delivered(server, 6)] == ["first", "one", "second", "two", "third", "three"]
-
-
-def test_what_a_server_refuses_is_told_and_stays_in_the_outbox(remote, server, caplog):
-    server.be(refuse=["second"])
-    hermes = Hermes(remote)
-    hermes.turn("first", "one")
-    hermes.turn("second", "two")
-    delivered(server, 3)
-    until = time.monotonic() + 60
-    while "refused" not in caplog.text and time.monotonic() < until:
-        hermes.turn(f"third {time.monotonic()}", "three")
-    assert "The server refused 1 message; it is in the outbox." in caplog.text

@@ -1,24 +1,20 @@
-"""The factory makes the parts of the provider from its options. Only here are the book and the client opened."""
+"""The factory makes the parts of the provider from its options. Only here are the book and its spill file opened."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
-from commonbook.adapters.hermes import options
-from commonbook.adapters.hermes.book_keeper import BookKeeper
+from commonbook.adapters.hermes import options, user_spaces
 from commonbook.adapters.hermes.keeper import Keeper, Warn
 from commonbook.adapters.hermes.options import Options
-from commonbook.adapters.hermes.people import earlier_sessions, user_spaces
-from commonbook.adapters.hermes.people.earlier_sessions import Whose
-from commonbook.adapters.hermes.people.user_spaces import UserSpaces
 from commonbook.adapters.hermes.recorder import Speakers
-from commonbook.adapters.hermes.server_keeper import ServerKeeper
-from commonbook.adapters.hermes.shared_book import Migration, SharedBook, shared_books
-from commonbook.errors import CommonbookError, HomeReadOnly
+from commonbook.adapters.hermes.shared_book import SharedBook, shared_books
+from commonbook.adapters.hermes.user_spaces import UserSpaces
+from commonbook.errors import BadInput, CommonbookError, HomeReadOnly
 from commonbook.settings.default_space import capture_allowed as may_capture
 from commonbook.settings.default_space import default_space
 from commonbook.settings.settings import Settings
@@ -36,103 +32,55 @@ _ANSWER_SECONDS: Final = 4.0
 
 _DEFAULT_PROFILE: Final = "default"
 
-_MOVED: Final = "sessions-moved"
-"""An empty file: the sessions of an earlier version were moved to their users."""
-
 _NOT_IN_A_TAG: Final = re.compile(r"[,\[\]{}#\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
 _NOT_IN_A_NAME: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
 
 
-def problem(hermes_home: str, transport: Transport | None) -> str:
+def problem(hermes_home: str) -> str:
     """Return why the provider cannot be used, and a fix; an empty text if it can."""
     try:
-        return _unavailable_reason(hermes_home, transport)
-    except CommonbookError as error:
-        return f"{error.message}; {error.fix}"
-
-
-def _unavailable_reason(hermes_home: str, transport: Transport | None) -> str:
-    config = options.load(hermes_home)
-    if config.url and transport is None:
-        return (
-            f"a Commonbook server is configured ({config.url}), but servers are not supported yet: "
-            f"remove `url` from {options.folder(hermes_home) / 'config.json'} to use a book on this machine"
-        )
-    if not config.url:
+        config = options.load(hermes_home)
+        _refuse_server(config, hermes_home)
         settings = _settings(config)
         if settings.database is None:
             from commonbook.compose.book import require_usable
 
             require_usable(settings)
+    except CommonbookError as error:
+        return f"{error.message}; {error.fix}"
     return ""
 
 
-def make_keeper(
-    config: Options,
-    hermes_home: str,
-    transport: Transport | None,
-    session_info: Mapping[str, Any],
-    *,
-    warn: Warn,
-) -> Keeper:
-    """Return the keeper for a book on this machine, or for the outbox of a server."""
-    folder = options.folder(hermes_home)
-    whose = _whose(config, session_info)
+def _refuse_server(config: Options, hermes_home: str) -> None:
     if config.url:
-        if transport is None:
-            from commonbook.errors import BadInput
+        raise BadInput(
+            f"a Commonbook server is configured ({config.url}), but servers are not supported yet",
+            fix=f"remove `url` from {options.folder(hermes_home) / 'config.json'} to use a book on this machine",
+        )
 
-            raise BadInput(problem(hermes_home, transport), fix="see the README of the adapter")
-        path = _outbox_path(folder, "outbox", config.url)
-        return ServerKeeper(_client(path, transport, space=whose.spaces.own), warn=warn)
+
+def make_keeper(config: Options, hermes_home: str, session_info: Mapping[str, Any], *, warn: Warn) -> Keeper:
+    """Return the keeper for the book on this machine."""
+    _refuse_server(config, hermes_home)
     settings = _settings(config)
     try:
         if done := put_back(hermes_home):
             warn(done)
     except CommonbookError as error:
         warn(f"The book of a backup could not be put back ({error.message}).")
-    spill = _outbox_path(folder, "spill", _book_identity(settings))
-    shared = _shared_book(settings, spill, _migration(config, hermes_home, session_info))
-    return BookKeeper(
-        shared,
-        space=whose.spaces.own,
-        claim=lambda book, session: earlier_sessions.claim(book, whose, session),
-        write_seconds=config.write_seconds,
-        warn=warn,
-    )
+    own = spaces(config, session_info).own
+    shared = _shared_book(settings, _spill_path(options.folder(hermes_home), settings))
+    return Keeper(shared, space=own, write_seconds=config.write_seconds, warn=warn)
 
 
-def _whose(config: Options, session_info: Mapping[str, Any]) -> Whose:
-    return Whose(spaces(config, session_info), speakers(config, session_info))
-
-
-def _migration(config: Options, hermes_home: str, session_info: Mapping[str, Any]) -> Migration | None:
-    """Return what moves the sessions of an earlier version to their users; None if that was done, or is not wanted."""
-    done = options.folder(hermes_home) / _MOVED
-    if config.space or done.exists():
-        return None
-    profile = session_info.get("agent_identity")
-
-    def migrate(book: Book, is_stopped: Callable[[], bool]) -> None:
-        if earlier_sessions.move_all(
-            book, hermes_home, lambda row: _whose(config, {**row, "agent_identity": profile}), is_stopped
-        ):
-            done.parent.mkdir(parents=True, exist_ok=True)
-            done.touch()
-
-    return migrate
-
-
-def _shared_book(settings: Settings, spill: Path, migration: Migration | None) -> SharedBook:
+def _shared_book(settings: Settings, spill: Path) -> SharedBook:
     """Return the book of this process, with one user more; send what an earlier process left in the spill file."""
     # Calls name their space, so that providers with different ones share a book.
     settings = settings._replace(space=None)
 
     def make() -> SharedBook:
         return SharedBook(
-            lambda: _book(settings),
-            lambda to_book: _client(spill, to_book, space=default_space(settings)),
-            migration,
+            lambda: _book(settings), lambda to_book: _client(spill, to_book, space=default_space(settings))
         )
 
     shared = shared_books.acquire((settings, str(spill)), make)
@@ -154,12 +102,6 @@ def spaces(config: Options, session_info: Mapping[str, Any]) -> UserSpaces:
     return user_spaces.user_spaces(session_info, shared=chosen, also=config.recall_spaces)
 
 
-def wait_until_open(keeper: Keeper, *, seconds: float) -> None:
-    """Wait until the book is open, and raise the error if it cannot be opened."""
-    if isinstance(keeper, BookKeeper):
-        keeper.wait_until_open(wait=seconds)
-
-
 def _book(settings: Settings) -> Book:
     from commonbook.compose.book import open_book
 
@@ -179,14 +121,10 @@ def _client(path: Path, transport: Transport, *, space: str) -> Client:
     return open_outbox(str(path), transport, mask=lambda text: (text, 0), space=space, answer_seconds=_ANSWER_SECONDS)
 
 
-def _outbox_path(folder: Path, prefix: str, identity: str) -> Path:
-    """Return the file for one home or server, so that messages for one never go to another."""
-    return folder / f"{prefix}-{sha256(identity.encode()).hexdigest()[:12]}.db"
-
-
-def _book_identity(settings: Settings) -> str:
-    """Return the identity of a book: its home, or its address without user and password."""
-    return settings.database.address.rpartition("@")[2] if settings.database else settings.home
+def _spill_path(folder: Path, settings: Settings) -> Path:
+    """Return the spill file of one book, by its home or its address without user and password."""
+    identity = settings.database.address.rpartition("@")[2] if settings.database else settings.home
+    return folder / f"spill-{sha256(identity.encode()).hexdigest()[:12]}.db"
 
 
 def _settings(config: Options) -> Settings:
@@ -194,12 +132,12 @@ def _settings(config: Options) -> Settings:
 
 
 def home(config: Options) -> str:
-    """Return the folder of the book; an empty text if the book is on a server."""
+    """Return the folder of the book; an empty text if the book is in a database server."""
     settings = _settings(config)
-    return "" if config.url or settings.database else settings.home
+    return "" if settings.database else settings.home
 
 
-def status(hermes_home: str, transport: Transport | None) -> dict[str, str]:
+def status(hermes_home: str) -> dict[str, str]:
     """Return what `hermes memory status` shows: the place of the book, its space, and what is wrong."""
     shown: dict[str, str] = {}
     try:
@@ -209,7 +147,7 @@ def status(hermes_home: str, transport: Transport | None) -> dict[str, str]:
         shown["space"] = config.space or f"{user_spaces.TOP}/PROFILE/USER"
     except CommonbookError as error:
         return {"problem": f"{error.message}; {error.fix}"}
-    if reason := problem(hermes_home, transport):
+    if reason := problem(hermes_home):
         shown["problem"] = reason
     elif settings.database is None and os.path.exists(settings.home) and not os.access(settings.home, os.W_OK):
         shown["access"] = "read-only: recall works, and turns wait in the spill file"
@@ -229,15 +167,9 @@ def capture_enabled(config: Options) -> bool:
 
 def backup_paths(hermes_home: str) -> list[str]:
     """Return what a backup needs: a copy of the book, if it is on this machine."""
-    config = options.load(hermes_home)
-    if config.url:
-        return []
-    settings = _settings(config)
-    if settings.database:
-        return []
     from commonbook.adapters.hermes import backup
 
-    return backup.paths(settings, hermes_home)
+    return backup.paths(_settings(options.load(hermes_home)), hermes_home)
 
 
 def put_back(hermes_home: str, *, replace: bool = False) -> str:

@@ -56,9 +56,6 @@ _FIELDS: Final[Mapping[str, _Field]] = {
 }
 
 
-_OLD_LIMIT: Final = "min_score"
-
-
 def load(hermes_home: str) -> Options:
     """Read the options; without a file all have their defaults."""
     path = _path(hermes_home)
@@ -120,23 +117,12 @@ def _path(hermes_home: str) -> Path:
 
 
 def _options(values: Mapping[str, Any], where: str) -> Options:
-    values = _with_confidence(values, where)
     if unknown := sorted(set(values) - set(_FIELDS)):
         raise BadInput(
             f"{', '.join(unknown)} in {where} is not known here", fix=f"the known settings are: {', '.join(_FIELDS)}"
         )
     default = Options()._asdict()
     return Options(**{name: _value(name, value, default[name], where) for name, value in values.items()})
-
-
-def _with_confidence(values: Mapping[str, Any], where: str) -> Mapping[str, Any]:
-    """Read the option `min_score` of earlier versions, a limit of the score, as one of the confidence."""
-    if _OLD_LIMIT not in values:
-        return values
-    score = _value("min_confidence", values[_OLD_LIMIT], Options().min_confidence, where)
-    known = {name: value for name, value in values.items() if name != _OLD_LIMIT}
-    # The confidence of a hit grows about as the square of its score.
-    return {"min_confidence": score if score < 0 else score * score, **known}
 
 
 def _value(name: str, value: object, default: object, where: str) -> Any:  # noqa: ANN401 - of the default's type

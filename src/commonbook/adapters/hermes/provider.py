@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from commonbook.adapters.hermes import factory, options, tools
 from commonbook.adapters.hermes.keeper import Keeper, Warn
 from commonbook.adapters.hermes.memory_mirror import mirror
-from commonbook.adapters.hermes.people.user_spaces import UserSpaces
 from commonbook.adapters.hermes.recorder import Recorder
 from commonbook.adapters.hermes.typed_words import is_review
+from commonbook.adapters.hermes.user_spaces import UserSpaces
 from commonbook.errors import BadInput, CommonbookError, HomeError
 from commonbook.model.session import SwitchReason
 from commonbook.settings import settings
@@ -28,7 +28,6 @@ from commonbook.text.quotes import without_quotes
 
 if TYPE_CHECKING:
     from commonbook.model.recall import Hit
-    from commonbook.ports.outbox import Transport
 
 
 logger = logging.getLogger(__name__)
@@ -64,14 +63,13 @@ class _Active(NamedTuple):
 
 
 class CommonbookMemoryProvider:
-    """Commonbook as the memory of Hermes; `transport` reaches a server, if one is configured."""
+    """Commonbook as the memory of Hermes."""
 
     pre_compress_checkpoint_api_version = 2
 
-    def __init__(self, *, hermes_home: str | None = None, transport: Transport | None = None) -> None:
+    def __init__(self, *, hermes_home: str | None = None) -> None:
         """Make a provider; `initialize` opens the book."""
         self._hermes_home = hermes_home
-        self._transport = transport
         self._active: _Active | None = None
         self._finalizer: weakref.finalize[..., CommonbookMemoryProvider] | None = None
         self._session = ""
@@ -95,7 +93,7 @@ class CommonbookMemoryProvider:
 
     def unavailable_reason(self) -> str:
         """Return why the provider cannot be used, and a fix; an empty text if it can."""
-        return factory.problem(self._home(), self._transport)
+        return factory.problem(self._home())
 
     def get_config_schema(self) -> list[dict[str, Any]]:
         """Return the options for `hermes memory setup`."""
@@ -114,7 +112,7 @@ class CommonbookMemoryProvider:
     def get_status_config(self, provider_config: dict[str, Any]) -> dict[str, Any]:
         """Return what `hermes memory status` shows, with the reason if the provider is not available."""
         del provider_config  # The options are in a file of the provider's own.
-        return factory.status(self._home(), self._transport)
+        return factory.status(self._home())
 
     def backup_paths(self) -> list[str]:
         """Make a copy of the book as it is now, if it is on this machine, and return its path."""
@@ -124,13 +122,11 @@ class CommonbookMemoryProvider:
             return []
 
     def get_tool_schemas(self) -> list[dict[str, Any]]:
-        """Return the tools; none for a server, which can only store messages yet."""
-        return [] if self._remote() else tools.SCHEMAS
+        """Return the tools."""
+        return tools.SCHEMAS
 
     def system_prompt_block(self) -> str:
         """Return the text for the system prompt."""
-        if self._remote():
-            return ""
         return f"{_SYSTEM_PROMPT} Use {tools.RECALL} to ask for more, {tools.REMEMBER} to store important facts."
 
     # --- start and end
@@ -144,12 +140,12 @@ class CommonbookMemoryProvider:
         config = options.load(self._home())
         # Nothing that the provider has may keep it alive: Hermes drops it without a shutdown.
         warn = _weak_warn(weakref.WeakMethod(self._warn))
-        keeper = factory.make_keeper(config, self._home(), self._transport, kwargs, warn=warn)
+        keeper = factory.make_keeper(config, self._home(), kwargs, warn=warn)
         spaces = factory.spaces(config, kwargs)
         self._active = _Active(keeper, self._make_recorder(keeper, config, kwargs, warn), config, spaces)
         self._finalizer = weakref.finalize(self, _drop, self._active)
         self._finalizer.atexit = False
-        factory.wait_until_open(keeper, seconds=config.write_seconds)
+        keeper.wait_until_open(wait=config.write_seconds)
         self._mirror_files()
 
     def initialize_for_inspection(self, session_id: str, **kwargs: Any) -> None:  # noqa: ANN401 - arguments of Hermes
@@ -353,12 +349,6 @@ class CommonbookMemoryProvider:
 
     def _home(self) -> str:
         return self._hermes_home or settings.hermes_home()
-
-    def _remote(self) -> bool:
-        try:
-            return bool(options.load(self._home()).url)
-        except CommonbookError:
-            return False
 
     def _require_active(self) -> _Active:
         if self._active is None:

@@ -29,7 +29,7 @@ def run(hermes_home: str, config: Mapping[str, Any]) -> None:
         return
     _activate(config)
     _say(f"\n  Saved to {options.folder(hermes_home) / 'config.json'}")
-    problem = factory.problem(hermes_home, None)
+    problem = factory.problem(hermes_home)
     _say(f"  Not available yet: {problem}\n" if problem else "  Start a new session to use it.\n")
 
 

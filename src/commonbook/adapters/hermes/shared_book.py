@@ -9,7 +9,6 @@ that have fallen silent, and closes a book that nobody has used for a while.
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +18,6 @@ from datetime import UTC, datetime, timedelta
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
-from commonbook.adapters.hermes.keeper import LAST_FLUSH_SECONDS
 from commonbook.errors import BadInput, Busy, CommonbookError, Conflict, KeyConflict, NotAllowed, Refused, Unreachable
 from commonbook.model.session import NewMessage
 from commonbook.ports.outbox import OutboxEntry, SessionContext, Transport
@@ -34,6 +32,8 @@ if TYPE_CHECKING:
 
 
 REFUSALS: Final = (BadInput, Conflict, NotAllowed)
+_LAST_FLUSH_SECONDS: Final = 1.0
+"""Time that closing waits for the spill file to be sent."""
 CHORES_EVERY: Final = 60.0
 LINGER_SECONDS: Final = 30.0
 SILENCE: Final = timedelta(hours=1)
@@ -48,8 +48,6 @@ _room: Final = threading.BoundedSemaphore(MAX_ASIDE)
 
 Result = TypeVar("Result")
 _Job = tuple[Future[Any], Callable[[], Any]]
-Migration = Callable[["Book", Callable[[], bool]], None]
-"""Changes an older book, until it is done or a function says that it has to stop."""
 
 
 class LeftSessions(NamedTuple):
@@ -62,17 +60,9 @@ class LeftSessions(NamedTuple):
 class SharedBook:
     """The open book of a home, with the thread that writes to it, its spill file and its housekeeper."""
 
-    def __init__(
-        self,
-        open_book: Callable[[], Book],
-        open_spill: Callable[[Transport], Client],
-        migration: Migration | None = None,
-    ) -> None:
-        """Start to open the book; `open_spill` opens the spill file when it is needed.
-
-        The housekeeper runs the migration once.
-        """
-        self._open_book, self._open_spill, self._migration = open_book, open_spill, migration
+    def __init__(self, open_book: Callable[[], Book], open_spill: Callable[[Transport], Client]) -> None:
+        """Start to open the book; `open_spill` opens the spill file when it is needed."""
+        self._open_book, self._open_spill = open_book, open_spill
         self.book: Book | None = None
         self.spill: Client | None = None
         self.users = 0
@@ -149,7 +139,6 @@ class SharedBook:
 
     def _keep_house(self) -> None:
         self._do_chores()
-        self._migrate()
         while not self.closed:
             release: Callable[[], None] | None
             try:
@@ -176,12 +165,6 @@ class SharedBook:
                 if not _close_silent(self.book, left):
                     self._left.discard(left)
 
-    def _migrate(self) -> None:
-        # A failure is no failure of a conversation: the next process tries it again.
-        with suppress(CommonbookError, sqlite3.Error, OSError):
-            if self._migration is not None and self.book is not None and not self.closed:
-                self._migration(self.book, lambda: self.closed)
-
     def _tidy(self) -> None:
         """Close the book if nobody has used it for a while."""
         shared_books.close_if_unused(self)
@@ -197,7 +180,7 @@ class SharedBook:
         self._releases.put(None)
         if self.spill is not None:
             with suppress(CommonbookError):
-                self.spill.flush(min(wait, LAST_FLUSH_SECONDS))
+                self.spill.flush(min(wait, _LAST_FLUSH_SECONDS))
             self.spill.close()
         future = self.writer.put(self._close_book)
         self.writer.end()

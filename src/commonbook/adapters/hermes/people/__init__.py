@@ -1,1 +1,0 @@
-"""The people who talk with Hermes: the space of each, and the sessions that an earlier version stored elsewhere."""
