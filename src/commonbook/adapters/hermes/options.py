@@ -1,18 +1,23 @@
-"""Options of the provider, stored as `commonbook/config.json` in the folder of Hermes."""
+"""Options of the provider, stored as `commonbook/config.json` in the folder of Hermes, and their dialog."""
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from commonbook.errors import BadInput
+from commonbook.errors import BadInput, CommonbookError
 
 FOLDER: Final = "commonbook"
 _FILE: Final = "config.json"
+_ASKED: Final = ("home", "space", "tags", "settle_every", "recall_count", "recall_tokens")
+_DEFAULT_ANSWER: Final = "-"
+_FIX: Final = "hermes config set memory.provider commonbook"
 
 
 class Options(NamedTuple):
@@ -140,3 +145,75 @@ def _value(name: str, value: object, default: object, where: str) -> Any:  # noq
             f"{name} in {where} is not a number from {field.minimum:g} to {field.maximum:g}", fix=f"such as {default}"
         )
     return int(number) if isinstance(default, int) else number
+
+
+# --- the dialog of `hermes memory setup commonbook`
+
+
+def run_setup(hermes_home: str, config: Mapping[str, Any], problem: Callable[[], str]) -> None:
+    """Ask for the options that people choose, save them, and make Commonbook the provider in Hermes' configuration.
+
+    An empty answer keeps the present value, and a dash puts the default back. `problem` returns why the provider cannot
+    be used then.
+    """
+    _say("\n  Configuring Commonbook. An empty answer keeps the value; a dash puts the default back.\n")
+    try:
+        answers = _ask_all(load(hermes_home))
+        save(answers, hermes_home)
+    except CommonbookError as error:
+        _say(f"\n  Nothing was saved: {error.message}\n  {error.fix}\n")
+        return
+    _activate(config)
+    _say(f"\n  Saved to {folder(hermes_home) / 'config.json'}")
+    why = problem()
+    _say(f"  Not available yet: {why}\n" if why else "  Start a new session to use it.\n")
+
+
+def _ask_all(current: Options) -> dict[str, Any]:
+    default = Options()._asdict()
+    answers: dict[str, Any] = {}
+    for name in _ASKED:
+        answer = _ask(name, getattr(current, name))
+        if answer is None:
+            break
+        if answer:
+            answers[name] = default[name] if answer == _DEFAULT_ANSWER else answer
+    return answers
+
+
+def _ask(name: str, value: object) -> str | None:
+    """Return a valid answer, an empty one, or None if nobody answers any longer."""
+    shown = value if value not in ("", None) else "not set"
+    while True:
+        sys.stdout.write(f"  {description(name)} [{shown}]: ")
+        sys.stdout.flush()
+        line = sys.stdin.readline()
+        if not line:
+            return None
+        answer = line.strip()
+        if not answer or answer == _DEFAULT_ANSWER:
+            return answer
+        try:
+            require(name, answer)
+        except CommonbookError as error:
+            _say(f"  {error.message}; {error.fix}")
+        else:
+            return answer
+
+
+def _activate(config: Mapping[str, Any]) -> None:
+    memory = config.get("memory")
+    if isinstance(memory, Mapping) and memory.get("provider") == "commonbook":
+        # Hermes writes its file anew without comments: not needed here.
+        return
+    try:
+        hermes = importlib.import_module("hermes_cli.config")
+    except ImportError:
+        _say(f"\n  Make it the provider: {_FIX}")
+        return
+    others = memory if isinstance(memory, Mapping) else {}
+    hermes.save_config({**config, "memory": {**others, "provider": "commonbook"}})
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")

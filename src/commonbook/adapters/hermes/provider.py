@@ -105,9 +105,7 @@ class CommonbookMemoryProvider:
 
     def post_setup(self, hermes_home: str, config: dict[str, Any]) -> None:
         """Ask for the options, and make this the provider: `hermes memory setup commonbook`."""
-        from commonbook.adapters.hermes import setup_dialog
-
-        setup_dialog.run(str(hermes_home), config)
+        options.run_setup(str(hermes_home), config, lambda: factory.problem(str(hermes_home)))
 
     def get_status_config(self, provider_config: dict[str, Any]) -> dict[str, Any]:
         """Return what `hermes memory status` shows, with the reason if the provider is not available."""

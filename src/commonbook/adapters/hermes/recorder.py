@@ -15,8 +15,7 @@ from typing import Final, NamedTuple
 
 from commonbook.adapters.hermes import transcript_diff
 from commonbook.adapters.hermes.keeper import Keeper, StoredSession, Warn
-from commonbook.adapters.hermes.ledger import KnownMessage, Ledger, known_message
-from commonbook.adapters.hermes.open_turns import OpenTurn, OpenTurns, with_overtaken
+from commonbook.adapters.hermes.ledger import KnownMessage, Ledger, OpenTurn, OpenTurns, known_message, with_overtaken
 from commonbook.adapters.hermes.transcript_diff import LastTurn, TranscriptDiff, TranscriptMessage
 from commonbook.errors import Busy
 from commonbook.model.ids import new_id
