@@ -8,8 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
 
-from commonbook.interfaces.agents.edits import Block, Edit, Element, Member
-from commonbook.interfaces.agents.marked_text import MARKDOWN, TOML
+from commonbook.interfaces.agents.edits import HASH, MARKDOWN, Block, Edit, Element, Member
 from commonbook.interfaces.mcp.table import TOOLS
 from commonbook.settings.agents import AgentFolders
 
@@ -141,7 +140,7 @@ def _codex(request: Request) -> Iterator[FileEdit]:
         for event in (*_EVENTS, _TOOL_EVENT) if request.tool_output else _EVENTS:
             body += f"\n[[hooks.{event}]]\n[[hooks.{event}.hooks]]\n"
             body += f'type = "command"\ncommand = {command}\ntimeout = {_CODEX_HOOK_SECONDS}'
-    yield FileEdit(config, Block(TOML, body, ("mcp_servers", SERVER)))
+    yield FileEdit(config, Block(HASH, body, ("mcp_servers", SERVER)))
 
 
 def _toml_text(text: str) -> str:

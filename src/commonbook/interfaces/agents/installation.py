@@ -10,12 +10,11 @@ import os
 import shlex
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
 from commonbook.errors import BadInput, CommonbookError
-from commonbook.interfaces.agents import json_text
 from commonbook.interfaces.agents.clients import SERVER, Client, FileEdit, Request
 from commonbook.interfaces.agents.edits import Element, Member
 from commonbook.settings.agents import AgentFolders
@@ -23,6 +22,8 @@ from commonbook.settings.agents import AgentFolders
 _MAX_FILE_BYTES: Final = 32 << 20
 _COMMAND_SECONDS: Final = 600
 _MAX_OWN_FOLDERS: Final = 2
+BACKUP: Final = ".before-commonbook"
+"""The ending of the copy of a file as it was before the last change."""
 
 
 class FileChange(NamedTuple):
@@ -78,7 +79,10 @@ def is_installed(client: Client, request: Request) -> bool:
 
 
 def carry_out(plan: Plan) -> None:
-    """Run the commands and write the files; each file is replaced whole, and a link to it stays one."""
+    """Run the commands and write the files; each file is replaced whole, and a link to it stays one.
+
+    Beside a file that is changed, a copy keeps the text of before.
+    """
     for command in plan.commands:
         _run(command)
     for change in plan.changes:
@@ -91,15 +95,22 @@ def carry_out(plan: Plan) -> None:
 def _changes(*, added: Sequence[FileEdit] = (), removed: Sequence[FileEdit]) -> tuple[FileChange, ...]:
     before = {path: _read(path) for path in dict.fromkeys(path for path, _ in (*added, *removed))}
     after = {path: text or "" for path, text in before.items()}
-    undone = ((path, edit.undone) for path, edit in removed)
-    made = ((path, edit.made) for path, edit in added)
-    for path, change_text in (*undone, *made):
+    for path in before:
+        wanted = [edit for where, edit in added if where == path]
         try:
-            after[path] = change_text(after[path])
+            after[path] = _made([edit.undone for where, edit in removed if where == path], after[path])
+            after[path] = _made([edit.made for edit in wanted], after[path])
         except BadInput as error:
-            raise BadInput(f"{path} cannot be edited: {error.message}", fix=error.fix) from None
+            by_hand = f"; a file of its own would be:\n{_made([edit.made for edit in wanted], '')}" if wanted else ""
+            raise BadInput(f"{path} cannot be edited: {error.message}", fix=f"{error.fix}{by_hand}") from None
     found = (FileChange(path, before[path], after[path] or None) for path in before)
     return tuple(change for change in found if (change.before or "") != (change.after or ""))
+
+
+def _made(edits: Iterable[Callable[[str], str]], text: str) -> str:
+    for edit in edits:
+        text = edit(text)
+    return text
 
 
 def _read(path: str) -> str | None:
@@ -116,9 +127,10 @@ def _read(path: str) -> str | None:
 def _write(change: FileChange) -> None:
     path = os.path.realpath(change.path)
     try:
-        if change.after is None:
-            with suppress(FileNotFoundError):
-                os.unlink(path)
+        if change.after is None and not os.path.islink(change.path):
+            for name in (path, path + BACKUP):
+                with suppress(FileNotFoundError):
+                    os.unlink(name)
             if path.endswith(".py"):
                 shutil.rmtree(os.path.join(os.path.dirname(path), "__pycache__"), ignore_errors=True)
             _remove_empty_folders(os.path.dirname(path))
@@ -126,16 +138,24 @@ def _write(change: FileChange) -> None:
         if _read(path) != change.before:
             raise BadInput(f"{path} was changed meanwhile", fix="try again")
         os.makedirs(os.path.dirname(path), exist_ok=True)
-        part = f"{path}.{os.getpid()}.part"
         mode = os.stat(path).st_mode & 0o777 if change.before is not None else 0o600
-        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8", newline="") as file:
-            file.write(change.after)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(part, mode)
-        os.replace(part, path)
+        if change.before is not None:
+            _replace(path + BACKUP, change.before, mode)
+        # A link leads to a file as before, though that says nothing any more.
+        empty = "{}\n" if change.path.endswith(".json") else ""
+        _replace(path, empty if change.after is None else change.after, mode)
     except OSError as error:
         raise BadInput(f"{path} cannot be written: {error.strerror}", fix="give this user write access") from error
+
+
+def _replace(path: str, text: str, mode: int) -> None:
+    part = f"{path}.{os.getpid()}.part"
+    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8", newline="") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.chmod(part, mode)
+    os.replace(part, path)
 
 
 def _remove_empty_folders(folder: str) -> None:
@@ -157,17 +177,17 @@ def _without_own(
 ) -> tuple[list[FileEdit], tuple[tuple[str, ...], ...]]:
     """Return the edits that are left, and the commands in place of the others."""
     own = os.path.join(request.folders.home, ".claude.json")
-    mine = next((edit for path, edit in edits if path == own and isinstance(edit, Member)), None)
-    if program is None or mine is None:
+    server = next((edit for path, edit in edits if path == own and isinstance(edit, Member)), None)
+    if program is None or server is None:
         return list(edits), ()
-    others = [each for each in edits if each.path != own]
-    servers = json_text.parse(_read(own) or "").get("mcpServers") or {}
+    text = _read(own) or ""
+    is_there, is_wanted = server.undone(text) != text, install and server.made(text) != text
     commands: list[tuple[str, ...]] = []
-    if SERVER in servers and (not install or servers[SERVER] != mine.value):
+    if is_there and (is_wanted or not install):
         commands.append((program, "mcp", "remove", SERVER, "--scope", "user"))
-    if install and servers.get(SERVER) != mine.value:
-        commands.append((program, "mcp", "add-json", "--scope", "user", SERVER, json.dumps(mine.value)))
-    return others, tuple(commands)
+    if is_wanted:
+        commands.append((program, "mcp", "add-json", "--scope", "user", SERVER, json.dumps(server.value)))
+    return [each for each in edits if each.path != own], tuple(commands)
 
 
 def _run(command: Sequence[str]) -> None:
