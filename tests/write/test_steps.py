@@ -1,4 +1,4 @@
-"""The injected steps of a write: those that run before its changes are finalized, and the one after its commit."""
+"""The injected functions that complete a write: before its changes are finalized, and after its commit."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from commonbook.errors import Conflict, HomeDamaged
 from commonbook.model.spaces import OWNER_ACTOR, Actor
 from commonbook.ports.database import Result, RetryTransaction, Transaction
 from commonbook.ports.engines import AfterCommit, BeforeFinalize, Engines
-from commonbook.write.context import WriteContext, step
+from commonbook.write.context import WriteContext
 from commonbook.write.foreign_writes import ForeignWrite
 from commonbook.write.transaction import write, write_all
 
 
-def with_before_finalize(book: Book, *steps: BeforeFinalize) -> None:
-    book._engines = book._engines._replace(before_finalize=steps)
+def with_before_finalize(book: Book, step: BeforeFinalize) -> None:
+    book._engines = book._engines._replace(before_finalize=step)
 
 
 def with_after_commit(book: Book, step: AfterCommit) -> None:
@@ -30,51 +30,36 @@ def with_after_commit(book: Book, step: AfterCommit) -> None:
 # --- before the changes are finalized
 
 
-def test_the_steps_run_in_their_order_behind_the_operation_and_before_anything_is_finalized(book: Book):
+def test_every_actor_of_a_transaction_is_completed_behind_the_operation_and_before_anything_is_finalized(book: Book):
     ran: list[tuple[str, list[str], int]] = []
 
-    def named(name: str) -> BeforeFinalize:
-        def run(ctx: WriteContext) -> None:
-            (logged,) = ctx.tx.rows("SELECT count(*) FROM log_entry")
-            ran.append((name, [change.action for change in ctx.tx.recorded], logged[0]))
+    def step(ctx: WriteContext) -> None:
+        (logged,) = ctx.tx.rows("SELECT count(*) FROM log_entry")
+        ran.append((ctx.actor.principal, [change.action for change in ctx.tx.recorded], logged[0]))
 
-        return step(run)
+    def operation(contexts: Sequence[WriteContext]) -> None:
+        contexts[0].log(contexts[0].system_space("weather"), "look", ())
 
     book.create_space("weather")
     before = book.verify_log().entries
-    with_before_finalize(book, named("first"), named("second"), named("third"))
-    book.remember("It rains.", space="weather")
-    assert ran == [(name, ["remember"], before) for name in ("first", "second", "third")]
-
-
-def test_every_actor_of_a_transaction_has_each_step(book: Book):
-    ran: list[tuple[str, str]] = []
-    with_before_finalize(
-        book,
-        step(lambda ctx: ran.append((ctx.actor.principal, "first"))),
-        step(lambda ctx: ran.append((ctx.actor.principal, "second"))),
-    )
-    write_all(book._engines, [Actor("user:alice"), Actor("user:bob")], lambda contexts: len(contexts))
-    assert ran == [("user:alice", "first"), ("user:alice", "second"), ("user:bob", "first"), ("user:bob", "second")]
+    with_before_finalize(book, step)
+    write_all(book._engines, [OWNER_ACTOR, Actor("user:bob")], operation)
+    assert ran == [(principal, ["look"], before) for principal in (OWNER_ACTOR.principal, "user:bob")]
 
 
 def test_a_step_that_fails_undoes_the_whole_write(book: Book):
     committed: list[object] = []
-    with_before_finalize(book, step(lambda ctx: ctx.log(ctx.system_space("weather"), "step", ())), step(_failing))
-    with_after_commit(book, lambda _engines, contents: committed.append(contents))
+    with_before_finalize(book, _failing)
+    with_after_commit(book, lambda _engines, _tx, contents: committed.append(contents))
     with pytest.raises(Conflict):
         book.remember("It rains.")
     assert (book.list().items, book.spaces(), committed) == ((), (), [])
     assert book.verify_log().findings == ()
 
 
-def _failing(_ctx: WriteContext) -> None:
+def _failing(ctx: WriteContext) -> None:
+    ctx.log(ctx.system_space("weather"), "step", ())
     raise Conflict("a step refuses", fix="leave it out")
-
-
-def test_a_step_refuses_what_is_no_write_context():
-    with pytest.raises(TypeError, match="given a str"):
-        step(_failing)("a context")
 
 
 # --- what the write contexts of a transaction share
@@ -104,7 +89,7 @@ def test_the_actors_of_a_transaction_share_all_but_their_changes(book: Book):
 def test_a_principal_that_acts_for_an_actor_leaves_its_changes_to_the_steps_of_that_actor(book: Book):
     memory = book.get(book.remember("It rains.", space="weather").id)
     seen: list[tuple[str, dict[str, object]]] = []
-    with_before_finalize(book, step(lambda ctx: seen.append((ctx.actor.principal, dict(ctx.pending.changed_ids)))))
+    with_before_finalize(book, lambda ctx: seen.append((ctx.actor.principal, dict(ctx.pending.changed_ids))))
 
     def operation(contexts: Sequence[WriteContext]) -> None:
         alice, _ = contexts
@@ -118,8 +103,8 @@ def test_an_operation_that_runs_again_begins_with_nothing_pending(book: Book, mo
     memory = book.get(book.remember("It rains.", space="weather").id)
     seen: list[tuple[int, int, int, int]] = []
     committed: list[Mapping[str, bytes | None]] = []
-    with_before_finalize(book)
-    with_after_commit(book, lambda _engines, contents: committed.append(contents))
+    with_before_finalize(book, lambda _ctx: None)
+    with_after_commit(book, lambda _engines, _tx, contents: committed.append(contents))
 
     def operation(ctx: WriteContext) -> None:
         pending = ctx.pending
@@ -156,7 +141,7 @@ def test_the_step_behind_the_commit_is_given_the_files_of_what_others_see_alread
         book.create_space("personal")
         seen: list[str] = []
 
-        def step(_engines: Engines, contents: Mapping[str, bytes | None]) -> None:
+        def step(_engines: Engines, _tx: Transaction, contents: Mapping[str, bytes | None]) -> None:
             for id_, data in contents.items():
                 assert data is not None
                 assert b"It rains." in data
@@ -172,7 +157,7 @@ def test_what_goes_wrong_behind_the_commit_takes_nothing_back_and_is_made_good_l
         book.create_space("personal")
         for error in (OSError(5, "the disk is away"), HomeDamaged("the folder is away", fix="bring it back")):
 
-            def failing(_engines: Engines, _contents: object, error: Exception = error) -> None:
+            def failing(_engines: Engines, _tx: object, _contents: object, error: Exception = error) -> None:
                 raise error
 
             with_after_commit(book, failing)

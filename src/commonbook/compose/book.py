@@ -19,10 +19,11 @@ from commonbook.engines.process.clock import SystemClock
 from commonbook.engines.sqlite.database import SqliteDatabase
 from commonbook.engines.sqlite.migrations import MIGRATIONS
 from commonbook.errors import DatabaseUnfit, HomeReadOnly, KeyMissing, Moved, NetworkFileSystem, NoHome
+from commonbook.files import journal
 from commonbook.model.ids import format_time, new_id
 from commonbook.model.reports import OutboxStatus, Progress, no_progress
 from commonbook.model.spaces import OWNER_ACTOR
-from commonbook.ports.engines import AfterCommit, Engines, RecallService, TransferService
+from commonbook.ports.engines import Engines, RecallService, TransferService
 from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.settings.settings import DatabaseChoice, Settings
 from commonbook.tables import home
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from commonbook.ports.index import Index
     from commonbook.ports.keys import Clock, Keys
     from commonbook.sessions.append import Appender
+    from commonbook.write.context import WriteContext
 else:
     # A home that is only read is opened without the modules that write.
     git = LazyModule("commonbook.engines.disk.git")
@@ -54,22 +56,16 @@ PostgreSQL does its part elsewhere, and is not waited for.
 """
 
 
-def _run_steps_before_finalize(context: object, /) -> None:
-    for step in write_steps.BEFORE_FINALIZE:
-        step(context)
+def _complete_changes(context: WriteContext, /) -> None:
+    write_steps.complete_changes(context)
 
 
-def _run_step_after_commit(engines: Engines, files: FilesToWrite, /) -> None:
-    write_steps.AFTER_COMMIT(engines, files)
-
-
-def _finish_write(recall: LazyRecall, write_files: AfterCommit, engines: Engines, files: FilesToWrite, /) -> None:
+def _finish_write(recall: LazyRecall, engines: Engines, tx: Transaction, files: FilesToWrite, /) -> None:
     """Write the files of a committed change, and have the index follow when there are many changes."""
     try:
-        write_files(engines, files)
+        journal.write_committed(engines, tx, files)
     finally:
-        if files.transaction is not None:
-            recall.note_changes(engines, len(files.transaction.recorded))
+        recall.note_changes(engines, len(tx.recorded))
 
 
 def open_book(
@@ -96,7 +92,7 @@ def open_book(
 def book_over(engines: Engines, settings: Settings, clock: Clock, make_recall: Callable[[], RecallService]) -> Book:
     """Return the book of its owner over engines."""
     recall = LazyRecall(make_recall)
-    engines = engines._replace(after_commit=partial(_finish_write, recall, engines.after_commit))
+    engines = engines._replace(after_commit=partial(_finish_write, recall))
     return Book(
         engines,
         settings,
@@ -142,8 +138,8 @@ def wire_folder(settings: Settings, clock: Clock, hidden: str, folder: Folder) -
         yaml=cast("Yaml", Lazy(_yaml)),
         clock=clock,
         zone=user_times.require_zone(settings.zone or facts["zone"]),
-        before_finalize=(_run_steps_before_finalize,),
-        after_commit=_run_step_after_commit,
+        before_finalize=_complete_changes,
+        after_commit=journal.write_committed,
     )
 
 
@@ -184,8 +180,8 @@ def wire_server(
         yaml=cast("Yaml", Lazy(_yaml)),
         clock=clock,
         zone=zone,
-        before_finalize=(_run_steps_before_finalize,),
-        after_commit=_run_step_after_commit,
+        before_finalize=_complete_changes,
+        after_commit=journal.write_committed,
     )
     return engines, lambda: _recall_service(settings, lambda: _postgres_index(settings, database))
 

@@ -1,18 +1,16 @@
-"""The steps that complete every write: in its transaction before the changes are finalized, and after the commit.
+"""The steps that complete every write in its transaction, before the changes are finalized.
 
 `compose` hands them to the write transaction, which must not know the subjects that they belong to.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from commonbook.files import journal
 from commonbook.runtime.lazy_modules import LazyModule
-from commonbook.write.context import WriteContext, step
+from commonbook.write.context import WriteContext
 
 if TYPE_CHECKING:
-    from commonbook.ports.engines import AfterCommit, BeforeFinalize
     from commonbook.reasoning import notices
     from commonbook.sharing import apply_rules, propagate
 else:
@@ -42,10 +40,3 @@ def complete_changes(ctx: WriteContext) -> None:
             apply_rules.apply_rules(ctx)
         if not ctx.pending.is_incomplete:
             return
-
-
-BEFORE_FINALIZE: Final[tuple[BeforeFinalize, ...]] = (step(complete_changes),)
-"""The steps of every write that run in its transaction, behind the operation, before its changes are finalized."""
-
-AFTER_COMMIT: Final[AfterCommit] = journal.write_committed
-"""The step of every write that runs when its transaction is committed."""

@@ -21,6 +21,7 @@ from commonbook.tables import file_journal, memories
 
 if TYPE_CHECKING:
     from commonbook.files import concurrent_saves
+    from commonbook.ports.database import Transaction
     from commonbook.ports.engines import Engines
     from commonbook.ports.files import FilesToWrite
     from commonbook.tables.file_journal import WrittenFile
@@ -37,16 +38,16 @@ _MAX_ROUNDS: Final = 5
 _BATCH: Final = 200
 
 
-def write_committed(engines: Engines, files: FilesToWrite) -> None:
+def write_committed(engines: Engines, tx: Transaction, files: FilesToWrite) -> None:
     """Write the files of a committed change, and apply what a person saved to them meanwhile."""
     for _ in range(_MAX_ROUNDS):
         if not files:
             return
-        report = _write(engines, files, committed=files)
+        report = _write(engines, files, committed=(tx, files))
         if not report.saves:
             return
         # The exchange displaced a person's save: it becomes the newest revision, or an earlier one in the history.
-        _, files = transaction.commit(
+        _, tx, files = transaction.commit(
             engines, FILESYSTEM_ACTOR, partial(concurrent_saves.apply_concurrent_saves, saves=report.saves)
         )
         write_out.drop(engines, report.saves)
@@ -57,7 +58,7 @@ def _write(
     contents: Mapping[str, bytes | None],
     *,
     recovering: bool = False,
-    committed: FilesToWrite | None = None,
+    committed: tuple[Transaction, FilesToWrite] | None = None,
 ) -> write_out.WriteOutReport:
     """Write files and mark them as done; report which saves a person made after another process had done the same."""
     report = write_out.write_out(engines, contents, recovering=recovering, committed=committed)

@@ -17,7 +17,7 @@ from commonbook.tables.file_journal import JournalEntry, SyncedFile, WrittenFile
 
 if TYPE_CHECKING:
     from commonbook.markdown import memory_conversion, space_file
-    from commonbook.ports.database import Reading
+    from commonbook.ports.database import Reading, Transaction
     from commonbook.ports.engines import Engines
     from commonbook.ports.files import FilesToWrite, NewFile
 else:
@@ -56,7 +56,7 @@ def write_out(
     wanted: Mapping[str, bytes | None],
     *,
     recovering: bool = False,
-    committed: FilesToWrite | None = None,
+    committed: tuple[Transaction, FilesToWrite] | None = None,
 ) -> WriteOutReport:
     """Write the files of these memories as their journal entries ask.
 
@@ -65,17 +65,19 @@ def write_out(
     is one that a person has saved meanwhile: the following scan applies it. If `files.lock` cannot be had in time, the
     journal stays as it is for the next run.
 
-    `committed` are the same files, if this process has just committed them. The new ones among them are written and
-    synced before the lock is taken, and only moved to their places under it; folders are synced after it.
+    `committed` has the same files and their transaction, if this process has just committed them. The new ones among
+    them are written and synced before the lock is taken, and only moved to their places under it; folders are synced
+    after it.
     """
+    new = committed[1].new if committed is not None else {}
     written: list[WrittenFile] = []
     saves: list[ConcurrentSave] = []
     stale: list[str] = []
-    with engines.folder.prepared(_new_files(committed)), engines.folder.lock(wait=_LOCK_WAIT_SECONDS) as locked:
+    with engines.folder.prepared(_new_files(new, wanted)), engines.folder.lock(wait=_LOCK_WAIT_SECONDS) as locked:
         if not locked:
             return WriteOutReport()
         writes = _known_writes(engines, committed) or _read_writes(engines, wanted, recovering=recovering)
-        engines.folder.prepare([prepared for write in writes for prepared in write.to_prepare(committed)])
+        engines.folder.prepare([prepared for write in writes for prepared in write.to_prepare(new)])
         for write in writes:
             if write.entry.path is not None and write.data is None:
                 stale.append(write.entry.memory)
@@ -88,22 +90,21 @@ def write_out(
     return WriteOutReport(tuple(written), tuple(saves), tuple(stale))
 
 
-def _new_files(committed: FilesToWrite | None) -> list[tuple[str, bytes, str]]:
+def _new_files(new: Mapping[str, NewFile], wanted: Mapping[str, bytes | None]) -> list[tuple[str, bytes, str]]:
     """Return the files of memories that were added just now, as (path, data, memory)."""
+    return [(file.path, data, id_) for id_, file in new.items() if (data := wanted[id_]) is not None]
+
+
+def _known_writes(engines: Engines, committed: tuple[Transaction, FilesToWrite] | None) -> list[_FileWrite]:
+    """Return what is to be written as the transaction knows it; nothing if it may have changed since."""
     if committed is None:
         return []
-    return [(new.path, data, id_) for id_, new in committed.new.items() if (data := committed[id_]) is not None]
-
-
-def _known_writes(engines: Engines, committed: FilesToWrite | None) -> list[_FileWrite]:
-    """Return what is to be written as the transaction knows it; nothing if it may have changed since."""
-    if committed is None or committed.transaction is None or committed.new.keys() != committed.keys():
-        return []
-    if not engines.db.is_last_commit(committed.transaction):
+    tx, files = committed
+    if files.new.keys() != files.keys() or not engines.db.is_last_commit(tx):
         return []
     return [
-        _FileWrite(_entry_of_new(id_, new), committed[id_], (), recovering=False, is_first=True)
-        for id_, new in committed.new.items()
+        _FileWrite(_entry_of_new(id_, new), files[id_], (), recovering=False, is_first=True)
+        for id_, new in files.new.items()
     ]
 
 
@@ -199,15 +200,13 @@ class _FileWrite(NamedTuple):
         """Hashes of every content that is no save of a person still to be applied."""
         return self.entry.hashes | file_journal.agreed_hashes(self.synced)
 
-    def to_prepare(self, committed: FilesToWrite | None) -> tuple[tuple[str, bytes, str], ...]:
+    def to_prepare(self, new: Collection[str]) -> tuple[tuple[str, bytes, str], ...]:
         """Return the file that will certainly be written: none if it may be right already, or is only to be renamed.
 
         Nor that of a new memory, which was written before the lock was taken.
         """
         entry, renamed = self.entry, any(synced.hash == self.entry.hash for synced in self.synced)
-        if self.recovering or renamed or not entry.path or not self.data:
-            return ()
-        if committed is not None and entry.memory in committed.new:
+        if self.recovering or renamed or not entry.path or not self.data or entry.memory in new:
             return ()
         return ((entry.path, self.data, entry.memory),)
 

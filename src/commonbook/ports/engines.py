@@ -1,10 +1,10 @@
-"""The engines of one book as one value, the steps of a write that are injected, and services loaded at first use."""
+"""The engines of one book as one value, the functions that complete a write, and services loaded at first use."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import tzinfo
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from commonbook.model.keyed_request import KeyedRequest
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from commonbook.model.recall import RecallRequest, RecallResult
     from commonbook.model.reports import Finding, Progress, TransferReport
     from commonbook.model.spaces import Actor
-    from commonbook.ports.database import Database
+    from commonbook.ports.database import Database, Transaction
     from commonbook.ports.files import ExternalFiles, FilesToWrite, Folder, Watcher, Yaml
     from commonbook.ports.keys import Clock, Keys
 
@@ -85,21 +85,17 @@ class RecallService(Protocol):
 
 
 class BeforeFinalize(Protocol):
-    """A step of a write that runs in its transaction, after the operation and before `finalize`."""
+    """Completes a write in its transaction, after the operation and before `finalize`."""
 
-    def __call__(self, context: object, /) -> None:
-        """Complete the changes of one actor in its write context; an error rolls the whole write back.
-
-        The type `WriteContext` is defined above this module: `write.context.step` makes such a step from a function
-        that takes one.
-        """
+    def __call__(self, context: Any, /) -> None:  # noqa: ANN401 - a WriteContext, whose type is defined above this
+        """Complete the changes of one actor in its write context; an error rolls the whole write back."""
         ...
 
 
 class AfterCommit(Protocol):
-    """The step of a write that runs after its transaction is committed."""
+    """Completes a write whose transaction is committed."""
 
-    def __call__(self, engines: Engines, files: FilesToWrite, /) -> None:
+    def __call__(self, engines: Engines, tx: Transaction, files: FilesToWrite, /) -> None:
         """Write the files of the committed change.
 
         An error of the disk or of the home does not reach the caller of the write: the change is committed, and the
@@ -121,8 +117,7 @@ class Engines(NamedTuple):
     clock: Clock
     zone: tzinfo
     """The time zone of times that are given without one."""
-    before_finalize: tuple[BeforeFinalize, ...]
-    """The steps before `finalize`, in the order in which they run."""
+    before_finalize: BeforeFinalize
     after_commit: AfterCommit
     request: KeyedRequest | None = None
     """The request with an idempotency key that is being answered: the write of its actor stores the answer."""

@@ -14,7 +14,6 @@ from threading import Event
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from commonbook.model.reports import Finding
-from commonbook.ports.database import Transaction
 
 
 class QuotedText(str):
@@ -70,8 +69,6 @@ class FilesToWrite(dict[str, bytes | None]):
         super().__init__()
         self.new: dict[str, NewFile] = {}
         """The entries of new memories, which have no other file and no earlier entry."""
-        self.transaction: Transaction | None = None
-        """The transaction that committed them."""
 
     def note_new(self, memory: str, *, version: int, path: str, hash_: str) -> None:
         """Note the entry of a new memory."""

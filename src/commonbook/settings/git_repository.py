@@ -11,13 +11,12 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-# Patterns are strings, compiled on first use and cached by `re`: most runs use none.
 # One part of a space's name, by the rule of `space_paths`: no month, no two dots, not the name of a Markdown file.
-_LEGAL_PART: Final = r"(?!\d{4}-\d{2}\Z)(?!.*\.\.)(?!.*\.md\Z)[a-z0-9][a-z0-9._-]{0,63}"
-_ORIGIN_SECTION: Final = r'\[\s*remote\s+"origin"\s*\]\s*(?:[#;].*)?'
-_URL_LINE: Final = r'url\s*=\s*(?:"([^"]*)"|([^#;]*))'
-_URL: Final = r"[a-z][a-z0-9+.-]*://(?:[^/]*@)?(?P<host>\[[^\]]*\]|[^/:]*)(?::[0-9]*)?/(?P<path>.*)"
-_HOST_AND_PATH: Final = r"(?:[^/@]+@)?(?P<host>[^/:]{2,}):(?P<path>.*)"
+_LEGAL_PART: Final = re.compile(r"(?!\d{4}-\d{2}\Z)(?!.*\.\.)(?!.*\.md\Z)[a-z0-9][a-z0-9._-]{0,63}", re.ASCII)
+_ORIGIN_SECTION: Final = re.compile(r'\[\s*remote\s+"origin"\s*\]\s*(?:[#;].*)?', re.IGNORECASE)
+_URL_LINE: Final = re.compile(r'url\s*=\s*(?:"([^"]*)"|([^#;]*))', re.IGNORECASE)
+_URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://(?:[^/]*@)?(?P<host>\[[^\]]*\]|[^/:]*)(?::[0-9]*)?/(?P<path>.*)")
+_HOST_AND_PATH: Final = re.compile(r"(?:[^/@]+@)?(?P<host>[^/:]{2,}):(?P<path>.*)")
 _MAX_PART_CHARS: Final = 64
 _SETTLED_SECONDS: Final = 2.0
 
@@ -130,11 +129,11 @@ def _parse_origin(config: str) -> str | None:
     for line in config.splitlines():
         stripped = line.strip()
         if stripped.startswith("["):
-            in_origin = re.fullmatch(_ORIGIN_SECTION, stripped, re.IGNORECASE) is not None
-        elif in_origin and (url := re.match(_URL_LINE, stripped, re.IGNORECASE)):
+            in_origin = _ORIGIN_SECTION.fullmatch(stripped) is not None
+        elif in_origin and (url := _URL_LINE.match(stripped)):
             address = (url[1] or url[2] or "").strip().replace("\\", "/").rstrip("/")
             address = address.removesuffix("/.git").removesuffix(".git").rstrip("/")
-            if remote := re.match(_URL, address) or re.match(_HOST_AND_PATH, address):
+            if remote := _URL.match(address) or _HOST_AND_PATH.match(address):
                 host, path = remote["host"].lower(), remote["path"].strip("/")
                 address = f"{host}/{path}" if host else f"/{path}"
             return address if re.split(r"[/:]", address)[-1] else None
@@ -148,7 +147,7 @@ def _is_remote(address: str) -> bool:
 
 def is_legal_name(name: str) -> bool:
     """Tell whether this is a legal part of a space name."""
-    return re.fullmatch(_LEGAL_PART, name, re.ASCII) is not None
+    return _LEGAL_PART.fullmatch(name) is not None
 
 
 @lru_cache(maxsize=64)

@@ -22,15 +22,14 @@ PROJECT_KEYS: Final = ("capture", "space")
 _DEFAULT_HOME: Final = "~/commonbook"
 _CONFIG_PATH: Final = os.path.join(".commonbook", "config.toml")
 _OUTBOX_PATH: Final = os.path.join(".commonbook", "outbox.db")
-# Patterns are strings, compiled on first use and cached by `re`: most runs use none.
-_EMBEDDER: Final = r"[a-z0-9][a-z0-9._-]*(?::(?!.*[\x00-\x1f])\S(?:.*\S)?)?"
+_EMBEDDER: Final = re.compile(r"[a-z0-9][a-z0-9._-]*(?::(?!.*[\x00-\x1f])\S(?:.*\S)?)?")
 # No user, query or fragment, so that an address can be shown in messages and used in a fingerprint.
-_ADDRESS: Final = r"https?://(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?(?:/[!\"$->@-~]*)?"
-_KEY: Final = r"[!-~]+"
+_ADDRESS: Final = re.compile(r"https?://(?:\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?(?:/[!\"$->@-~]*)?")
+_KEY: Final = re.compile(r"[!-~]+")
 _SCHEME: Final = r"postgres(?:ql)?://"
 # A plain `@` or `/` in a password would make the rest of the password a host or a name, which are shown.
 _HOST: Final = r"(?:\[[0-9A-Za-z:.%]+\]|[A-Za-z0-9._~%+-]*)(?::[0-9]*)?"
-_DATABASE: Final = rf"{_SCHEME}(?=.)(?:[!-.0-?A-~]*@)?{_HOST}(?:,{_HOST})*(?:/[!->A-~]*)?(?:\?[!-~]*)?"
+_DATABASE: Final = re.compile(rf"{_SCHEME}(?=.)(?:[!-.0-?A-~]*@)?{_HOST}(?:,{_HOST})*(?:/[!->A-~]*)?(?:\?[!-~]*)?")
 _DEFAULT_BUSY_SECONDS: Final = 60.0
 _EXPLANATIONS: Final = {
     _EMBEDDER: ("the name of an embedder", "write NAME or NAME:MODEL, such as openai:text-embedding-3-small"),
@@ -281,9 +280,9 @@ def require_address(address: str, where: str) -> str:
     return _check_pattern(address, _DATABASE, where) or address
 
 
-def _check_pattern(value: object, pattern: str, where: str) -> str | None:
+def _check_pattern(value: object, pattern: re.Pattern[str], where: str) -> str | None:
     """Return a value that matches the pattern, or None if it is not set; BadInput hides it, as it may be a secret."""
-    if value is None or (isinstance(value, str) and re.fullmatch(pattern, value)):
+    if value is None or (isinstance(value, str) and pattern.fullmatch(value)):
         return value
     what, fix = _EXPLANATIONS[pattern]
     raise BadInput(f"{where} is not {what}", fix=fix)

@@ -23,7 +23,7 @@ _NOTE_BEGINNING: Final = "Recalled"
 _NONCE_DIGITS: Final = 16
 _OPEN: Final = r"(?:<|&(?:amp;){0,3}(?:lt|LT|#0{0,3}60|#[xX]0{0,3}3[cC]);|\\{1,4}u003[cC])"
 _CLOSE: Final = r"(?:>|&(?:amp;){0,3}(?:gt|GT|#0{0,3}62|#[xX]0{0,3}3[eE]);|\\{1,4}u003[eE])"
-_FENCE: Final = rf"{_OPEN}(\\{{0,4}}/)?{TAG} ([0-9a-f]{{{_TAG_DIGITS}}}){_CLOSE}"
+_FENCE: Final = re.compile(rf"{_OPEN}(\\{{0,4}}/)?{TAG} ([0-9a-f]{{{_TAG_DIGITS}}}){_CLOSE}")
 _MAX_PREFIX_CHARS: Final = 80
 
 
@@ -62,7 +62,7 @@ def _without_blocks(text: str, is_known: Callable[[str], bool]) -> str:
 def _blocks(text: str, is_known: Callable[[str], bool]) -> Iterator[tuple[int, int]]:
     """Yield the start and end of each closed block; one that is opened again begins at the last opening."""
     opened: re.Match[str] | None = None
-    for tag in re.finditer(_FENCE, text):
+    for tag in _FENCE.finditer(text):
         if not is_known(tag[2]):
             continue
         if not tag[1]:

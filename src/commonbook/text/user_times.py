@@ -15,14 +15,14 @@ Edge: TypeAlias = Literal["start", "end"]
 _END_FIELDS: Final = frozenset({"valid_until", "expires", "until"})
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _TICK: Final = timedelta(microseconds=1)
-# Patterns are strings, compiled on first use and cached by `re`: most runs parse no time.
-_DATE: Final = r"(\d{4})-(\d\d)-(\d\d)"
-_TIME: Final = (
+_DATE: Final = re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII)
+_TIME: Final = re.compile(
     r"(?P<day>\d{4}-\d\d-\d\d)(?:[Tt]|\s+)"
     r"(?P<hour>\d\d):(?P<minute>\d\d)(?::(?P<second>\d\d)(?:[.,](?P<fraction>\d+))?)?"
-    r"(?:\s*(?:(?P<utc>[Zz]|UTC)|(?P<sign>[+-])(?P<hours>\d{1,2})(?::?(?P<minutes>\d\d))?))?"
+    r"(?:\s*(?:(?P<utc>[Zz]|UTC)|(?P<sign>[+-])(?P<hours>\d{1,2})(?::?(?P<minutes>\d\d))?))?",
+    re.ASCII,
 )
-_SPAN: Final = r"(?P<ahead>in\s+)?(?P<count>\d{1,9})\s*(?P<unit>[a-z]+)(?P<ago>\s+ago)?"
+_SPAN: Final = re.compile(r"(?P<ahead>in\s+)?(?P<count>\d{1,9})\s*(?P<unit>[a-z]+)(?P<ago>\s+ago)?", re.ASCII)
 _UNITS: Final = {
     **dict.fromkeys(("s", "sec", "secs", "second", "seconds"), timedelta(seconds=1)),
     **dict.fromkeys(("m", "min", "mins", "minute", "minutes"), timedelta(minutes=1)),
@@ -125,9 +125,9 @@ def _aware(moment: datetime) -> datetime:
 
 
 def _read_text(text: str, *, zone: tzinfo, edge: Edge, now: datetime | None) -> datetime:
-    if match := re.fullmatch(_DATE, text, re.ASCII):
+    if match := _DATE.fullmatch(text):
         return _day(date(int(match[1]), int(match[2]), int(match[3])), zone=zone, edge=edge)
-    if match := re.fullmatch(_TIME, text, re.ASCII):
+    if match := _TIME.fullmatch(text):
         return _time_of_day(match, zone=zone, edge=edge)
     moment = _relative(text.lower(), zone=zone, edge=edge, now=now) if now is not None else None
     if moment is None:
@@ -162,7 +162,7 @@ def _relative(text: str, *, zone: tzinfo, edge: Edge, now: datetime) -> datetime
         return now.astimezone(UTC)
     if text in _DAYS:
         return _day(now.astimezone(zone).date() + timedelta(days=_DAYS[text]), zone=zone, edge=edge)
-    match = re.fullmatch(_SPAN, text, re.ASCII)
+    match = _SPAN.fullmatch(text)
     if not match or match["unit"] not in _UNITS or (match["ahead"] and match["ago"]):
         return None
     span = int(match["count"]) * _UNITS[match["unit"]]

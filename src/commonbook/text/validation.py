@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Final, TypeVar, cast
 
 from commonbook.errors import BadInput, BadText, CommonbookError, TooLarge
@@ -47,22 +47,14 @@ _TAG: Final = re.compile(r"[^,\[\]{}\x00-\x1f\x7f]+\Z")
 _Text = TypeVar("_Text", bound=str)
 
 
-class _ErrorItem(AbstractContextManager[None]):
-    """Sets the index of an item on an error; a generator would cost each item more than its checks."""
-
-    __slots__ = ("_at",)
-
-    def __init__(self, at: int) -> None:
-        self._at = at
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, CommonbookError):
-            error.item = self._at
-
-
-def error_item(at: int) -> AbstractContextManager[None]:
+@contextmanager
+def error_item(at: int) -> Iterator[None]:
     """Set the index of the failing item on an error raised inside, for operations on several items."""
-    return _ErrorItem(at)
+    try:
+        yield
+    except CommonbookError as error:
+        error.item = at
+        raise
 
 
 def validate_text(value: str) -> str:

@@ -7,7 +7,7 @@ An operation is a function of a `WriteContext`. It reads and writes rows through
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, MutableMapping, Sequence
+from collections.abc import Collection, Iterable, MutableMapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -20,7 +20,7 @@ from commonbook.model.memory import Memory
 from commonbook.model.reports import Change
 from commonbook.model.spaces import FILESYSTEM_ACTOR, READER, WRITER, Actor, Review, Space, SpaceScope
 from commonbook.ports.database import RetryTransaction, Transaction
-from commonbook.ports.engines import BeforeFinalize, Engines
+from commonbook.ports.engines import Engines
 from commonbook.tables import file_journal, memories, sessions, spaces
 from commonbook.text import file_paths, space_names, user_times
 from commonbook.write import space_folders
@@ -325,20 +325,6 @@ class WriteContext:
         needed = _DISK_RESERVE_BYTES + 3 * self.pending.bytes_to_write()
         if self.engines.folder.free_bytes() < needed:
             raise DiskFull("the disk of the home is full", fix=f"free at least {needed:,} bytes and try again")
-
-
-def step(run: Callable[[WriteContext], object]) -> BeforeFinalize:
-    """Turn a function of the write context into a step for `Engines.before_finalize`, whose type takes any object.
-
-    The port cannot name `WriteContext`, which is defined above it; so the type is checked here, when the step runs.
-    """
-
-    def run_step(context: object, /) -> None:
-        if not isinstance(context, WriteContext):
-            raise TypeError(f"a step before finalize was given a {type(context).__name__}")
-        run(context)
-
-    return run_step
 
 
 def _foreign_write(actor: Actor) -> NotAllowed:

@@ -7,8 +7,8 @@ a refusal takes does not tell whether there is such a memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 
 from commonbook.access import permissions
@@ -22,32 +22,22 @@ from commonbook.write.foreign_writes import ForeignWrite
 from commonbook.write.transaction import write
 
 
-def logging_refusal(engines: Engines, actor: Actor, verb: str, ids: Iterable[str]) -> AbstractContextManager[None]:
+@contextmanager
+def logging_refusal(engines: Engines, actor: Actor, verb: str, ids: Iterable[str]) -> Iterator[None]:
     """If the block raises NotAllowed or NotFound, log the refused attempt in the spaces of these memories.
 
-    So it is with those that the error names. An attempt on a notice aimed at its dependent.
-    The attempt counts as a write of the actor, whether there are such memories or not: the write of the block itself
-    was rolled back with its count.
+    Also log attempts on memories named by the error; for a notice, log the attempt on its dependent. The attempt counts
+    as a write of the actor, whether there are such memories or not: the write of the block itself was rolled back with
+    its count.
     """
-    return _LoggingRefusal(engines, actor, verb, ids)
-
-
-class _LoggingRefusal(AbstractContextManager[None]):
-    """Logs a refused attempt when its block ends; a generator would cost each write more."""
-
-    __slots__ = ("_actor", "_engines", "_ids", "_verb")
-
-    def __init__(self, engines: Engines, actor: Actor, verb: str, ids: Iterable[str]) -> None:
-        self._engines, self._actor, self._verb, self._ids = engines, actor, verb, ids
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if not isinstance(error, (NotAllowed, NotFound)):
-            return
-        if wanted := (*self._ids, *(error.aimed_at if isinstance(error, NotAllowed) else ())):
+    try:
+        yield
+    except (NotAllowed, NotFound) as error:
+        if wanted := (*ids, *(error.aimed_at if isinstance(error, NotAllowed) else ())):
             # If the home is full or busy, the caller still gets the refusal and not that error.
             with suppress(CommonbookError):
-                operation = partial(_note_refusals, verb=self._verb, ids=wanted)
-                write(self._engines._replace(request=None), self._actor, operation)
+                write(engines._replace(request=None), actor, partial(_note_refusals, verb=verb, ids=wanted))
+        raise
 
 
 def _note_refusals(ctx: WriteContext, *, verb: str, ids: Sequence[str]) -> None:

@@ -3,13 +3,12 @@
 The steps of a write, in order:
 
 1. The operation runs; it changes rows and records each change (`WriteContext.log`).
-2. The steps of `Engines.before_finalize` complete its changes, once for each actor. `compose` lists them and explains
-   the order.
+2. `Engines.before_finalize` completes its changes, once for each actor (`compose.write_steps`).
 3. `finalize` numbers the changes of each touched space, appends them to its signed log, and checks again that names
    and permissions are as the operation read them.
 4. The database commits. `RetryTransaction`, raised anywhere before, starts again at step 1. On SQLite nothing can
    change meanwhile, so nothing raises it.
-5. The step `Engines.after_commit` writes the files. Until it has, the file journal keeps them.
+5. `Engines.after_commit` writes the files. Until it has, the file journal keeps them.
 """
 
 from __future__ import annotations
@@ -93,17 +92,19 @@ def write_all(
     `expected_spaces` are the ids of the spaces that the operation will probably use: if it uses no others, only these
     are read.
     """
-    result, files = _commit(engines, actors, operation, expected_spaces)
+    result, tx, files = _commit(engines, actors, operation, expected_spaces)
     # The change is committed: a file that cannot be written now stays in the journal, and `status` counts it.
     with suppress(OSError, CommonbookError):
-        engines.after_commit(engines, files)
+        engines.after_commit(engines, tx, files)
     return result
 
 
-def commit(engines: Engines, actor: Actor, operation: Callable[[WriteContext], Result]) -> tuple[Result, FilesToWrite]:
-    """Run an operation and commit it, without the step after the commit.
+def commit(
+    engines: Engines, actor: Actor, operation: Callable[[WriteContext], Result]
+) -> tuple[Result, Transaction, FilesToWrite]:
+    """Run an operation and commit it, without `Engines.after_commit`.
 
-    Return its result, and the files that are still to be written. The journal keeps them until they are written.
+    Return its result, its transaction, and the files that are still to be written. The journal keeps them until then.
     """
     return _commit(engines, (actor,), _for_one_actor(operation))
 
@@ -113,11 +114,11 @@ def _commit(
     actors: Sequence[Actor],
     operation: Callable[[Sequence[WriteContext]], Result],
     expected_spaces: Sequence[str] = (),
-) -> tuple[Result, FilesToWrite]:
+) -> tuple[Result, Transaction, FilesToWrite]:
     # A grant covers the spaces below its own by name, so permissions of others than the owner need all spaces.
     expected = expected_spaces if all(map(access_permissions.is_owner, actors)) else ()
 
-    def run(tx: Transaction) -> tuple[Result, FilesToWrite]:
+    def run(tx: Transaction) -> tuple[Result, Transaction, FilesToWrite]:
         all_spaces = spaces.LazySpaces(tx, expected)
         permissions = {actor: access_permissions.PermissionSnapshot(tx, actor) for actor in actors}
         contexts = [
@@ -128,12 +129,9 @@ def _commit(
         contexts += map(contexts[0].beside, actors[1:])
         result = operation(contexts)
         for ctx in contexts:
-            for step in engines.before_finalize:
-                step(ctx)
+            engines.before_finalize(ctx)
         finalize(contexts)
-        files = contexts[0].pending.files_to_write
-        files.transaction = tx
-        return result, files
+        return result, tx, contexts[0].pending.files_to_write
 
     return engines.db.write(run)
 

@@ -16,7 +16,7 @@ import signal
 import stat as modes
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -195,7 +195,7 @@ class HomeFolder:
     def put(self, path: str, data: bytes, *, owner: str) -> tuple[FileStat, str | None]:
         """Put data at the path atomically; return its stat and the name of the displaced file, if there was one."""
         target = self._place_of(path)
-        with _TranslatedErrors(path):
+        with _translated_errors(path):
             request = (path, data, owner)
             name, status = self._prepared.pop(request) if request in self._prepared else self._write_new(*request)
             if self._put_new(name, target):
@@ -267,7 +267,7 @@ class HomeFolder:
         if dry_run:
             return "new"
         target = self._place_of(path)
-        with _TranslatedErrors(path):
+        with _translated_errors(path):
             name, _ = self._write_new(path, data, _ATTACHMENT)
             unfinished = os.path.join(self._out_folder, f"{_UNFINISHED}{name}")
             os.utime(unfinished, ns=(mtime_ns, mtime_ns))
@@ -468,22 +468,17 @@ def _identity(folder: str) -> tuple[int, int] | None:
     return status.st_dev, status.st_ino
 
 
-class _TranslatedErrors(AbstractContextManager[None]):
-    """Translates errors on writing a file into ours, each with its fix; a generator would cost each file more."""
-
-    __slots__ = ("_path",)
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if not isinstance(error, OSError):
-            return
-        path = self._path
+@contextmanager
+def _translated_errors(path: str) -> Iterator[None]:
+    """Translate errors on writing a file into ours, each with its fix."""
+    try:
+        yield
+    except OSError as error:
         if error.errno in {errno.ENOSPC, errno.EDQUOT}:
             raise DiskFull(f"there is no room left for {path}", fix="free some space and try again") from error
         if error.errno in {errno.EROFS, errno.EACCES, errno.EPERM}:
             raise HomeReadOnly(f"{path} cannot be written", fix="give this user write access to the home") from error
+        raise
 
 
 def read_settled(place: str, *, patience: float) -> bytes | None:

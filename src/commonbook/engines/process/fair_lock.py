@@ -13,7 +13,8 @@ import os
 import sys
 import threading
 import time
-from contextlib import AbstractContextManager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from typing import Final
 
@@ -25,21 +26,6 @@ _MAX_PAUSE_SECONDS: Final = 0.000_4
 _SPIN_SECONDS: Final = 0.01
 
 _FilePair = tuple[int, int]
-
-
-class _Hold(AbstractContextManager[None]):
-    """Acquires a lock at its beginning and releases it at its end; a generator would cost more than the lock."""
-
-    __slots__ = ("_lock", "_wait")
-
-    def __init__(self, lock: FairLock, wait: float) -> None:
-        self._lock, self._wait = lock, wait
-
-    def __enter__(self) -> None:
-        self._lock.acquire(self._wait)
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
 
 
 class FairLock:
@@ -58,9 +44,14 @@ class FairLock:
         self._queued_files: list[_FilePair] = []
         reset_in_child(self)
 
-    def hold(self, wait: float) -> AbstractContextManager[None]:
+    @contextmanager
+    def hold(self, wait: float) -> Iterator[None]:
         """Hold the lock; raise Busy, naming the holder, when it cannot be acquired within `wait` seconds."""
-        return _Hold(self, wait)
+        self.acquire(wait)
+        try:
+            yield
+        finally:
+            self.release()
 
     def acquire(self, wait: float) -> None:
         """Acquire the lock, which `release` releases; raise Busy when it cannot be had within `wait` seconds."""

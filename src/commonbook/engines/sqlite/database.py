@@ -9,7 +9,7 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
@@ -87,7 +87,7 @@ class SqliteDatabase:
         """Rows that the writer keeps; a process that only reads has none."""
         self._closed = False
         self._gate = ForkGate(self._close_all)
-        with _TranslatedErrors(path):
+        with _translated_errors(path):
             self._open()
 
     @property
@@ -117,7 +117,7 @@ class SqliteDatabase:
     @contextmanager
     def reading(self) -> Iterator[SqliteReading]:
         """Open a consistent snapshot of the committed state."""
-        with _TranslatedErrors(self._path), self._gate:
+        with _translated_errors(self._path), self._gate:
             connection = self._checkout()
             try:
                 connection.execute("BEGIN")
@@ -149,7 +149,7 @@ class SqliteDatabase:
         """
         if self._writer_thread == threading.get_ident():
             raise RuntimeError("a writing transaction was opened inside another")
-        with _TranslatedErrors(self._path):
+        with _translated_errors(self._path):
             with self._lock.hold(self._busy_seconds), self._gate:
                 self._writer_thread = threading.get_ident()
                 try:
@@ -193,7 +193,7 @@ class SqliteDatabase:
 
     def is_last_commit(self, tx: Transaction) -> bool:
         """Tell whether nobody has committed since a transaction of this process was committed."""
-        with _TranslatedErrors(self._path), self._gate:
+        with _translated_errors(self._path), self._gate:
             writer = self._writer
             if writer is None or tx.committed is None:
                 return False
@@ -397,17 +397,10 @@ def _is_empty(path: str) -> bool:
     return not os.path.exists(path) or os.path.getsize(path) == 0
 
 
-class _TranslatedErrors(AbstractContextManager[None]):
-    """Translates SQLite's errors into ours, each with its fix."""
-
-    __slots__ = ("_path",)
-
-    def __init__(self, path: str) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, sqlite3.DatabaseError):
-            raise error_translation.translate(error, self._path) from error
+@contextmanager
+def _translated_errors(path: str) -> Iterator[None]:
+    """Translate SQLite's errors into ours, each with its fix."""
+    try:
+        yield
+    except sqlite3.DatabaseError as error:
+        raise error_translation.translate(error, path) from error
