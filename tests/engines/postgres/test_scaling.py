@@ -1,4 +1,4 @@
-"""Tables can be distributed by space: docs/SCALING.md lists all statements that go across spaces."""
+"""Tables can be distributed by space: a list beside this file has all statements that go across spaces."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from commonbook.book.book import Book
 from commonbook.model.memory import Draft, Filter
 from tests.support.statements import recorded
 
-SCALING = (Path(__file__).parents[3] / "docs" / "SCALING.md").read_text(encoding="utf-8")
+ACROSS = Path(__file__).with_name("statements_across_spaces.txt").read_text(encoding="utf-8")
 
 # Tables that are the same everywhere, or stay on one node: see docs/SCALING.md.
 OF_NO_SPACE = {
@@ -32,8 +32,8 @@ def goes_across_spaces(statement: str, tables: set[str]) -> bool:
 
 
 def documented() -> dict[str, re.Pattern[str]]:
-    """The statements of the table, some of which leave out what is in their middle."""
-    shown = re.findall(r"^\| `((?:SELECT|UPDATE|DELETE|INSERT|WITH) [^`]+)` \|", SCALING, re.MULTILINE)
+    """The statements of the list, some of which leave out what is in their middle."""
+    shown = [line for line in ACROSS.splitlines() if line and not line.startswith("#")]
     return {one: re.compile(".*".join(map(re.escape, one.split(" … ")))) for one in shown}
 
 
