@@ -13,7 +13,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
-from commonbook.interfaces.mcp.table import TOOLS
+from commonbook.interfaces.mcp.tools import TOOLS
 from commonbook.version import __version__
 
 ROOT = Path(__file__).parents[1]

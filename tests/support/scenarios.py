@@ -23,7 +23,7 @@ from commonbook.book.book import Book
 from commonbook.errors import CommonbookError
 from commonbook.interfaces.cli.main import main
 from commonbook.interfaces.mcp.methods import METHODS
-from commonbook.interfaces.mcp.table import TOOLS
+from commonbook.interfaces.mcp.tools import TOOLS
 from commonbook.model.memory import Filter
 from commonbook.wire import problems
 from commonbook.wire.encoding import decode, encode

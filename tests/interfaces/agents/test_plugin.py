@@ -14,7 +14,7 @@ import yaml
 from commonbook.interfaces.agents.clients import CLIENTS, Request, Scope
 from commonbook.interfaces.agents.installation import plan_install
 from commonbook.interfaces.cli.arguments import parser
-from commonbook.interfaces.mcp.table import TOOLS
+from commonbook.interfaces.mcp.tools import TOOLS
 from commonbook.settings.agents import AgentFolders
 from commonbook.version import __version__
 from tools import make_mcpb

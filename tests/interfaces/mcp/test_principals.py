@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from commonbook.errors import BadInput, NotAllowed, NotFound
-from commonbook.interfaces.mcp import agent_spaces
+from commonbook.interfaces.mcp import sources
 from commonbook.interfaces.mcp.sources import LocalBook
 from commonbook.settings.settings import Settings
 from tests.support.mcp_clients import PlainClient
@@ -83,16 +83,16 @@ def test_reading_makes_no_space(book, tmp_path, monkeypatch):
 def test_an_agent_whose_grants_have_expired_reaches_nothing(book, monkeypatch):
     book.create_space("garden")
     book.grant(AGENT, "garden", "writer", expires=datetime.now(UTC) + timedelta(days=1))
-    agent_spaces.confined_book(book, AGENT, changes=False, space="garden")
+    sources.confined_book(book, AGENT, changes=False, space="garden")
 
     class Later(datetime):
         @classmethod
         def now(cls, tz=None):
             return datetime.now(tz) + timedelta(days=2)
 
-    monkeypatch.setattr(agent_spaces, "datetime", Later)
+    monkeypatch.setattr(sources, "datetime", Later)
     with pytest.raises(NotAllowed, match="reaches nothing"):
-        agent_spaces.confined_book(book, AGENT, changes=True, space="garden")
+        sources.confined_book(book, AGENT, changes=True, space="garden")
 
 
 def test_a_revoked_grant_is_not_given_again(book, tmp_path, monkeypatch):

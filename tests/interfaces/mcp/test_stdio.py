@@ -155,13 +155,13 @@ def test_hand_edits_between_two_calls_are_seen(book, home):
 
 def test_nothing_but_the_protocol_is_on_standard_output(book, home, tmp_path):
     noise = """
-import commonbook.interfaces.mcp.recalling as recalling
-recall = recalling.recall
-def noisy(*arguments):
+from commonbook.book.book import Book
+recall = Book.recall
+def noisy(*arguments, **options):
     print("noise")
     assert open(0, closefd=False).read() == ""
-    return recall(*arguments)
-recalling.recall = noisy
+    return recall(*arguments, **options)
+Book.recall = noisy
 """
     (tmp_path / "sitecustomize.py").write_text(noise)
     with PlainClient(*OWNER, env={"PYTHONPATH": f"{tmp_path}:{ROOT / 'src'}"}) as client:

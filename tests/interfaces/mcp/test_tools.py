@@ -10,10 +10,9 @@ import pytest
 from commonbook.book.book import Book
 from commonbook.interfaces.mcp.calls import call
 from commonbook.interfaces.mcp.failures import NoSuchResource
-from commonbook.interfaces.mcp.instructions import INSTRUCTIONS
-from commonbook.interfaces.mcp.methods import METHODS
-from commonbook.interfaces.mcp.table import TOOLS
-from commonbook.interfaces.mcp.values import outline
+from commonbook.interfaces.mcp.methods import INSTRUCTIONS, METHODS
+from commonbook.interfaces.mcp.results import outline
+from commonbook.interfaces.mcp.tools import TOOLS
 from commonbook.model.memory import Draft
 from commonbook.text.space_names import is_system
 

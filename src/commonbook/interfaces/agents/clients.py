@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
 
 from commonbook.interfaces.agents.edits import HASH, MARKDOWN, Block, Edit, Element, Member
-from commonbook.interfaces.mcp.table import TOOLS
+from commonbook.interfaces.mcp.tools import TOOLS
 from commonbook.settings.agents import AgentFolders
 
 Scope: TypeAlias = Literal["user", "project"]

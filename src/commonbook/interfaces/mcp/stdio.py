@@ -17,8 +17,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple, Protocol
 
 from commonbook.interfaces.mcp.failures import NoSuchResource, ProtocolError
-from commonbook.interfaces.mcp.instructions import INSTRUCTIONS
-from commonbook.interfaces.mcp.methods import CACHED_SECONDS, CAPABILITIES, METHODS, SERVER, WITH_BOOK
+from commonbook.interfaces.mcp.methods import CACHED_SECONDS, CAPABILITIES, INSTRUCTIONS, METHODS, SERVER, WITH_BOOK
 
 if TYPE_CHECKING:
     from commonbook.interfaces.mcp.methods import Method

@@ -20,9 +20,8 @@ from commonbook.interfaces.http.error_answers import BadShape, error_answer, sta
 from commonbook.interfaces.http.routes import LoggedRoute
 from commonbook.interfaces.http.threads import Threads
 from commonbook.interfaces.mcp.failures import NoSuchResource, ProtocolError, explained
-from commonbook.interfaces.mcp.instructions import INSTRUCTIONS
-from commonbook.interfaces.mcp.methods import CACHED_SECONDS, METHODS, SERVER
-from commonbook.interfaces.mcp.table import TOOLS
+from commonbook.interfaces.mcp.methods import CACHED_SECONDS, INSTRUCTIONS, METHODS, SERVER
+from commonbook.interfaces.mcp.tools import TOOLS
 
 if TYPE_CHECKING:
     from mcp.server.lowlevel import Server

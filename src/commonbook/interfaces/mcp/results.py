@@ -1,0 +1,136 @@
+"""Results for models: the values of a book as JSON without what is empty, and the same result as an outline in words.
+
+A client hands on either the structure or the text of a result. So the text is made of the structure, and has all of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from commonbook.model.memory import Memory, Receipt
+from commonbook.wire.encoding import encode
+
+if TYPE_CHECKING:
+    from commonbook.book.book import Book
+    from commonbook.model.recall import Hit, RecallResult
+
+_BUDGET_TOKENS: Final = 4000
+"""A recall of this size stays in the conversation of every client."""
+
+_LEFT_OUT: Final = frozenset(
+    {
+        "path", "layout", "revised_at", "revised_by", "revised_how", "durable", "target_hash", "content_hash",
+        "copy_hash", "message_lines", "session_space",
+    }
+)  # fmt: skip
+"""Fields that tell a model nothing that it could use."""
+
+_USUAL: Final = {"masked": 0, "copies": 0, "proposed": False, "rewound": False, "searchable": True}
+"""Fields that are left out while they have this value."""
+
+_WAITS: Final = "proposed: it waits for the approval of a person, and is not recalled before"
+
+
+def structure(value: object) -> dict[str, Any]:
+    """Return a result of the book as JSON, without fields that are empty or tell a model nothing."""
+    fields: dict[str, Any] = _compact(encode(value))
+    return {**fields, "note": _WAITS} if isinstance(value, Receipt) and value.proposed else fields
+
+
+def _compact(value: Any) -> Any:  # noqa: ANN401 - any JSON
+    if isinstance(value, Mapping):
+        kept = {name: _compact(field) for name, field in value.items() if name not in _LEFT_OUT}
+        return {name: _field_of(name, field) for name, field in kept.items() if not _is_empty(name, field)}
+    return [_compact(item) for item in value] if isinstance(value, list) else value
+
+
+def _is_empty(name: str, field: object) -> bool:
+    return field is None or field in ("", [], {}) or (name in _USUAL and field == _USUAL[name])
+
+
+def _field_of(name: str, field: Any) -> Any:  # noqa: ANN401 - any JSON
+    # A model knows a space by its name alone.
+    return field["name"] if name == "space" and isinstance(field, Mapping) else field
+
+
+def memory_fields(memory: Memory) -> dict[str, Any]:
+    """Return the fields of a memory; its text is there also if it is empty."""
+    links = [{"relation": link.relation, "target": link.target} for link in memory.links]
+    return {**structure(memory), **({"links": links} if links else {}), "text": memory.text}
+
+
+def recall(book: Book, arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the hits of a recall with these arguments, and its notes, if there are any.
+
+    Without a budget, there are as many hits as a conversation can take.
+    """
+    result: RecallResult = book.recall(**{"budget_tokens": _BUDGET_TOKENS, **arguments})
+    return {"hits": [_hit_fields(hit) for hit in result.hits], "notes": list(result.notes)}
+
+
+def _hit_fields(hit: Hit) -> dict[str, Any]:
+    """Return a hit with its author and origin, and with the marks that say whether it still holds."""
+    return structure(
+        {
+            "id": hit.id,
+            "type": hit.type,
+            "kind": hit.kind if hit.type == "memory" else None,
+            "memory": hit.memory if hit.memory != hit.id else None,
+            "title": hit.title,
+            "text": "\n".join(filter(None, (hit.before, hit.passage, hit.after))),
+            "author": hit.author,
+            "space": hit.space,
+            "session": hit.session,
+            "seq": hit.seq,
+            "time": hit.occurred or hit.created,
+            "tags": hit.tags,
+            "confidence": round(hit.confidence, 2),
+            "marks": hit.marks,
+            "suspect": hit.suspect or None,
+            "superseded_by": hit.superseded_by,
+            "freshness": hit.freshness,
+            "successor": hit.successor,
+            "shared_by": hit.shared.by if hit.shared else None,
+            "also_in": [place.space for place in hit.also_in],
+        }
+    )
+
+
+def outline(value: Any) -> str:  # noqa: ANN401 - any JSON
+    """Return JSON as indented lines; a text of several lines is indented too, so that it ends where its lines do."""
+    return "\n".join(_lines(value, ""))
+
+
+def _lines(value: Any, indent: str) -> Iterator[str]:  # noqa: ANN401 - any JSON
+    if isinstance(value, Mapping):
+        for name, field in value.items():
+            yield from _field(f"{indent}{name}:", field, indent)
+    elif isinstance(value, list):
+        for item in value:
+            lines = list(_lines(item, indent + "  "))
+            first = lines[0][len(indent) + 2 :] if lines else ""
+            yield f"{indent}- {first}"
+            yield from lines[1:]
+    else:
+        yield from (indent + line for line in _word(value).split("\n"))
+
+
+def _field(label: str, field: Any, indent: str) -> Iterator[str]:  # noqa: ANN401 - any JSON
+    if isinstance(field, (Mapping, list)):
+        yield label if field else f"{label} none"
+        yield from _lines(field, indent + "  ")
+    elif "\n" in (word := _word(field)):
+        yield f"{label} |"
+        yield from (f"{indent}  {line}" for line in word.split("\n"))
+    else:
+        yield f"{label} {word}"
+
+
+def _word(value: object) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    # Other ends of lines than this one would let a text begin a line of its own.
+    return "\n".join(str(value).splitlines()) if isinstance(value, str) else str(value)

@@ -1,1 +1,0 @@
-"""The tools: each module has one, `TOOL`, which translates its arguments into a call of the book."""
