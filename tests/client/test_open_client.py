@@ -15,6 +15,7 @@ import commonbook
 from commonbook.book.book import Book
 from commonbook.client.outbox_client import Client
 from commonbook.errors import BadInput, KeyConflict, Refused
+from commonbook.model.request import RequestContext
 from commonbook.model.session import NewMessage
 from commonbook.model.spaces import Actor
 from commonbook.ports.outbox import OutboxEntry, OutboxMessage, SessionContext
@@ -137,7 +138,7 @@ def test_status_and_doctor_count_what_was_not_sent_and_name_what_was_refused(ope
     stranger = Book(
         book._engines,
         book._settings,
-        actor=Actor("agent:stranger"),
+        caller=RequestContext(Actor("agent:stranger")),
         transfer_service=book._transfer_service,
         recall_service=book._recall_service,
         appender=book._appender,

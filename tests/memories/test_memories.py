@@ -23,6 +23,7 @@ from commonbook.errors import (
     VersionConflict,
 )
 from commonbook.model.memory import Draft, Filter
+from commonbook.model.request import RequestContext
 from commonbook.model.spaces import Actor
 from tests.conftest import Folder, OpenBook
 
@@ -446,7 +447,7 @@ def test_an_actor_without_grants_sees_and_changes_nothing(book: Book):
     stranger = Book(
         book._engines,
         book._settings,
-        actor=Actor("agent:stranger"),
+        caller=RequestContext(Actor("agent:stranger")),
         transfer_service=book._transfer_service,
         recall_service=book._recall_service,
         appender=book._appender,

@@ -34,7 +34,7 @@ from commonbook.engines.process.fair_lock import FairLock
 from commonbook.errors import Busy, HomeReadOnly, NotFound
 from commonbook.model.memory import Draft
 from commonbook.model.recall import RecallResult
-from commonbook.model.spaces import OWNER_ACTOR
+from commonbook.model.request import OWNER_CONTEXT
 from commonbook.recall import index_updater
 from commonbook.recall.index_updater import MAX_PENDING
 from commonbook.recall.recaller import Recaller
@@ -80,7 +80,7 @@ def _with_index(book: Book, index: MappedIndex) -> Book:
     return Book(
         book._engines,
         book._settings,
-        actor=OWNER_ACTOR,
+        caller=OWNER_CONTEXT,
         transfer_service=book._transfer_service,
         recall_service=recaller,
         appender=book._appender,

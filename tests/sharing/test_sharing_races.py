@@ -22,7 +22,8 @@ import pytest
 from commonbook.book.book import Book
 from commonbook.log import chain
 from commonbook.model.memory import DETACHED, LIVE, Filter, Refresh
-from commonbook.model.spaces import LOCAL_OWNER, OWNER_ACTOR
+from commonbook.model.request import OWNER_CONTEXT
+from commonbook.model.spaces import LOCAL_OWNER
 from commonbook.sharing import make_copy, propagate
 from commonbook.tables import jobs, links, memories, spaces
 from commonbook.write import transaction
@@ -308,7 +309,7 @@ def many_copies(book: Book, count: int) -> tuple[str, list[str]]:
     made: list[str] = []
     for begin in range(0, count, 500):
         some = [f"team/s{at}" for at in range(begin, min(begin + 500, count))]
-        made += transaction.write(book._engines, OWNER_ACTOR, partial(_shared_into, source=source, names=some))
+        made += transaction.write(book._engines, OWNER_CONTEXT, partial(_shared_into, source=source, names=some))
     return source, made
 
 

@@ -14,6 +14,7 @@ import commonbook
 from commonbook.book.book import Book
 from commonbook.errors import CommonbookError, NotAllowed
 from commonbook.model.memory import Draft, Filter, Kind
+from commonbook.model.request import RequestContext
 from commonbook.model.session import PromptPassage
 from commonbook.model.spaces import Actor
 from commonbook.write.context import WriteContext
@@ -49,10 +50,10 @@ def test_a_change_in_a_space_without_the_right_needs_a_reason(book: Book):
         ctx.log_memory(memory, "edit")
 
     with pytest.raises(NotAllowed) as refused:
-        write(book._engines, Actor(BOB), change)
+        write(book._engines, RequestContext(Actor(BOB)), change)
     assert "vault" not in str(refused.value)
     before = len(book.log(space="vault"))
-    write(book._engines, Actor(BOB), lambda ctx: change(ctx.because(ForeignWrite.REFUSAL)))
+    write(book._engines, RequestContext(Actor(BOB)), lambda ctx: change(ctx.because(ForeignWrite.REFUSAL)))
     assert len(book.log(space="vault")) == before + 1
 
 

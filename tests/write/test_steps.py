@@ -11,6 +11,7 @@ import pytest
 import commonbook
 from commonbook.book.book import Book
 from commonbook.errors import Conflict, HomeDamaged
+from commonbook.model.request import OWNER_CONTEXT
 from commonbook.model.spaces import OWNER_ACTOR, Actor
 from commonbook.ports.database import Result, RetryTransaction, Transaction
 from commonbook.ports.engines import AfterCommit, BeforeFinalize, Engines
@@ -127,7 +128,7 @@ def test_an_operation_that_runs_again_begins_with_nothing_pending(book: Book, mo
                 return once(wanted)
 
     monkeypatch.setattr(book._engines.db, "write", again)
-    write(book._engines, OWNER_ACTOR, operation)
+    write(book._engines, OWNER_CONTEXT, operation)
     assert seen == [(0, 0, 0, 1)] * 3
     assert committed == [{"3": b""}]
     assert [space.name for space in book.spaces()] == ["made/3/_invalidations", "weather"]

@@ -15,6 +15,7 @@ from commonbook.access.authentication import KEY_PREFIX, key_hash, principal_nam
 from commonbook.admin.grants import format_optional_time, require_future, require_role
 from commonbook.errors import BadInput, NotAllowed, NotFound
 from commonbook.model.ids import new_id
+from commonbook.model.request import RequestContext
 from commonbook.model.spaces import READER, Actor, ApiKey, NewKey
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
@@ -27,7 +28,7 @@ from commonbook.write.transaction import write
 
 def create_key(
     engines: Engines,
-    actor: Actor,
+    caller: RequestContext,
     principal: str,
     *,
     label: str = "",
@@ -52,14 +53,14 @@ def create_key(
     secret = new_secret()
 
     def operation(ctx: WriteContext) -> NewKey:
-        permissions.require_valid_key(ctx.tx, actor)
-        require_may_create(actor, principal)
+        permissions.require_valid_key(ctx.tx, caller.actor)
+        require_may_create(caller.actor, principal)
         key = ApiKey(
             id=new_id(),
             principal=principal,
             label=label,
             created=ctx.tx.now,
-            created_by=actor.principal,
+            created_by=caller.actor.principal,
             limits=None if allowed is None else tuple((readable_space(ctx, name).id, role) for name, role in allowed),
             expires=require_future(engines, ctx.tx.now, expires),
             default_space=None if space is None else readable_space(ctx, space).id,
@@ -78,7 +79,7 @@ def create_key(
         )
         return NewKey(key, secret)
 
-    return write(engines, actor, operation)
+    return write(engines, caller, operation)
 
 
 def new_secret() -> str:
@@ -108,12 +109,12 @@ def list_keys(engines: Engines, actor: Actor) -> tuple[ApiKey, ...]:
         )
 
 
-def revoke_key(engines: Engines, actor: Actor, key_id: str) -> ApiKey:
+def revoke_key(engines: Engines, caller: RequestContext, key_id: str) -> ApiKey:
     """Revoke a key; to revoke it again changes nothing."""
 
     def operation(ctx: WriteContext) -> ApiKey:
-        key = require_key(ctx.tx, actor, key_id)
-        if actor.key_id not in (None, key.id) and not permissions.is_owner(actor):
+        key = require_key(ctx.tx, caller.actor, key_id)
+        if caller.actor.key_id not in (None, key.id) and not permissions.is_owner(caller.actor):
             raise NotAllowed(
                 "a key may revoke no other key", fix="revoke it without a key, or ask the owner of the home"
             )
@@ -124,7 +125,7 @@ def revoke_key(engines: Engines, actor: Actor, key_id: str) -> ApiKey:
         logging.log(ctx.system_space(HOME_SPACE), "key.revoke", (), key=key.id, principal=key.principal)
         return api_keys.find(ctx.tx, key.id) or key
 
-    return write(engines, actor, operation)
+    return write(engines, caller, operation)
 
 
 def require_key(tx: Reading, actor: Actor, key_id: str) -> ApiKey:

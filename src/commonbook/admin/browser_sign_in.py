@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Final
 
 from commonbook.errors import NotAllowed
+from commonbook.model.request import RequestContext
 from commonbook.model.spaces import Actor, ApiKey, BrowserSession, SignInCode
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
@@ -26,14 +27,14 @@ _SESSION_LIFETIME: Final = timedelta(hours=12)
 _SECRET_BYTES: Final = 32
 
 
-def create_sign_in(engines: Engines, actor: Actor) -> SignInCode:
+def create_sign_in(engines: Engines, caller: RequestContext) -> SignInCode:
     """Make a code that signs a browser in by the key of the actor."""
-    if actor.key_id is None:
+    if caller.actor.key_id is None:
         raise NotAllowed(
             "a browser signs in by an API key, and this book was opened without one",
             fix="open it with a key; `commonbook sign-in` uses the key of the owner",
         )
-    key_id, code = actor.key_id, _new_secret()
+    key_id, code = caller.actor.key_id, _new_secret()
 
     def operation(ctx: WriteContext) -> SignInCode:
         key = _require_valid(ctx.tx, key_id)
@@ -43,7 +44,7 @@ def create_sign_in(engines: Engines, actor: Actor) -> SignInCode:
         _log(ctx, "key.sign_in_code", key)
         return SignInCode(code, expires)
 
-    return write(engines, actor, operation)
+    return write(engines, caller, operation)
 
 
 def exchange(engines: Engines, code: str) -> tuple[str, BrowserSession]:
@@ -63,7 +64,7 @@ def exchange(engines: Engines, code: str) -> tuple[str, BrowserSession]:
         return key
 
     with engines.db.reading() as tx:
-        actor = Actor(find(tx).principal)
+        caller = RequestContext(Actor(find(tx).principal))
 
     def operation(ctx: WriteContext) -> tuple[str, BrowserSession]:
         key = find(ctx.tx)
@@ -74,7 +75,7 @@ def exchange(engines: Engines, code: str) -> tuple[str, BrowserSession]:
         _log(ctx, "key.sign_in", key)
         return secret, BrowserSession(key, _csrf_token(engines, secret), expires)
 
-    return write(engines, actor, operation)
+    return write(engines, caller, operation)
 
 
 def find_session(engines: Engines, secret: str) -> BrowserSession:
@@ -98,7 +99,7 @@ def end_session(engines: Engines, secret: str) -> None:
         if api_keys.remove_browser_session(ctx.tx, kind=SESSION, hash_=hash_):
             _log(ctx, "key.sign_out", session.key)
 
-    write(engines, Actor(session.key.principal), operation)
+    write(engines, RequestContext(Actor(session.key.principal)), operation)
 
 
 def _new_secret() -> str:

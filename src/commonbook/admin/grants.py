@@ -8,6 +8,7 @@ from commonbook.access import permissions, review
 from commonbook.access.authentication import principal_name
 from commonbook.errors import BadInput, NotFound
 from commonbook.log import chain
+from commonbook.model.request import RequestContext
 from commonbook.model.spaces import FILESYSTEM, LOCAL_OWNER, ROLES, Actor, Grant, Role, Space
 from commonbook.ports.engines import Engines
 from commonbook.tables import grants, spaces
@@ -17,7 +18,13 @@ from commonbook.write.transaction import write
 
 
 def grant(
-    engines: Engines, actor: Actor, principal: str, space: str, role: Role, *, expires: datetime | str | None = None
+    engines: Engines,
+    caller: RequestContext,
+    principal: str,
+    space: str,
+    role: Role,
+    *,
+    expires: datetime | str | None = None,
 ) -> Grant:
     """Grant a principal a role on a space and all spaces below it, in place of an earlier grant on the space.
 
@@ -32,15 +39,15 @@ def grant(
         granted_space = _space_of_two(ctx, space, principal) if is_shared_by_two else administered_space(ctx, space)
         review.require_none_below(ctx.actor, space, ctx.spaces)
         until = require_future(engines, ctx.tx.now, expires)
-        new_grant = Grant(principal, granted_space, role, actor.principal, ctx.tx.now, until)
+        new_grant = Grant(principal, granted_space, role, caller.actor.principal, ctx.tx.now, until)
         grants.put(ctx.tx, new_grant)
         ctx.log(granted_space, "grant", (), principal=principal, role=role, expires=format_optional_time(until))
         return new_grant
 
-    return write(engines, actor, operation)
+    return write(engines, caller, operation)
 
 
-def revoke(engines: Engines, actor: Actor, principal: str, space: str) -> None:
+def revoke(engines: Engines, caller: RequestContext, principal: str, space: str) -> None:
     """Revoke the grant of a principal on a space; grants on the spaces above it stay.
 
     The grants on a space that two principals share are made by the program, and revoked by the owner.
@@ -58,7 +65,7 @@ def revoke(engines: Engines, actor: Actor, principal: str, space: str) -> None:
             )
         ctx.log(granted_space, "revoke", (), principal=principal)
 
-    write(engines, actor, operation)
+    write(engines, caller, operation)
 
 
 def list_grants(engines: Engines, actor: Actor, *, space: str | None = None) -> tuple[Grant, ...]:

@@ -13,6 +13,7 @@ from typing import Final
 from commonbook.access.authentication import key_hash
 from commonbook.admin.api_keys import encode_secret, new_secret, require_key, require_may_create
 from commonbook.errors import BadInput, NotAllowed
+from commonbook.model.request import RequestContext
 from commonbook.model.spaces import Actor, LoginCode, NewKey
 from commonbook.ports.engines import Engines
 from commonbook.tables import api_keys
@@ -29,14 +30,14 @@ _MIN_NONCE_CHARS: Final = 16
 _MAX_NONCE_CHARS: Final = 200
 
 
-def create_login(engines: Engines, actor: Actor, key_id: str) -> LoginCode:
+def create_login(engines: Engines, caller: RequestContext, key_id: str) -> LoginCode:
     """Make a login code of a key, in place of an earlier one; those may who may create the key."""
     digits = base64.b32encode(os.urandom(_CODE_BYTES)).decode()
     code = "-".join(digits[start : start + 6] for start in range(0, len(digits), 6))
 
     def operation(ctx: WriteContext) -> LoginCode:
-        key = require_key(ctx.tx, actor, key_id)
-        require_may_create(actor, key.principal)
+        key = require_key(ctx.tx, caller.actor, key_id)
+        require_may_create(caller.actor, key.principal)
         if not api_keys.is_valid(key, ctx.tx):
             raise BadInput(f"the key {key_id} was revoked or has expired", fix="create a new one")
         expires = ctx.tx.now + _CODE_LIFETIME
@@ -45,7 +46,7 @@ def create_login(engines: Engines, actor: Actor, key_id: str) -> LoginCode:
         logging.log(ctx.system_space(HOME_SPACE), "key.login_code", (), key=key.id, principal=key.principal)
         return LoginCode(key, code, expires)
 
-    return write(engines, actor, operation)
+    return write(engines, caller, operation)
 
 
 def exchange_login(engines: Engines, code: str, *, nonce: str | None = None) -> NewKey:
@@ -83,7 +84,7 @@ def exchange_login(engines: Engines, code: str, *, nonce: str | None = None) -> 
         return NewKey(key, secret)
 
     key, is_repeated = known
-    return NewKey(key, secret) if is_repeated else write(engines, Actor(key.principal), operation)
+    return NewKey(key, secret) if is_repeated else write(engines, RequestContext(Actor(key.principal)), operation)
 
 
 def _require_nonce(nonce: str) -> str:

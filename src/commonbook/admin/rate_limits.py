@@ -6,6 +6,7 @@ from typing import Final
 
 from commonbook.access import authentication, permissions
 from commonbook.errors import BadInput
+from commonbook.model.request import RequestContext
 from commonbook.model.sharing import EVERYBODY, LimitedAction, RateLimit
 from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
@@ -18,7 +19,7 @@ MAX_PER_MINUTE: Final = 1_000_000
 
 
 def set_limit(
-    engines: Engines, actor: Actor, action: LimitedAction, per_minute: int | None, *, principal: str | None
+    engines: Engines, caller: RequestContext, action: LimitedAction, per_minute: int | None, *, principal: str | None
 ) -> RateLimit:
     """Set a limit per minute of a principal, or the general one (no principal); None removes the limit."""
     if action not in rate_counts.DEFAULTS:
@@ -35,13 +36,13 @@ def set_limit(
         if per_minute is None:
             rate_counts.drop_limit(ctx.tx, limited, action)
         else:
-            rate_counts.put_limit(ctx.tx, RateLimit(limited, action, per_minute, actor.principal))
+            rate_counts.put_limit(ctx.tx, RateLimit(limited, action, per_minute, caller.actor.principal))
         ctx.log(
             ctx.system_space(context.HOME_SPACE), "limit", (), principal=limited, what=action, per_minute=per_minute
         )
         return rate_counts.limit_for(ctx.tx, limited, action)
 
-    return write(engines, actor, operation)
+    return write(engines, caller, operation)
 
 
 def _is_possible(per_minute: object) -> bool:

@@ -11,6 +11,7 @@ from commonbook.errors import BadInput, NotAllowed, NotFound, SpaceExists
 from commonbook.files import hand_edits, scan
 from commonbook.log import chain
 from commonbook.model.memory import Memory
+from commonbook.model.request import RequestContext
 from commonbook.model.spaces import AGENTS, Actor, Review, Space
 from commonbook.ports.engines import Engines
 from commonbook.tables import memories, spaces
@@ -21,7 +22,7 @@ from commonbook.write.new_memory import free_path
 from commonbook.write.transaction import write
 
 
-def create(engines: Engines, actor: Actor, name: str) -> Space:
+def create(engines: Engines, caller: RequestContext, name: str) -> Space:
     """Create a space; SpaceExists if there is one of that name.
 
     A folder of the home that has this name, in whatever letters, becomes the space: its notes move into it, if the
@@ -31,17 +32,17 @@ def create(engines: Engines, actor: Actor, name: str) -> Space:
 
     def operation(ctx: WriteContext) -> Space:
         if spaces.find_by_name(ctx.tx, name) is not None:
-            permissions.require_create(ctx.tx, actor, ctx.spaces, name)
+            permissions.require_create(ctx.tx, caller.actor, ctx.spaces, name)
             raise SpaceExists(f"the space {name!r} is there already", fix="use it, or choose another name")
-        permissions.require_create(ctx.tx, actor, ctx.spaces, name)
+        permissions.require_create(ctx.tx, caller.actor, ctx.spaces, name)
         space_names.require_new_name(name)
-        with_its_notes = permissions.is_owner(actor)
+        with_its_notes = permissions.is_owner(caller.actor)
         space = ctx.add_space(name, ctx.choose_folder(name, with_its_notes=with_its_notes), origin="new")
         if with_its_notes:
             _take_notes(ctx, space)
         return space
 
-    return write(engines, actor, operation)
+    return write(engines, caller, operation)
 
 
 def _take_notes(ctx: WriteContext, space: Space) -> None:
@@ -54,13 +55,13 @@ def _take_notes(ctx: WriteContext, space: Space) -> None:
                 store_version.store_version(ctx, memory, memory._replace(space=space), ["space"], how="move")
 
 
-def rename(engines: Engines, actor: Actor, old: str, new: str) -> Space:
+def rename(engines: Engines, caller: RequestContext, old: str, new: str) -> Space:
     """Rename a space and all spaces below it, and move their files; ids stay."""
     space_names.require_space_name(old)
     space_names.require_new_name(new)
     if space_names.is_within(new, old):
         raise BadInput(f"{new!r} is inside {old!r}", fix="choose a name outside of it")
-    return scan.write_with_scan(engines, actor, partial(_rename, old=old, new=new))
+    return scan.write_with_scan(engines, caller, partial(_rename, old=old, new=new))
 
 
 def _rename(ctx: WriteContext, *, old: str, new: str, scanned: bool) -> Space:
@@ -165,7 +166,7 @@ def list_spaces(engines: Engines, actor: Actor) -> tuple[Space, ...]:
 MAX_DEPTH: Final = 10
 
 
-def set_depth(engines: Engines, actor: Actor, name: str, depth: int | None) -> Space:
+def set_depth(engines: Engines, caller: RequestContext, name: str, depth: int | None) -> Space:
     """Set how many levels reflections may have in a space and below it; None: as in its parent space."""
     if depth is not None and (isinstance(depth, bool) or not 1 <= depth <= MAX_DEPTH):
         raise BadInput(f"a depth of {depth} is out of range", fix=f"give 1 to {MAX_DEPTH}")
@@ -179,7 +180,7 @@ def set_depth(engines: Engines, actor: Actor, name: str, depth: int | None) -> S
         ctx.log(changed, "space.depth", (), depth=depth)
         return changed
 
-    return write(engines, actor, operation)
+    return write(engines, caller, operation)
 
 
 def _require_administered(ctx: WriteContext, name: str) -> Space:
@@ -190,7 +191,7 @@ def _require_administered(ctx: WriteContext, name: str) -> Space:
     return permissions.require_admin(ctx.tx, ctx.actor, ctx.spaces, name)
 
 
-def set_review(engines: Engines, actor: Actor, name: str, review: Review | None) -> Space:
+def set_review(engines: Engines, caller: RequestContext, name: str, review: Review | None) -> Space:
     """Have the memories of agents reviewed in a space and below it, or, with None, no longer."""
     if review not in {None, AGENTS}:
         raise BadInput(f"{review!r} is nobody whose memories can be reviewed", fix=f"give {AGENTS!r}, or None")
@@ -210,4 +211,4 @@ def set_review(engines: Engines, actor: Actor, name: str, review: Review | None)
         ctx.enqueue_space_files([changed])
         return changed
 
-    return write(engines, actor, operation)
+    return write(engines, caller, operation)

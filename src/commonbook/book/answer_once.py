@@ -8,7 +8,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Final
 
 from commonbook.errors import Busy, CommonbookError
-from commonbook.model.keyed_request import KeyedRequest
+from commonbook.model.request import RequestContext
 from commonbook.ports.retry_read import retry_read
 from commonbook.text import validation
 from commonbook.write import idempotency
@@ -44,47 +44,42 @@ def answer_once(
         # Another process may be removing them, and the next time is near.
         with suppress(Busy):
             idempotency.remove_old_answers(engines)
-    request = KeyedRequest(book._actor, validation.validate_key(key), content, encode)  # noqa: SLF001 - as above
+    caller = RequestContext(book._actor, validation.validate_key(key), content, encode)  # noqa: SLF001 - as above
     if in_parts:
-        return _answer_after(engines, request, lambda: call(book))
+        return _find(engines, caller) or _keep(engines, caller, encode(call(book)))
     try:
-        result = call(book._for_request(request))  # noqa: SLF001 - as above
+        result = call(book._view(caller))  # noqa: SLF001 - as above
     except Repeated as repeated:
         # The first request may still wait for the disk, in another process.
         engines.db.make_durable()
         return repeated.answer
     except CommonbookError:
         # The first request has changed the state that this one assumes.
-        answer = _find(engines, request)
-        if answer is None:
+        if (answer := _find(engines, caller)) is None:
             raise
         return answer
-    return encode(result) if request.is_answered else _keep(engines, request, encode(result))
-
-
-def _answer_after(engines: Engines, request: KeyedRequest, call: Callable[[], object]) -> str:
-    answer = _find(engines, request)
-    return _keep(engines, request, request.encode(call())) if answer is None else answer
+    # A verb that has written nothing has not stored its answer.
+    return _find(engines, caller) or _keep(engines, caller, encode(result))
 
 
 @retry_read
-def _find(engines: Engines, request: KeyedRequest) -> str | None:
+def _find(engines: Engines, caller: RequestContext) -> str | None:
     with engines.db.reading() as tx:
-        answer = idempotency.find_answer(tx, engines, request)
+        answer = idempotency.find_answer(tx, engines, caller)
     if answer is not None:
         engines.db.make_durable()
     return answer
 
 
-def _keep(engines: Engines, request: KeyedRequest, answer: str) -> str:
+def _keep(engines: Engines, caller: RequestContext, answer: str) -> str:
     """Store an answer in a transaction of its own, unless a concurrent request has stored its own; return the first."""
 
     def operation(tx: Transaction) -> str:
         try:
-            idempotency.claim(tx, engines, request)()
+            idempotency.claim_request(tx, engines, caller)
         except Repeated as repeated:
             return repeated.answer
-        idempotency.store(tx, engines, request, answer)
+        idempotency.store_answer(tx, engines, caller, answer)
         return answer
 
     return engines.db.write(operation)

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from commonbook.admin import default_space as default_spaces
     from commonbook.admin import project_spaces
     from commonbook.errors import CommonbookError
+    from commonbook.model.request import RequestContext
     from commonbook.model.spaces import Actor
     from commonbook.ports.engines import Engines, RecallService, TransferService
     from commonbook.recall import prefetch
@@ -36,27 +37,34 @@ class BookBase:
         engines: Engines,
         settings: Settings,
         *,
-        actor: Actor,
+        caller: RequestContext,
         transfer_service: TransferService,
         recall_service: RecallService,
         appender: Appender,
         outbox_status: Callable[[], OutboxStatus] = OutboxStatus,
+        lender: BookBase | None = None,
     ) -> None:
-        """Use these engines and services for the actor. Call `commonbook.open` to get a book."""
+        """Use these engines and services for the caller. Call `commonbook.open` to get a book.
+
+        A view has a `lender`, the book that owns the engines.
+        """
         self._engines = engines
         self._transfer_service = transfer_service
         self._recall_service = recall_service
         self._appender = appender
         self._made_prefetcher: prefetch.Prefetcher | None = None
         self._settings = settings
-        self._actor = actor
-        self._is_view = False
-        self._lender: BookBase | None = None
+        self._caller = caller
+        self._lender = lender
         self._claimed_spaces: dict[Repository, str] = {}
         # Errors that have ended the watch of the files; all views of a book share them.
-        self._watch_errors: list[CommonbookError] = []
+        self._watch_errors: list[CommonbookError] = [] if lender is None else lender._watch_errors  # noqa: SLF001 - a book of the same class
         # The outbox of this machine belongs to the owner alone.
-        self._outbox_status = outbox_status if permissions.is_owner(actor) else OutboxStatus
+        self._outbox_status = outbox_status if permissions.is_owner(caller.actor) else OutboxStatus
+
+    @property
+    def _actor(self) -> Actor:
+        return self._caller.actor
 
     @property
     def _prefetcher(self) -> prefetch.Prefetcher:

@@ -15,12 +15,12 @@ from commonbook.book.sessions import SessionVerbs
 from commonbook.book.sharing import SharingVerbs
 from commonbook.book.sharing_rules import SharingRuleVerbs
 from commonbook.errors import BadInput
+from commonbook.model.request import RequestContext
 from commonbook.model.spaces import Actor
 from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
     from commonbook.access import authentication
-    from commonbook.model.keyed_request import KeyedRequest
     from commonbook.text import space_names
 else:
     # A verb loads the module that it needs, so that a command loads no more than its own subject.
@@ -56,7 +56,7 @@ class Book(MemoryVerbs, SessionVerbs, SharingVerbs, SharingRuleVerbs, ReasoningV
         if within is not None:
             actor = permissions.confined(actor, map(space_names.require_space_name, within))
         named = None if space is None else space_names.require_space_name(space)
-        return self._as_actor(actor, space=named)
+        return self._view(RequestContext(actor), space=named)
 
     def with_key(self, secret: str, *, space: str | None = None) -> Book:
         """Return a view of this book that acts for the principal of an API key, within the limits of the key.
@@ -65,32 +65,23 @@ class Book(MemoryVerbs, SessionVerbs, SharingVerbs, SharingRuleVerbs, ReasoningV
         not close the book.
         """
         named = None if space is None else space_names.require_space_name(space)
-        return self._as_actor(authentication.actor_of_key(self._engines, secret), space=named)
+        return self._view(RequestContext(authentication.actor_of_key(self._engines, secret)), space=named)
 
-    def _for_request(self, request: KeyedRequest) -> Book:
-        """Return a view for one call of one verb, whose write stores its result as the answer of the request."""
-        view = self._as_actor(self._actor)
-        view._engines = self._engines._replace(request=request)  # noqa: SLF001 - a book of the same class
-        return view
-
-    def _as_actor(self, actor: Actor, *, space: str | None = None) -> Book:
-        book = Book(
+    def _view(self, caller: RequestContext, *, space: str | None = None) -> Book:
+        """Return a view for another caller; closing it does not close the engines, which the lender owns."""
+        return Book(
             self._engines,
             self._settings if space is None else self._settings._replace(space=space),
-            actor=actor,
+            caller=caller,
             transfer_service=self._transfer_service,
             recall_service=self._recall_service,
             appender=self._appender,
+            lender=self,
         )
-        # Closing a borrowed view must not close the engines, which the book owns.
-        book._is_view = True
-        book._lender = self
-        book._watch_errors = self._watch_errors
-        return book
 
     def close(self) -> None:
         """Close the database, the index and the files. Nothing is lost without it: all writes are durable already."""
-        if self._is_view:
+        if self._lender is not None:
             return
         self._recall_service.close()
         self._engines.db.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from commonbook.admin import browser_sign_in
+from commonbook.model.request import RequestContext
 from commonbook.model.spaces import Actor
 from commonbook.text import space_names
 
@@ -32,4 +33,5 @@ def view_of_session(book: Book, session: BrowserSession, *, space: str | None = 
     """Return a view of the book for a session, as `Book.with_key` does for the secret of a key."""
     named = None if space is None else space_names.require_space_name(space)
     key = session.key
-    return book._as_actor(Actor(key.principal, key.id, has_limits=key.limits is not None), space=named)  # noqa: SLF001 - this module is a part of the facade
+    caller = RequestContext(Actor(key.principal, key.id, has_limits=key.limits is not None))
+    return book._view(caller, space=named)  # noqa: SLF001 - this module is a part of the facade

@@ -101,7 +101,7 @@ class MemoryVerbs(BookBase):
             metadata=metadata,
             mask=mask,
         )
-        return memories_remember.remember_one(self._engines, self._actor, draft)
+        return memories_remember.remember_one(self._engines, self._caller, draft)
 
     def remember_many(self, drafts: Sequence[Draft]) -> list[Receipt]:
         """Store many memories in one transaction, all or none; return their receipts in the same order."""
@@ -109,7 +109,7 @@ class MemoryVerbs(BookBase):
         drafts = tuple(drafts)
         space = "" if all(draft.space for draft in drafts) else self.space_for_writing()
         with_spaces = [draft if draft.space else draft._replace(space=space) for draft in drafts]
-        return memories_remember.remember(self._engines, self._actor, with_spaces)
+        return memories_remember.remember(self._engines, self._caller, with_spaces)
 
     @retry_read
     def get(self, memory_id: str) -> Memory:
@@ -164,7 +164,7 @@ class MemoryVerbs(BookBase):
         )
         return memories_edit.edit(
             self._engines,
-            self._actor,
+            self._caller,
             memory_id,
             changes,
             expected_version=expected_version,
@@ -174,12 +174,12 @@ class MemoryVerbs(BookBase):
 
     def move(self, memory_id: str, space: str, *, expected_version: int | None = None) -> Receipt:
         """Move a memory to another space, with its file and its history; its id stays."""
-        return memories_move.move(self._engines, self._actor, memory_id, space, expected_version=expected_version)
+        return memories_move.move(self._engines, self._caller, memory_id, space, expected_version=expected_version)
 
     def delete(self, *ids: str, expected_version: int | None = None, dry_run: bool = False) -> Deleted:
         """Delete memories, all or none; a tombstone and the history of each are kept. With `dry_run`, only report."""
         return memories_delete.delete(
-            self._engines, self._actor, ids, expected_version=expected_version, dry_run=dry_run
+            self._engines, self._caller, ids, expected_version=expected_version, dry_run=dry_run
         )
 
     def undelete(self, memory_id: str) -> Receipt:
@@ -187,11 +187,11 @@ class MemoryVerbs(BookBase):
 
         A copy follows its source again, if that is still allowed. A memory that is not deleted stays as it is.
         """
-        return memories_undelete.undelete(self._engines, self._actor, memory_id)
+        return memories_undelete.undelete(self._engines, self._caller, memory_id)
 
     def delete_where(self, chosen: Filter, *, dry_run: bool = False) -> Deleted:
         """Delete every memory that matches a filter, all or none; an empty filter is refused."""
-        return memories_delete.delete_where(self._engines, self._actor, chosen, dry_run=dry_run)
+        return memories_delete.delete_where(self._engines, self._caller, chosen, dry_run=dry_run)
 
     @retry_read
     def list(self, chosen: Filter | None = None, *, limit: int = 50, after: str | None = None) -> Page:
@@ -215,11 +215,11 @@ class MemoryVerbs(BookBase):
         A relation of your own is a word of at most 40 small letters of any script, digits, `-` and `_`; it means
         nothing to the book.
         """
-        return memories_edit.link(self._engines, self._actor, source, relation, target)
+        return memories_edit.link(self._engines, self._caller, source, relation, target)
 
     def unlink(self, source: str, relation: Relation | str, target: str) -> Receipt:
         """Remove a link; raise `NotFound` if the memory does not have it."""
-        return memories_edit.unlink(self._engines, self._actor, source, relation, target)
+        return memories_edit.unlink(self._engines, self._caller, source, relation, target)
 
     @retry_read
     def links(self, memory_id: str) -> tuple[Link, ...]:

@@ -63,18 +63,18 @@ class ReasoningVerbs(BookBase):
             key=key,
             mask=mask,
         )
-        return remember.reflect(self._engines, self._actor, draft, on=validation.validate_list(on, "ids"))
+        return remember.reflect(self._engines, self._caller, draft, on=validation.validate_list(on, "ids"))
 
     def supersede(self, old: str, by: str, *, reason: str = "") -> SupersedeReport:
         """Mark a memory as superseded by another; memories that depend on the old one get a notice with the reason."""
-        return reasoning_supersede.supersede(self._engines, self._actor, old, by=by, reason=reason)
+        return reasoning_supersede.supersede(self._engines, self._caller, old, by=by, reason=reason)
 
     def reinstate(self, old: str, *, by: str | None = None) -> SupersedeReport:
         """Undo that a memory was superseded: by all memories that do, or by the one in `by`.
 
         Without `by`, undo also that it was retracted: it is valid again, and suspect if the cause still stands.
         """
-        return reasoning_supersede.reinstate(self._engines, self._actor, old, by=by)
+        return reasoning_supersede.reinstate(self._engines, self._caller, old, by=by)
 
     @retry_read
     def dependents(self, memory_id: str) -> tuple[Dependent, ...]:
@@ -102,11 +102,11 @@ class ReasoningVerbs(BookBase):
 
         The decision and its `note` stay with the memory; the notices are removed.
         """
-        return reasoning_triage.triage(self._engines, self._actor, memory_id, verdict, note=note, by=by)
+        return reasoning_triage.triage(self._engines, self._caller, memory_id, verdict, note=note, by=by)
 
     def set_depth(self, space: str, depth: int | None) -> Space:
         """Limit how many reflections may build on each other in a space and below it (1 to 10).
 
         None removes the limit of this space, so that the one of the space above applies.
         """
-        return spaces.set_depth(self._engines, self._actor, space, depth)
+        return spaces.set_depth(self._engines, self._caller, space, depth)

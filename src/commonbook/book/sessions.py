@@ -72,7 +72,7 @@ class SessionVerbs(BookBase):
         validation.require_message_list(messages)
         sent = [_new_message(message, at) for at, message in enumerate(messages)]
         options = self._new_session_options(space, parent, tags)
-        return self._appender.append(self._actor, session, sent, options, keyed=self._engines.request)
+        return self._appender.append(self._caller, session, sent, options)
 
     @retry_read
     def messages(self, session: str, *, space: str | None = None, after: int = 0, limit: int = 100) -> MessagePage:
@@ -107,7 +107,7 @@ class SessionVerbs(BookBase):
         self._prefetcher.drop(old)
         return sessions_switch.switch(
             self._engines,
-            self._actor,
+            self._caller,
             old,
             new,
             reason=reason,
@@ -123,7 +123,7 @@ class SessionVerbs(BookBase):
         in the default space, else the only one of that name that the actor may write to.
         """
         self._prefetcher.drop(session)
-        return sessions_rewind.rewind(self._engines, self._actor, self._locate(session, space), after)
+        return sessions_rewind.rewind(self._engines, self._caller, self._locate(session, space), after)
 
     def settle(self, session: str, *, space: str | None = None) -> SettleReport:
         """Make episodes of all unsettled messages of a session now; otherwise a worker does so in time.
@@ -131,7 +131,7 @@ class SessionVerbs(BookBase):
         Without `space`, the session is found as for `rewind`.
         """
         key = self._locate(session, space)
-        return settling.settle(self._engines, self._actor, key, flush=True, similarity=self._similarity)
+        return settling.settle(self._engines, self._caller, key, flush=True, similarity=self._similarity)
 
     def close_session(self, session: str, *, space: str | None = None) -> SettleReport:
         """Settle all messages of a session and close it; a later append opens it again.
@@ -139,7 +139,7 @@ class SessionVerbs(BookBase):
         Without `space`, the session is found as for `rewind`.
         """
         key = self._locate(session, space)
-        return sessions_switch.close(self._engines, self._actor, key, similarity=self._similarity)
+        return sessions_switch.close(self._engines, self._caller, key, similarity=self._similarity)
 
     def move_session(self, session: str, to: str, *, space: str | None = None) -> Session:
         """Move a session with its messages and episodes into another space, in one transaction; return it.
@@ -149,7 +149,7 @@ class SessionVerbs(BookBase):
         there. Without `space`, the session is found as for `rewind`.
         """
         self._prefetcher.drop(session)
-        return sessions_move.move(self._engines, self._actor, self._locate(session, space), to)
+        return sessions_move.move(self._engines, self._caller, self._locate(session, space), to)
 
     def record_uses(
         self,
@@ -165,7 +165,7 @@ class SessionVerbs(BookBase):
         Without `space`, the session is found as for `rewind`. `uses` and `session_uses` show what was recorded.
         """
         key = self._locate(session, space)
-        return prompt_uses.record(self._engines, self._actor, key, tuple(passages), message)
+        return prompt_uses.record(self._engines, self._caller, key, tuple(passages), message)
 
     @retry_read
     def uses(self, memory_id: str, *, limit: int = 100) -> tuple[PromptUse, ...]:

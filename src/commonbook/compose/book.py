@@ -22,7 +22,7 @@ from commonbook.errors import DatabaseUnfit, HomeReadOnly, KeyMissing, Moved, Ne
 from commonbook.files import journal
 from commonbook.model.ids import format_time, new_id
 from commonbook.model.reports import OutboxStatus, Progress, no_progress
-from commonbook.model.spaces import OWNER_ACTOR
+from commonbook.model.request import OWNER_CONTEXT
 from commonbook.ports.engines import Engines, RecallService, TransferService
 from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.settings.settings import DatabaseChoice, Settings
@@ -96,7 +96,7 @@ def book_over(engines: Engines, settings: Settings, clock: Clock, make_recall: C
     return Book(
         engines,
         settings,
-        actor=OWNER_ACTOR,
+        caller=OWNER_CONTEXT,
         transfer_service=cast("TransferService", Lazy(_transfer_service)),
         recall_service=cast("RecallService", recall),
         appender=_appender(engines),

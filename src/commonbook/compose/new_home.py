@@ -18,7 +18,8 @@ from commonbook.files.preview import preview
 from commonbook.markdown import space_file
 from commonbook.model.ids import new_id
 from commonbook.model.reports import HomePlan, Progress, no_progress
-from commonbook.model.spaces import OWNER_ACTOR, PERSONAL, SPACE_FILE, Space
+from commonbook.model.request import OWNER_CONTEXT
+from commonbook.model.spaces import PERSONAL, SPACE_FILE, Space
 from commonbook.settings.settings import Settings
 from commonbook.text import space_names
 from commonbook.write.transaction import write
@@ -103,7 +104,7 @@ def _preview(settings: Settings, space: str | None, progress: Progress) -> HomeP
         opened.callback(engines.folder.close)
         opened.callback(engines.db.close)
         if space is not None:
-            write(engines, OWNER_ACTOR, lambda ctx: ctx.add_space(space, "", origin="new"))
+            write(engines, OWNER_CONTEXT, lambda ctx: ctx.add_space(space, "", origin="new"))
         return preview(engines, settings.home, progress=progress)
 
 

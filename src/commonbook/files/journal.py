@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from commonbook.errors import Busy, DiskFull
 from commonbook.files import write_out
 from commonbook.model.reports import Progress, no_progress
-from commonbook.model.spaces import FILESYSTEM_ACTOR
+from commonbook.model.request import FILESYSTEM_CONTEXT
 from commonbook.runtime.batches import in_batches
 from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.tables import file_journal, memories
@@ -48,7 +48,9 @@ def write_committed(engines: Engines, tx: Transaction, files: FilesToWrite) -> N
             return
         # The exchange displaced a person's save: it becomes the newest revision, or an earlier one in the history.
         _, tx, files = transaction.commit(
-            engines, FILESYSTEM_ACTOR, partial(concurrent_saves.apply_concurrent_saves, saves=report.saves)
+            engines,
+            FILESYSTEM_CONTEXT,
+            partial(concurrent_saves.apply_concurrent_saves, saves=report.saves),
         )
         write_out.drop(engines, report.saves)
 
@@ -83,7 +85,7 @@ def write_pending(engines: Engines, *, progress: Progress = no_progress) -> None
     """Write all files of the journal, and apply saves that were displaced when a process crashed."""
     saves = write_out.saves_left_by_crash(engines)
     if saves:
-        transaction.write(engines, FILESYSTEM_ACTOR, partial(concurrent_saves.apply_concurrent_saves, saves=saves))
+        transaction.write(engines, FILESYSTEM_CONTEXT, partial(concurrent_saves.apply_concurrent_saves, saves=saves))
         write_out.drop(engines, saves)
     with engines.db.reading() as tx:
         waiting = file_journal.pending(tx)
@@ -91,7 +93,7 @@ def write_pending(engines: Engines, *, progress: Progress = no_progress) -> None
         progress("writing files", number * _BATCH + len(batch), len(waiting))
         report = _write(engines, dict.fromkeys(batch), recovering=True)
         if report.saves or report.stale:
-            transaction.write(engines, FILESYSTEM_ACTOR, partial(_apply_report, report=report))
+            transaction.write(engines, FILESYSTEM_CONTEXT, partial(_apply_report, report=report))
             write_out.drop(engines, report.saves)
 
 

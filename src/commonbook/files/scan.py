@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from commonbook.errors import CommonbookError, HomeOfAnotherBuild
 from commonbook.model.memory import MARKDOWN_ENDINGS
 from commonbook.model.reports import Progress, SyncReport, no_progress
-from commonbook.model.spaces import FILESYSTEM_ACTOR, Actor, is_space_file
+from commonbook.model.request import FILESYSTEM_CONTEXT, RequestContext
+from commonbook.model.spaces import is_space_file
 from commonbook.runtime.batches import in_batches
 from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.tables import file_journal, spaces
@@ -153,13 +154,13 @@ class ScanAwareOperation(Protocol[Result_co]):
         ...
 
 
-def write_with_scan(engines: Engines, actor: Actor, operation: ScanAwareOperation[Result_co]) -> Result_co:
+def write_with_scan(engines: Engines, caller: RequestContext, operation: ScanAwareOperation[Result_co]) -> Result_co:
     """Run an operation; if a file that it changes is not in its place, scan the folder and run it again."""
     try:
-        return transaction.write(engines, actor, partial(operation, scanned=False))
+        return transaction.write(engines, caller, partial(operation, scanned=False))
     except hand_edits.FileNotInPlace:
         scan(engines)
-    return transaction.write(engines, actor, partial(operation, scanned=True))
+    return transaction.write(engines, caller, partial(operation, scanned=True))
 
 
 def accept_deletions(engines: Engines) -> int:
@@ -169,7 +170,7 @@ def accept_deletions(engines: Engines) -> int:
     if missing:
         missing = _still_missing(engines, missing, outcomes)
     batches = in_batches([path for path in missing if not is_space_file(path)], _BATCH)
-    deleted = sum(transaction.write(engines, FILESYSTEM_ACTOR, partial(_delete, paths=batch)) for batch in batches)
+    deleted = sum(transaction.write(engines, FILESYSTEM_CONTEXT, partial(_delete, paths=batch)) for batch in batches)
     _apply_files(engines, waiting, outcomes, no_progress)
     return deleted
 
@@ -255,7 +256,7 @@ def _apply_files(
     waiting: list[str] = []
     apply = partial(_apply_batch, gone=gone or {}, may_wait=may_wait)
     for number, batch in enumerate(in_batches(paths, _BATCH)):
-        applied = transaction.write(engines, FILESYSTEM_ACTOR, partial(apply, paths=batch))
+        applied = transaction.write(engines, FILESYSTEM_CONTEXT, partial(apply, paths=batch))
         outcomes.update(applied)
         outcomes["read"] += len(batch)
         waiting += [path for path, outcome in zip(batch, applied, strict=True) if outcome == "waiting"]
@@ -278,10 +279,10 @@ def _delete_or_hold_back(engines: Engines, missing: Sequence[str], outcomes: Cou
         total, _ = file_journal.counts(tx)
         waiting = file_journal.any_missing(tx)
     if waiting or (len(missing) > _MAX_UNCONFIRMED_DELETIONS and len(missing) > _MAX_UNCONFIRMED_FRACTION * total):
-        transaction.write(engines, FILESYSTEM_ACTOR, lambda ctx: _mark_missing(ctx, missing))
+        transaction.write(engines, FILESYSTEM_CONTEXT, lambda ctx: _mark_missing(ctx, missing))
         return len(missing)
     for batch in in_batches(missing, _BATCH):
-        outcomes["deleted"] += transaction.write(engines, FILESYSTEM_ACTOR, partial(_delete, paths=batch))
+        outcomes["deleted"] += transaction.write(engines, FILESYSTEM_CONTEXT, partial(_delete, paths=batch))
     return 0
 
 

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Final
 from commonbook.errors import BadFile
 from commonbook.markdown import space_file
 from commonbook.markdown.memory_conversion import parse_file
-from commonbook.model.spaces import FILESYSTEM_ACTOR, Space
+from commonbook.model.request import FILESYSTEM_CONTEXT
+from commonbook.model.spaces import Space
 from commonbook.tables import file_journal, spaces
 from commonbook.text import file_paths, space_names
 from commonbook.write import space_folders
@@ -33,7 +34,7 @@ _OLDER_PATH: Final = re.compile(r"(.+)/[0-9]{4}-[0-9]{2}/[^/]*--([0-9a-f]{8,12})
 
 def write_new(engines: Engines, ids: Sequence[str]) -> None:
     """Write the space files of these spaces, unless a file is there, which the scan reads."""
-    write(engines, FILESYSTEM_ACTOR, partial(_write_new, ids=ids))
+    write(engines, FILESYSTEM_CONTEXT, partial(_write_new, ids=ids))
 
 
 def _write_new(ctx: WriteContext, ids: Sequence[str]) -> None:
@@ -46,7 +47,7 @@ def _write_new(ctx: WriteContext, ids: Sequence[str]) -> None:
 def apply_files(engines: Engines, paths: Sequence[str], present: Collection[str]) -> None:
     """Apply space files that are new or changed, those of the upper folders first; `present` are all paths there."""
     ordered = sorted(paths, key=lambda path: (path.count("/"), path))
-    write(engines, FILESYSTEM_ACTOR, partial(_apply_all, paths=ordered, present=present))
+    write(engines, FILESYSTEM_CONTEXT, partial(_apply_all, paths=ordered, present=present))
 
 
 def _apply_all(ctx: WriteContext, paths: Sequence[str], present: Collection[str]) -> None:
@@ -152,7 +153,7 @@ def recover(engines: Engines, present: Collection[str]) -> None:
             by_folder.setdefault(written[1], []).append((path, written[2]))
     names = [name for name, files in by_folder.items() if any(_is_older(engines, *file) for file in files)]
     if names:
-        write(engines, FILESYSTEM_ACTOR, lambda ctx: [ctx.require_writable_space(name) for name in names])
+        write(engines, FILESYSTEM_CONTEXT, lambda ctx: [ctx.require_writable_space(name) for name in names])
 
 
 def _is_older(engines: Engines, path: str, tail: str) -> bool:
@@ -213,7 +214,7 @@ def handle_missing(engines: Engines, paths: Sequence[str]) -> None:
 
     A commit that was checked out may be older than they are, and stays as it is until then.
     """
-    write(engines, FILESYSTEM_ACTOR, partial(_handle_missing, paths=paths))
+    write(engines, FILESYSTEM_CONTEXT, partial(_handle_missing, paths=paths))
 
 
 def _handle_missing(ctx: WriteContext, paths: Sequence[str]) -> None:

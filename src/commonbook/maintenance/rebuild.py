@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from commonbook.files import scan
 from commonbook.log import chain
-from commonbook.model.spaces import FILESYSTEM_ACTOR
+from commonbook.model.request import FILESYSTEM_CONTEXT
 from commonbook.tables import copies, file_journal, links, memories, spaces
 from commonbook.write.transaction import write
 
@@ -28,10 +28,10 @@ def rebuild(engines: Engines, *, progress: Progress) -> SyncReport:
     for space in all_spaces:
         after: str | None = ""
         while after is not None:
-            after, count = write(engines, FILESYSTEM_ACTOR, partial(_derive, space=space, after=after))
+            after, count = write(engines, FILESYSTEM_CONTEXT, partial(_derive, space=space, after=after))
             done += count
             progress("deriving", done, max(done, total))
-    write(engines, FILESYSTEM_ACTOR, lambda ctx: file_journal.force_read(ctx.tx))
+    write(engines, FILESYSTEM_CONTEXT, lambda ctx: file_journal.force_read(ctx.tx))
     return scan.scan(engines, progress=progress)
 
 

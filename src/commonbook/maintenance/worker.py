@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from commonbook.access import permissions
 from commonbook.errors import NotAllowed, TooMany
+from commonbook.model.request import RequestContext
 from commonbook.model.session import SettleReport, WorkReport
 from commonbook.ports.database import Reading, Result, Transaction
 from commonbook.ports.retry_read import retry_read
@@ -166,13 +167,18 @@ def _record(tx: Transaction, job: Job, outcome: Outcome) -> None:
 
 def _write(context: WorkContext, operation: Callable[[WriteContext], Result]) -> Result:
     """Run an operation of a job: it is work for others, and does not count against the limits of the actor."""
-    return transaction.write(context.engines, context.actor, operation, counted=False)
+    return transaction.write(context.engines, RequestContext(context.actor), operation, counted=False)
 
 
 def _settle_session(context: WorkContext, job: Job) -> Outcome:
     key = (job.space, job.subject)
     settled = settle.settle(
-        context.engines, context.actor, key, flush=False, similarity=context.similarity, counted=False
+        context.engines,
+        RequestContext(context.actor),
+        key,
+        flush=False,
+        similarity=context.similarity,
+        counted=False,
     )
     again_after = when_to_settle.SILENCE + _SETTLE_MARGIN if settled.unsettled else None
     return Outcome(again_after, settled)

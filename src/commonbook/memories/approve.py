@@ -22,6 +22,7 @@ from commonbook.write import store_version
 
 if TYPE_CHECKING:
     from commonbook.model.memory import Memory
+    from commonbook.model.request import RequestContext
     from commonbook.model.sharing import RequestState, ShareRequest
     from commonbook.model.spaces import Actor
     from commonbook.ports.engines import Engines
@@ -29,12 +30,12 @@ if TYPE_CHECKING:
 
 
 def approve(
-    engines: Engines, actor: Actor, request_id: str, *, note: str, expected_version: int | None
+    engines: Engines, caller: RequestContext, request_id: str, *, note: str, expected_version: int | None
 ) -> ShareRequest:
     """Approve a request to share, or accept a proposed memory into its space, if it has the expected version."""
     request_id, note = validation.validate_memory_id(request_id), requests.require_note(note)
-    if not _is_proposal(engines, actor, request_id):
-        return requests.approve(engines, actor, request_id, note=note, expected_version=expected_version)
+    if not _is_proposal(engines, caller.actor, request_id):
+        return requests.approve(engines, caller, request_id, note=note, expected_version=expected_version)
 
     def operation(ctx: WriteContext, *, scanned: bool) -> ShareRequest:
         memory = ctx.require_readable(request_id)
@@ -49,15 +50,15 @@ def approve(
         ctx.log(space, "proposal.approve", (), memory=memory.id, proposed_by=memory.author, note=_note_hash(ctx, note))
         return _decide(ctx, request_of(accepted, space), APPROVED, note)
 
-    with logging_refused_approval(engines, actor) as note_proposal:
-        return scan.write_with_scan(engines, actor, operation)
+    with logging_refused_approval(engines, caller.actor) as note_proposal:
+        return scan.write_with_scan(engines, caller, operation)
 
 
-def reject(engines: Engines, actor: Actor, request_id: str, *, note: str) -> ShareRequest:
+def reject(engines: Engines, caller: RequestContext, request_id: str, *, note: str) -> ShareRequest:
     """Reject a request to share or a proposed memory; for the principal that made it, withdraw it."""
     request_id, note = validation.validate_memory_id(request_id), requests.require_note(note)
-    if not _is_proposal(engines, actor, request_id):
-        return requests.reject(engines, actor, request_id, note=note)
+    if not _is_proposal(engines, caller.actor, request_id):
+        return requests.reject(engines, caller, request_id, note=note)
 
     def operation(ctx: WriteContext, *, scanned: bool) -> ShareRequest:
         memory = _writable(ctx, ctx.require_readable(request_id))
@@ -69,7 +70,7 @@ def reject(engines: Engines, actor: Actor, request_id: str, *, note: str) -> Sha
         ctx.log(memory.space, action, (), memory=memory.id, proposed_by=memory.author, note=_note_hash(ctx, note))
         return _decide(ctx, request_of(memory, space), state, note)
 
-    return scan.write_with_scan(engines, actor, operation)
+    return scan.write_with_scan(engines, caller, operation)
 
 
 def _is_proposal(engines: Engines, actor: Actor, memory_id: str) -> bool:

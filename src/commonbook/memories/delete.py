@@ -9,7 +9,7 @@ from commonbook.files import hand_edits, scan
 from commonbook.memories import read
 from commonbook.memories.edit import require_version
 from commonbook.model.memory import Deleted, Filter
-from commonbook.model.spaces import Actor
+from commonbook.model.request import RequestContext
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import open_notices
 from commonbook.text import validation
@@ -18,7 +18,12 @@ from commonbook.write.context import WriteContext
 
 
 def delete(
-    engines: Engines, actor: Actor, ids: Sequence[str], *, expected_version: int | None = None, dry_run: bool = False
+    engines: Engines,
+    caller: RequestContext,
+    ids: Sequence[str],
+    *,
+    expected_version: int | None = None,
+    dry_run: bool = False,
 ) -> Deleted:
     """Delete memories, all or none; files are removed, tombstones and history are kept."""
     unique = tuple(dict.fromkeys(validation.validate_memory_id(memory_id) for memory_id in ids))
@@ -36,19 +41,19 @@ def delete(
                 store_version.delete(ctx, memory, how="delete")
         return Deleted(ids=unique, dry_run=dry_run, titles=tuple(deleted))
 
-    return scan.write_with_scan(engines, actor, operation)
+    return scan.write_with_scan(engines, caller, operation)
 
 
-def delete_where(engines: Engines, actor: Actor, chosen: Filter, *, dry_run: bool) -> Deleted:
+def delete_where(engines: Engines, caller: RequestContext, chosen: Filter, *, dry_run: bool) -> Deleted:
     """Delete every memory that matches a filter; an empty filter is refused."""
     if chosen == Filter():
         raise BadInput("nothing says which memories to delete", fix="give ids, a tag, a kind, a space or a time")
     ids: list[str] = []
     after = None
     while True:
-        page = read.list_page(engines, actor, chosen, limit=validation.MAX_PAGE, after=after)
+        page = read.list_page(engines, caller.actor, chosen, limit=validation.MAX_PAGE, after=after)
         ids += [memory.id for memory in page.items]
         after = page.next
         if after is None:
             break
-    return delete(engines, actor, ids, dry_run=dry_run)
+    return delete(engines, caller, ids, dry_run=dry_run)

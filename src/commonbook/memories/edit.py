@@ -13,7 +13,7 @@ from commonbook.files import hand_edits, reverted_saves, scan
 from commonbook.memories import edited_fields, history
 from commonbook.memories.remember import resolve_links
 from commonbook.model.memory import UNSET, Changes, Memory, Receipt, is_retracted, receipt_of
-from commonbook.model.spaces import Actor
+from commonbook.model.request import RequestContext
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import link_checks
 from commonbook.sharing import propagate
@@ -27,7 +27,7 @@ from commonbook.write.refusals import logging_refusal
 
 def edit(
     engines: Engines,
-    actor: Actor,
+    caller: RequestContext,
     memory_id: str,
     changes: Changes,
     *,
@@ -69,8 +69,8 @@ def edit(
         return receipt._replace(masked=masked, tags_in_text=in_text)
 
     # An expired memory that is valid for longer supersedes again, which may be refused.
-    with logging_refusal(engines, actor, "supersede", ()):
-        return change(engines, actor, memory_id, operation, expected_version=expected_version, complete=complete)
+    with logging_refusal(engines, caller.actor, "supersede", ()):
+        return change(engines, caller, memory_id, operation, expected_version=expected_version, complete=complete)
 
 
 def _older_text(ctx: WriteContext, memory: Memory, number: int) -> tuple[str, str]:
@@ -88,7 +88,7 @@ def _older_text(ctx: WriteContext, memory: Memory, number: int) -> tuple[str, st
     raise NotFound(f"memory {memory.id} has no revision {number}", fix="`commonbook history` lists its revisions")
 
 
-def link(engines: Engines, actor: Actor, source: str, relation: str, target: str) -> Receipt:
+def link(engines: Engines, caller: RequestContext, source: str, relation: str, target: str) -> Receipt:
     """Link a memory to another; a link that exists already is kept as it is."""
     relation = validation.validate_new_relation(relation)
     target = validation.validate_memory_id(target)
@@ -104,11 +104,11 @@ def link(engines: Engines, actor: Actor, source: str, relation: str, target: str
         linked = memory._replace(links=(*memory.links, *added))
         return store_version.store_version(ctx, memory, linked, ["links"], how="link")
 
-    with logging_refusal(engines, actor, "supersede", [target] if relation == "supersedes" else []):
-        return change(engines, actor, source, operation, also=target)
+    with logging_refusal(engines, caller.actor, "supersede", [target] if relation == "supersedes" else []):
+        return change(engines, caller, source, operation, also=target)
 
 
-def unlink(engines: Engines, actor: Actor, source: str, relation: str, target: str) -> Receipt:
+def unlink(engines: Engines, caller: RequestContext, source: str, relation: str, target: str) -> Receipt:
     """Remove a link."""
     relation = validation.validate_relation(relation)
     target = validation.validate_memory_id(target)
@@ -122,7 +122,7 @@ def unlink(engines: Engines, actor: Actor, source: str, relation: str, target: s
             )
         return store_version.store_version(ctx, memory, memory._replace(links=remaining), ["links"], how="unlink")
 
-    return change(engines, actor, source, operation)
+    return change(engines, caller, source, operation)
 
 
 def _require_own_link(memory: Memory, relation: str) -> None:
@@ -138,7 +138,7 @@ def _require_own_link(memory: Memory, relation: str) -> None:
 
 def change(
     engines: Engines,
-    actor: Actor,
+    caller: RequestContext,
     memory_id: str,
     operation: Callable[[WriteContext, Memory], Memory],
     *,
@@ -161,7 +161,7 @@ def change(
         readable = ctx.readable if updated else {}
         return complete(receipt._replace(copies=sum(copy.space.id in readable for copy in updated)))
 
-    return scan.write_with_scan(engines, actor, locked_change)
+    return scan.write_with_scan(engines, caller, locked_change)
 
 
 def require_version(memory: Memory, expected: int | None) -> None:

@@ -10,6 +10,7 @@ from commonbook.memories.edit import change
 from commonbook.memories.marks import live_ids
 from commonbook.memories.remember import resolve_links
 from commonbook.model.memory import WOULD_SUPERSEDE, Link, Memory, Receipt
+from commonbook.model.request import RequestContext
 from commonbook.model.spaces import Actor, Space
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import link_checks
@@ -21,7 +22,7 @@ from commonbook.write.new_memory import moved_path
 from commonbook.write.refusals import logging_refusal
 
 
-def move(engines: Engines, actor: Actor, memory_id: str, to: str, *, expected_version: int | None) -> Receipt:
+def move(engines: Engines, caller: RequestContext, memory_id: str, to: str, *, expected_version: int | None) -> Receipt:
     """Move a memory into another space, with its file and its history; one that was proposed is approved by that."""
     space_names.require_space_name(to)
 
@@ -29,8 +30,8 @@ def move(engines: Engines, actor: Actor, memory_id: str, to: str, *, expected_ve
         note_proposal(memory)
         return move_to(ctx, memory, ctx.require_writable_space(to))
 
-    with logging_refused_approval(engines, actor) as note_proposal:
-        return change(engines, actor, memory_id, operation, expected_version=expected_version)
+    with logging_refused_approval(engines, caller.actor) as note_proposal:
+        return change(engines, caller, memory_id, operation, expected_version=expected_version)
 
 
 @contextmanager

@@ -14,12 +14,14 @@ from commonbook.errors import BadInput
 from commonbook.memories.drafts import MaskedDraft, fingerprint, mask, prepare, validate
 from commonbook.model.ids import new_id
 from commonbook.model.memory import Draft, Link, Memory, Metadata, Receipt, receipt_of
-from commonbook.model.spaces import Actor, Space
+from commonbook.model.request import RequestContext
+from commonbook.model.spaces import Space
+from commonbook.ports.database import RetryTransaction
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import link_checks
-from commonbook.tables import idempotency, links, memories
+from commonbook.tables import links, memories
 from commonbook.text import space_names, validation
-from commonbook.write import proposals
+from commonbook.write import idempotency, proposals
 from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import log_new_memory, new_memory
 from commonbook.write.refusals import logging_refusal
@@ -32,30 +34,30 @@ _Spaces: TypeAlias = tuple[Space, Space]
 # --- reflecting
 
 
-def reflect(engines: Engines, actor: Actor, draft: Draft, *, on: Sequence[str]) -> Receipt:
+def reflect(engines: Engines, caller: RequestContext, draft: Draft, *, on: Sequence[str]) -> Receipt:
     """Store a reflection, with a `reflects_on` link to each memory that it was reasoned from."""
     if not on:
         raise BadInput("a reflection is on something", fix="name the memories that it was reasoned from")
     reflected = tuple(("reflects_on", memory_id) for memory_id in on)
-    return remember_one(engines, actor, draft._replace(kind="reflection", links=(*draft.links, *reflected)))
+    return remember_one(engines, caller, draft._replace(kind="reflection", links=(*draft.links, *reflected)))
 
 
 # --- remember
 
 
-def remember(engines: Engines, actor: Actor, drafts: Sequence[Draft]) -> list[Receipt]:
+def remember(engines: Engines, caller: RequestContext, drafts: Sequence[Draft]) -> list[Receipt]:
     """Store new memories, all or none, and return their receipts in the same order."""
-    return _remember(engines, actor, drafts, _remember_all)
+    return _remember(engines, caller, drafts, _remember_all)
 
 
-def remember_one(engines: Engines, actor: Actor, draft: Draft) -> Receipt:
+def remember_one(engines: Engines, caller: RequestContext, draft: Draft) -> Receipt:
     """Store a new memory and return its receipt."""
-    return _remember(engines, actor, [draft], lambda ctx, checked: _remember_all(ctx, checked)[0])
+    return _remember(engines, caller, [draft], lambda ctx, checked: _remember_all(ctx, checked)[0])
 
 
 def _remember(
     engines: Engines,
-    actor: Actor,
+    caller: RequestContext,
     drafts: Sequence[Draft],
     operation: Callable[[WriteContext, Sequence[MaskedDraft]], _Result],
 ) -> _Result:
@@ -66,8 +68,8 @@ def _remember(
     if not engines.db.has_concurrent_writers:
         prepare(checked)
     superseded = (old for draft in checked for old in _superseded(draft.sent))
-    with logging_refusal(engines, actor, "supersede", superseded):
-        return write(engines, actor, lambda ctx: operation(ctx, checked))
+    with logging_refusal(engines, caller.actor, "supersede", superseded):
+        return write(engines, caller, lambda ctx: operation(ctx, checked))
 
 
 def _superseded(draft: Draft) -> list[str]:
@@ -100,18 +102,15 @@ def _remember_one(ctx: WriteContext, masked: MaskedDraft, spaces: _Spaces) -> tu
     draft, (named, space) = masked.sent, spaces
     if draft.key is None:
         return _store(ctx, masked, space)
-    request = {
-        # The space that was named: a repeat is one also if the space is under review since.
-        "space": named.id,
-        "principal": ctx.actor.principal,
-        "key": draft.key,
-        "content": fingerprint(ctx, draft),
-    }
-    answer = idempotency.first_answer(ctx.tx, **request)
-    if answer is not None:
+    # The space that was named: a repeat is one also if the space is under review since.
+    key, content = idempotency.StoredKey(named.id, ctx.actor.principal, draft.key), fingerprint(ctx, draft)
+    if not idempotency.claim(ctx.tx, key, content):
+        answer = idempotency.find(ctx.tx, key, content, sent=draft.key)
+        if answer is None:
+            raise RetryTransaction
         return _receipt_from(answer)._replace(new=False), None
     receipt, memory = _store(ctx, masked, space)
-    idempotency.claim(ctx.tx, **request, answer=json.dumps(receipt._asdict()))
+    idempotency.store(ctx.tx, key, content, json.dumps(receipt._asdict()))
     return receipt, memory
 
 

@@ -6,7 +6,7 @@ from commonbook.access import permissions
 from commonbook.errors import BadInput
 from commonbook.files import hand_edits
 from commonbook.model.memory import Memory, Receipt, receipt_of
-from commonbook.model.spaces import Actor
+from commonbook.model.request import RequestContext
 from commonbook.ports.engines import Engines
 from commonbook.sharing import propagate
 from commonbook.tables import file_journal, memories
@@ -18,7 +18,7 @@ from commonbook.write.refusals import logging_refusal
 from commonbook.write.transaction import write
 
 
-def undelete(engines: Engines, actor: Actor, memory_id: str) -> Receipt:
+def undelete(engines: Engines, caller: RequestContext, memory_id: str) -> Receipt:
     """Bring a deleted memory back; one that is not deleted stays as it is."""
     memory_id = validation.validate_memory_id(memory_id)
 
@@ -33,8 +33,8 @@ def undelete(engines: Engines, actor: Actor, memory_id: str) -> Receipt:
         readable = ctx.readable if updated else {}
         return receipt_of(memory, new=False)._replace(copies=sum(copy.space.id in readable for copy in updated))
 
-    with logging_refusal(engines, actor, "supersede", ()):
-        return write(engines, actor, operation)
+    with logging_refusal(engines, caller.actor, "supersede", ()):
+        return write(engines, caller, operation)
 
 
 def _require_writable(ctx: WriteContext, memory_id: str) -> Memory:

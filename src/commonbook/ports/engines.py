@@ -7,7 +7,6 @@ from datetime import tzinfo
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from commonbook.model.keyed_request import KeyedRequest
     from commonbook.model.path_filter import PathFilter
     from commonbook.model.recall import RecallRequest, RecallResult
     from commonbook.model.reports import Finding, Progress, TransferReport
@@ -119,5 +118,3 @@ class Engines(NamedTuple):
     """The time zone of times that are given without one."""
     before_finalize: BeforeFinalize
     after_commit: AfterCommit
-    request: KeyedRequest | None = None
-    """The request with an idempotency key that is being answered: the write of its actor stores the answer."""

@@ -9,7 +9,7 @@ from commonbook.files import hand_edits, scan
 from commonbook.model.invalidation import REINSTATE, RETRACT, Invalidation, SupersedeReason
 from commonbook.model.memory import Link, Memory
 from commonbook.model.reasoning import SupersedeReport
-from commonbook.model.spaces import Actor
+from commonbook.model.request import RequestContext
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import link_checks, notices
 from commonbook.reasoning.decisions import record_decision
@@ -22,12 +22,12 @@ from commonbook.write.foreign_writes import ForeignWrite
 from commonbook.write.refusals import logging_refusal
 
 
-def supersede(engines: Engines, actor: Actor, old_id: str, *, by: str, reason: str = "") -> SupersedeReport:
+def supersede(engines: Engines, caller: RequestContext, old_id: str, *, by: str, reason: str = "") -> SupersedeReport:
     """Let a memory supersede another, and notify the dependents of the old one; repeating it changes nothing."""
     old_id, by = validation.validate_memory_id(old_id), validation.validate_memory_id(by)
     why = masking.mask(validate_line(reason, "reason")).text
-    with logging_refusal(engines, actor, "supersede", [old_id]):
-        return scan.write_with_scan(engines, actor, partial(_supersede, old_id=old_id, by=by, why=why))
+    with logging_refusal(engines, caller.actor, "supersede", [old_id]):
+        return scan.write_with_scan(engines, caller, partial(_supersede, old_id=old_id, by=by, why=why))
 
 
 def _supersede(ctx: WriteContext, *, old_id: str, by: str, why: str, scanned: bool) -> SupersedeReport:
@@ -55,15 +55,15 @@ def record_supersession(ctx: WriteContext, old: Memory, new: Memory, why: str) -
     return SupersedeReport(old.id, new.id, new=True, notified=sum(notice.space.id in readable for notice in added))
 
 
-def reinstate(engines: Engines, actor: Actor, old_id: str, *, by: str | None = None) -> SupersedeReport:
+def reinstate(engines: Engines, caller: RequestContext, old_id: str, *, by: str | None = None) -> SupersedeReport:
     """Undo the supersession of a memory, by one memory or by all, and its retraction unless `by` is given.
 
     `by` may also stand in the place of a successor that has ended: the link of that one is removed.
     """
     old_id = validation.validate_memory_id(old_id)
     by = validation.validate_memory_id(by) if by is not None else None
-    with logging_refusal(engines, actor, "reinstate", [old_id]):
-        return scan.write_with_scan(engines, actor, partial(_reinstate, old_id=old_id, by=by))
+    with logging_refusal(engines, caller.actor, "reinstate", [old_id]):
+        return scan.write_with_scan(engines, caller, partial(_reinstate, old_id=old_id, by=by))
 
 
 def _reinstate(ctx: WriteContext, *, old_id: str, by: str | None, scanned: bool) -> SupersedeReport:

@@ -10,7 +10,7 @@ from commonbook.files import hand_edits, scan
 from commonbook.model.invalidation import KEEP, REASONING, RETRACT, SUPERSEDE, VERDICTS, Invalidation, Verdict
 from commonbook.model.memory import Link, Memory
 from commonbook.model.reasoning import TriageReport
-from commonbook.model.spaces import Actor
+from commonbook.model.request import RequestContext
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import invalidations as graph
 from commonbook.reasoning import notices, open_notices, supersede
@@ -22,7 +22,7 @@ from commonbook.write.refusals import logging_refusal
 
 
 def triage(
-    engines: Engines, actor: Actor, memory_id: str, verdict: Verdict, *, note: str = "", by: str | None = None
+    engines: Engines, caller: RequestContext, memory_id: str, verdict: Verdict, *, note: str = "", by: str | None = None
 ) -> TriageReport:
     """Decide about a notice, or about all open invalidations of a memory at once."""
     memory_id = validation.validate_memory_id(memory_id)
@@ -32,9 +32,9 @@ def triage(
         raise BadInput("`supersede`, and no other decision, needs a successor", fix="name the successor by its id")
     by = validation.validate_memory_id(by) if by is not None else None
     line = masking.mask(validation.validate_line(note, "note")).text
-    with logging_refusal(engines, actor, "supersede", [memory_id] if by else []):
+    with logging_refusal(engines, caller.actor, "supersede", [memory_id] if by else []):
         return scan.write_with_scan(
-            engines, actor, partial(_triage, memory_id=memory_id, verdict=verdict, note=line, by=by)
+            engines, caller, partial(_triage, memory_id=memory_id, verdict=verdict, note=line, by=by)
         )
 
 

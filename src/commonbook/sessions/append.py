@@ -7,28 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from commonbook.errors import BadInput, BadText, Busy, CommonbookError, HomeError, KeyConflict, TooLarge
 from commonbook.model.ids import new_id
+from commonbook.model.request import RequestContext
 from commonbook.model.session import MAX_MESSAGES, AppendReceipt, Message, MessageReceipt, NewMessage, Session
-from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
-from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.sessions import when_to_settle
 from commonbook.sessions.find_or_create import NewSessionOptions, find_or_create, key_for_append, reopen
 from commonbook.sessions.group_commit import DEFERRED, Deferred, GroupCommit, RetryAlone, error_for_each
 from commonbook.tables import jobs, sessions
 from commonbook.text import masking, validation
 from commonbook.write.context import WriteContext
+from commonbook.write.idempotency import Repeated, answer_once
 from commonbook.write.transaction import count_write, lock_early, write, write_all
-
-if TYPE_CHECKING:
-    from commonbook.model.keyed_request import KeyedRequest
-    from commonbook.write import idempotency
-else:
-    # Only interfaces over a network have requests with keys.
-    idempotency = LazyModule("commonbook.write.idempotency")
 
 _MESSAGES_PER_SETTLE_JOB: Final = 8
 _MAX_SESSION_HINTS: Final = 10_000
@@ -46,13 +39,12 @@ class _MaskedMessage(NamedTuple):
 class _AppendRequest(NamedTuple):
     """The messages of one append, and the session that they go to."""
 
-    actor: Actor
+    caller: RequestContext
     session_id: str
     space_hint: str
     """The id of the space in which the session was last seen; empty if this process does not know the session."""
     messages: Sequence[_MaskedMessage]
     options: NewSessionOptions
-    keyed: KeyedRequest | None = None
 
     @property
     def key(self) -> sessions.SessionKey:
@@ -82,18 +74,13 @@ class Appender:
 
     def append(
         self,
-        actor: Actor,
+        caller: RequestContext,
         session_id: str,
         messages: Sequence[NewMessage],
         options: NewSessionOptions,
-        *,
-        keyed: KeyedRequest | None = None,
     ) -> AppendReceipt:
-        """Store messages in the order given, all or none; a client id that was sent before marks a repeat.
-
-        `keyed` is the request with an idempotency key that the append answers, if there is one.
-        """
-        actor, session_id = actor.recording(), validation.validate_session_id(session_id)
+        """Store messages in the order given, all or none; a client id that was sent before marks a repeat."""
+        caller, session_id = caller.recording(), validation.validate_session_id(session_id)
         if not messages:
             raise BadInput("there is no message to append", fix="give at least one")
         if len(messages) > MAX_MESSAGES:
@@ -106,9 +93,9 @@ class Appender:
                 masked.append(_mask(message, self._engines.keys.keyed_hash))
         # Looked up once: another thread may clear the hints meanwhile.
         space_hint = self.session_spaces.get((options.space, session_id), "")
-        request = _AppendRequest(actor, session_id, space_hint, masked, options, keyed)
+        request = _AppendRequest(caller, session_id, space_hint, masked, options)
         if not space_hint:
-            return write(self._engines, actor, partial(self._append_first, request=request), counted=False)
+            return write(self._engines, caller, partial(self._append_to_session, request=request), counted=False)
         key = f"{space_hint} {session_id}"
         return self.group_commit.submit(space_hint, request, self._append_all, key=key, size=len(messages))
 
@@ -129,7 +116,9 @@ class Appender:
             return outcomes
 
         try:
-            return write_all(self._engines, [request.actor for request in requests], operation, expected_spaces=spaces)
+            return write_all(
+                self._engines, [request.caller.actor for request in requests], operation, expected_spaces=spaces
+            )
         except Busy as error:
             if patient or not error.single_lock:
                 raise
@@ -148,7 +137,7 @@ class Appender:
         ((ctx, request),) = zip(contexts, requests, strict=True)
         locked = sessions.LockedSession(ctx.tx, request.key, request.client_ids)
         lock_early(ctx, spaces)
-        return [self._append_once(ctx, request, locked, _claim(ctx, request))]
+        return [self._append_once(ctx, request, locked)]
 
     def _append_unlocked(
         self,
@@ -177,14 +166,9 @@ class Appender:
             if is_elsewhere and len(requests) > 1:
                 # It was moved, or its space was renamed and the append may create another one: not along with others.
                 raise RetryAlone
-        # All claims are sent before the first is waited for.
-        claims = [
-            _claim(ctx, request) if locked else None
-            for ctx, request, locked in zip(contexts, requests, locks, strict=True)
-        ]
         try:
-            return self._append_in_order(contexts, requests, locks, claims)
-        except CommonbookError as error:
+            return self._append_in_order(contexts, requests, locks)
+        except (CommonbookError, Repeated) as error:
             if len(requests) == 1:
                 raise
             raise RetryAlone from error
@@ -194,41 +178,27 @@ class Appender:
         contexts: Sequence[WriteContext],
         requests: Sequence[_AppendRequest],
         locks: Sequence[sessions.LockedSession | None],
-        claims: Sequence[Callable[[], None] | None],
     ) -> Sequence[AppendReceipt | Deferred]:
         """Run the appends of a batch; one without a lock is deferred."""
         outcomes: list[AppendReceipt | Deferred] = []
         appended: set[sessions.SessionKey] = set()
-        for ctx, request, first_lock, claim in zip(contexts, requests, locks, claims, strict=True):
+        for ctx, request, first_lock in zip(contexts, requests, locks, strict=True):
             locked = first_lock
             if request.key in appended:
                 # An append before it in the batch has changed the session.
                 locked = sessions.LockedSession(ctx.tx, request.key, request.client_ids)
             appended.add(request.key)
-            outcomes.append(self._append_once(ctx, request, locked, claim) if first_lock else DEFERRED)
+            outcomes.append(self._append_once(ctx, request, locked) if first_lock else DEFERRED)
         return outcomes
 
-    def _append_first(self, ctx: WriteContext, request: _AppendRequest) -> AppendReceipt:
-        """Append to a session whose space this process does not know yet."""
-        return self._append_once(ctx, request, None, _claim(ctx, request))
-
     def _append_once(
-        self,
-        ctx: WriteContext,
-        request: _AppendRequest,
-        locked: sessions.LockedSession | None,
-        claim: Callable[[], None] | None,
+        self, ctx: WriteContext, request: _AppendRequest, locked: sessions.LockedSession | None
     ) -> AppendReceipt:
         """Append, and store the receipt as the answer to the idempotency key of the request, if it has one.
 
         A repeat raises `Repeated`, which ends a batch: its requests are then run one by one.
         """
-        if request.keyed is None or claim is None:
-            return self._append_to_session(ctx, request, locked)
-        claim()
-        receipt = self._append_to_session(ctx, request, locked)
-        idempotency.store(ctx.tx, ctx.engines, request.keyed, request.keyed.encode(receipt))
-        return receipt
+        return answer_once(ctx, request.caller, lambda ctx: self._append_to_session(ctx, request, locked))
 
     def _append_to_session(
         self, ctx: WriteContext, request: _AppendRequest, locked: sessions.LockedSession | None = None
@@ -255,10 +225,6 @@ class Appender:
         if len(self.session_spaces) >= _MAX_SESSION_HINTS and key not in self.session_spaces:
             self.session_spaces.clear()
         self.session_spaces[key] = session.space.id
-
-
-def _claim(ctx: WriteContext, request: _AppendRequest) -> Callable[[], None] | None:
-    return None if request.keyed is None else idempotency.claim(ctx.tx, ctx.engines, request.keyed)
 
 
 def _mask(sent: NewMessage, keyed_hash: Callable[..., str]) -> _MaskedMessage:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from commonbook.errors import BadInput, Conflict
 from commonbook.files import hand_edits, scan
 from commonbook.model.memory import Memory
+from commonbook.model.request import RequestContext
 from commonbook.model.session import Session
-from commonbook.model.spaces import Actor, Space
+from commonbook.model.spaces import Space
 from commonbook.ports.engines import Engines
 from commonbook.sessions.find_or_create import require_writable
 from commonbook.tables import memories, sessions
@@ -25,7 +26,7 @@ from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import moved_path
 
 
-def move(engines: Engines, actor: Actor, key: SessionKey, to: str) -> Session:
+def move(engines: Engines, caller: RequestContext, key: SessionKey, to: str) -> Session:
     """Move a session into another space; Conflict if that has a session of this name. Return the moved session.
 
     Episodes that somebody moved into a third space stay there, and name the former space until they are moved.
@@ -55,7 +56,7 @@ def move(engines: Engines, actor: Actor, key: SessionKey, to: str) -> Session:
         moved = sessions.find(ctx.tx, {**ctx.readable, target.id: target}, (target.id, session.id))
         return moved or session._replace(space=target)
 
-    return scan.write_with_scan(engines, actor, operation)
+    return scan.write_with_scan(engines, caller, operation)
 
 
 def _require_free(ctx: WriteContext, session: Session, target: Space) -> None:

@@ -12,6 +12,7 @@ from typing import Final
 
 from commonbook.access import permissions, scope
 from commonbook.errors import BadInput, NotFound, TooLarge
+from commonbook.model.request import RequestContext
 from commonbook.model.session import PromptPassage, PromptUse, Session
 from commonbook.model.spaces import Actor, SpaceScope
 from commonbook.ports.database import Reading
@@ -30,7 +31,7 @@ _HASH: Final = re.compile(r"[0-9a-f]{64}")
 
 
 def record(
-    engines: Engines, actor: Actor, key: SessionKey, passages: Sequence[PromptPassage], message: int | str
+    engines: Engines, caller: RequestContext, key: SessionKey, passages: Sequence[PromptPassage], message: int | str
 ) -> int:
     """Store that these passages went with a message, given by its number or its client id; return how many are new."""
     checked = _validate(passages)
@@ -38,14 +39,14 @@ def record(
     def operation(ctx: WriteContext) -> int:
         session = require_writable(ctx, key)
         seq = _seq(ctx, session, message)
-        added = prompt_uses.add(ctx.tx, session, seq, checked, by=actor.principal)
+        added = prompt_uses.add(ctx.tx, session, seq, checked, by=caller.actor.principal)
         if added:
             # Readers of the log may not be allowed to read the memories, so that it names none of them.
             ids = ctx.engines.keys.keyed_hash(*(passage.id for passage in checked))
             ctx.log(session.space, "session.use", (), session=session.id, seq=seq, passages=added, ids=ids)
         return added
 
-    return write(engines, actor.recording(), operation)
+    return write(engines, caller.recording(), operation)
 
 
 def _validate(passages: Sequence[PromptPassage]) -> tuple[PromptPassage, ...]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from commonbook.errors import BadInput, FileInTheWay, NotAllowed, NotFound
 from commonbook.files import hand_edits, scan
 from commonbook.markdown import transcript
+from commonbook.model.request import RequestContext
 from commonbook.model.session import Message, Session
-from commonbook.model.spaces import Actor
 from commonbook.ports.engines import Engines
 from commonbook.sessions import rewinds_under_review
 from commonbook.sessions.find_or_create import require_writable
@@ -18,7 +18,7 @@ from commonbook.write import store_version
 from commonbook.write.context import WriteContext
 
 
-def rewind(engines: Engines, actor: Actor, key: SessionKey, after: int | str) -> tuple[Message, ...]:
+def rewind(engines: Engines, caller: RequestContext, key: SessionKey, after: int | str) -> tuple[Message, ...]:
     """Rewind a session: remove all messages after one (its number or id) from recall and episodes, not from the log.
 
     An episode that was moved into another space changes only if the actor may write to that space. Live and lazy copies
@@ -37,7 +37,7 @@ def rewind(engines: Engines, actor: Actor, key: SessionKey, after: int | str) ->
         ctx.log(session.space, "session.rewind", (), session=session.id, seqs=[message.seq for message in rewound])
         return without_hidden_episodes(ctx.tx, ctx.readable, rewound)
 
-    return scan.write_with_scan(engines, actor.recording(), operation)
+    return scan.write_with_scan(engines, caller.recording(), operation)
 
 
 def _seq(ctx: WriteContext, session: Session, after: int | str) -> int:

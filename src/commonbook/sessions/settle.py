@@ -15,6 +15,7 @@ from commonbook.access import permissions
 from commonbook.markdown import message_macs, transcript
 from commonbook.markdown.message_macs import ClientIds
 from commonbook.model.memory import Memory
+from commonbook.model.request import RequestContext
 from commonbook.model.session import Message, Session, SettleReport
 from commonbook.model.spaces import Actor, SpaceScope
 from commonbook.ports.database import Result
@@ -45,20 +46,26 @@ class _PlanOutdated(Exception):
 
 
 def settle(
-    engines: Engines, actor: Actor, key: SessionKey, *, flush: bool, similarity: Similarity, counted: bool = True
+    engines: Engines,
+    caller: RequestContext,
+    key: SessionKey,
+    *,
+    flush: bool,
+    similarity: Similarity,
+    counted: bool = True,
 ) -> SettleReport:
     """Make episodes of the decided segments; with `flush`, of all unsettled messages."""
 
     def operation(ctx: WriteContext, plan: Plan | None) -> SettleReport:
         session = sessions.find(ctx.tx, ctx.spaces, sessions.present_key(ctx.tx, key))
         if session is not None and session.space.id not in ctx.writable:
-            raise permissions.refusal(actor, session.space.name)
+            raise permissions.refusal(caller.actor, session.space.name)
         if session is None or plan is None:
             space = ctx.spaces.get(key[0])
             return SettleReport(key[1], (), 0, space.name if space else "")
         return report(ctx, session, make_episodes(ctx, session, plan))
 
-    return with_plan(engines, actor, lambda _: key, similarity, operation, flush=flush, counted=counted)
+    return with_plan(engines, caller, lambda _: key, similarity, operation, flush=flush, counted=counted)
 
 
 def report(ctx: WriteContext, session: Session, episodes: tuple[str, ...]) -> SettleReport:
@@ -73,7 +80,7 @@ LocateSession: TypeAlias = Callable[[SpaceScope], SessionKey | None]
 
 def with_plan(
     engines: Engines,
-    actor: Actor,
+    caller: RequestContext,
     locate: LocateSession,
     similarity: Similarity,
     operation: Callable[[WriteContext, Plan | None], Result],
@@ -87,7 +94,7 @@ def with_plan(
     `also` locates another session that the operation changes. The write counts against the rate limit of the actor,
     unless it is not `counted`.
     """
-    actor = actor.recording()
+    caller = caller.recording()
 
     def with_lock(ctx: WriteContext, plan: Plan | None, *, last: bool) -> Result:
         located = [locate(ctx.writable), also(ctx.writable) if also else None]
@@ -96,11 +103,11 @@ def with_plan(
         return operation(ctx, _current_plan(ctx, keys[0], plan, last=last))
 
     for _ in range(_MAX_ATTEMPTS - 1):
-        plan = _plan(engines, actor, locate, similarity, flush=flush)
+        plan = _plan(engines, caller.actor, locate, similarity, flush=flush)
         with suppress(_PlanOutdated):
-            return write(engines, actor, partial(with_lock, plan=plan, last=False), counted=counted)
-    plan = _plan(engines, actor, locate, similarity, flush=flush)
-    return write(engines, actor, partial(with_lock, plan=plan, last=True), counted=counted)
+            return write(engines, caller, partial(with_lock, plan=plan, last=False), counted=counted)
+    plan = _plan(engines, caller.actor, locate, similarity, flush=flush)
+    return write(engines, caller, partial(with_lock, plan=plan, last=True), counted=counted)
 
 
 @retry_read

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final, get_args
 
 from commonbook.errors import BadInput
+from commonbook.model.request import RequestContext
 from commonbook.model.session import Session, SettleReport, SwitchReason
-from commonbook.model.spaces import Actor
 from commonbook.ports.embedding import Similarity
 from commonbook.ports.engines import Engines
 from commonbook.sessions import settle
@@ -27,7 +27,7 @@ REASONS: Final[tuple[SwitchReason, ...]] = get_args(SwitchReason)
 
 def switch(
     engines: Engines,
-    actor: Actor,
+    caller: RequestContext,
     old: str,
     new: str,
     *,
@@ -61,7 +61,7 @@ def switch(
 
     return settle.with_plan(
         engines,
-        actor,
+        caller,
         _located_in(options.space, old),
         similarity,
         operation,
@@ -89,7 +89,7 @@ def _switch_to(ctx: WriteContext, new: str, previous: Session, reason: str, opti
     return session
 
 
-def close(engines: Engines, actor: Actor, key: SessionKey, *, similarity: Similarity) -> SettleReport:
+def close(engines: Engines, caller: RequestContext, key: SessionKey, *, similarity: Similarity) -> SettleReport:
     """Settle the unsettled messages of a session and close it; a later append opens it again."""
 
     def operation(ctx: WriteContext, plan: settle.Plan | None) -> SettleReport:
@@ -100,4 +100,4 @@ def close(engines: Engines, actor: Actor, key: SessionKey, *, similarity: Simila
             ctx.log(session.space, "session.close", (), session=session.id)
         return settle.report(ctx, session, episodes)
 
-    return settle.with_plan(engines, actor, lambda _: key, similarity, operation, flush=True)
+    return settle.with_plan(engines, caller, lambda _: key, similarity, operation, flush=True)

@@ -9,7 +9,7 @@ from commonbook.access import permissions
 from commonbook.errors import CommonbookError, Conflict, NotAllowed, NotFound
 from commonbook.files import hand_edits, scan
 from commonbook.model.memory import DETACHED, LIVE, SNAPSHOT, Memory, Receipt, Refresh, receipt_of
-from commonbook.model.spaces import Actor
+from commonbook.model.request import RequestContext
 from commonbook.ports.engines import Engines
 from commonbook.sharing import freshness, make_copy, propagate, words_for_copies
 from commonbook.sharing import refresh as sharing_refresh
@@ -20,17 +20,17 @@ from commonbook.write import store_version
 from commonbook.write.context import WriteContext
 
 
-def unshare(engines: Engines, actor: Actor, copy_id: str) -> Receipt:
+def unshare(engines: Engines, caller: RequestContext, copy_id: str) -> Receipt:
     """Delete a copy; copies made from it stay, with the freshness `source_deleted`."""
 
     def operation(ctx: WriteContext, copy: Memory) -> Memory:
         store_version.delete(ctx, copy, how="unshare")
         return copy
 
-    return _with_copy(engines, actor, copy_id, operation)
+    return _with_copy(engines, caller, copy_id, operation)
 
 
-def refresh(engines: Engines, actor: Actor, copy_id: str) -> Receipt:
+def refresh(engines: Engines, caller: RequestContext, copy_id: str) -> Receipt:
     """Update a copy to the current text of its source, on behalf of its sharer.
 
     A live or lazy copy would get that text anyway. A snapshot would not: the actor must be allowed to read the source.
@@ -49,10 +49,10 @@ def refresh(engines: Engines, actor: Actor, copy_id: str) -> Receipt:
         sharing_refresh.refresh_chain(ctx, copy.id, readable=ctx.readable)
         return memories.find(ctx.tx, ctx.spaces, copy.id) or copy
 
-    return _with_copy(engines, actor, copy_id, operation, lock=sharing_refresh.lock_chain)
+    return _with_copy(engines, caller, copy_id, operation, lock=sharing_refresh.lock_chain)
 
 
-def detach(engines: Engines, actor: Actor, copy_id: str) -> Receipt:
+def detach(engines: Engines, caller: RequestContext, copy_id: str) -> Receipt:
     """Stop a copy from following its source; its lineage is kept. A copy that has ended with its source stays ended."""
 
     def operation(ctx: WriteContext, copy: Memory) -> Memory:
@@ -60,10 +60,10 @@ def detach(engines: Engines, actor: Actor, copy_id: str) -> Receipt:
             return copy
         return store_version.store_version(ctx, copy, store_version.detach(ctx, copy), ["shared"], how="detach")
 
-    return _with_copy(engines, actor, copy_id, operation)
+    return _with_copy(engines, caller, copy_id, operation)
 
 
-def adopt(engines: Engines, actor: Actor, copy_id: str) -> Receipt:
+def adopt(engines: Engines, caller: RequestContext, copy_id: str) -> Receipt:
     """Overwrite a diverged copy with its source's text; the local text stays in the history.
 
     An imported copy, and one whose sharer may no longer share it, follow their source from then on,
@@ -88,10 +88,10 @@ def adopt(engines: Engines, actor: Actor, copy_id: str) -> Receipt:
         given = words_for_copies.require_given(ctx, source)
         return sharing_refresh.overwrite_copy(ctx, copy, given, take_over=is_revoked)
 
-    return _with_copy(engines, actor, copy_id, operation, lock=sharing_refresh.lock_chain)
+    return _with_copy(engines, caller, copy_id, operation, lock=sharing_refresh.lock_chain)
 
 
-def set_refresh(engines: Engines, actor: Actor, copy_id: str, mode: Refresh) -> Receipt:
+def set_refresh(engines: Engines, caller: RequestContext, copy_id: str, mode: Refresh) -> Receipt:
     """Change when a copy follows its source; one that becomes live is brought up to date at once.
 
     A snapshot that is to follow gets texts that it would not have got: the actor must be allowed to read the source.
@@ -111,7 +111,7 @@ def set_refresh(engines: Engines, actor: Actor, copy_id: str, mode: Refresh) -> 
             sharing_refresh.refresh_chain(ctx, copy.id, readable=ctx.readable)
         return memories.find(ctx.tx, ctx.spaces, copy.id) or copy
 
-    return _with_copy(engines, actor, copy_id, operation, lock=sharing_refresh.lock_chain)
+    return _with_copy(engines, caller, copy_id, operation, lock=sharing_refresh.lock_chain)
 
 
 def _lock_only_copy(_ctx: WriteContext, _copy_id: str) -> object:
@@ -120,7 +120,7 @@ def _lock_only_copy(_ctx: WriteContext, _copy_id: str) -> object:
 
 def _with_copy(
     engines: Engines,
-    actor: Actor,
+    caller: RequestContext,
     copy_id: str,
     operation: propagate.CopyOperation,
     *,
@@ -135,7 +135,7 @@ def _with_copy(
         copies.require_copy(copy)
         return receipt_of(operation(ctx, copy), new=False)
 
-    return scan.write_with_scan(engines, actor, run)
+    return scan.write_with_scan(engines, caller, run)
 
 
 def _require_source(ctx: WriteContext, copy: Memory, *, refused: Sequence[str]) -> Memory:

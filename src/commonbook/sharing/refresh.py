@@ -11,7 +11,8 @@ from commonbook.errors import FileInTheWay
 from commonbook.files import hand_edits
 from commonbook.markdown.memory_conversion import render_memory
 from commonbook.model.memory import LAZY, LIVE, MAX_FRONT_BYTES, CopyInfo, Memory
-from commonbook.model.spaces import OWNER_ACTOR, Actor, SpaceScope
+from commonbook.model.request import OWNER_CONTEXT
+from commonbook.model.spaces import Actor, SpaceScope
 from commonbook.ports.database import Transaction
 from commonbook.ports.engines import Engines
 from commonbook.sharing import freshness, words_for_copies
@@ -26,7 +27,7 @@ _MAX_LINK_BYTES: Final = 64
 
 def refresh_now(engines: Engines, copy_id: str) -> None:
     """Refresh a copy and the copies between it and its root, each in the name of the principal that shared it."""
-    write(engines, OWNER_ACTOR, partial(refresh_chain, copy_id=copy_id, readable={}))
+    write(engines, OWNER_CONTEXT, partial(refresh_chain, copy_id=copy_id, readable={}))
 
 
 def enqueue_refresh(engines: Engines, stale: Sequence[Memory]) -> None:

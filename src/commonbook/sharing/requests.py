@@ -12,6 +12,7 @@ from commonbook.access import permissions, rate_limits
 from commonbook.errors import CommonbookError, Conflict, NotAllowed, NotFound, TooLarge, VersionConflict
 from commonbook.model.ids import new_id
 from commonbook.model.memory import LIVE, Memory, Refresh
+from commonbook.model.request import RequestContext
 from commonbook.model.sharing import APPROVED, REJECTED, WAITING, WITHDRAWN, ShareReceipt, ShareRequest
 from commonbook.model.spaces import FILESYSTEM, LOCAL_OWNER, READER, WRITER, Actor, SpaceScope
 from commonbook.ports.database import Reading
@@ -29,7 +30,9 @@ MAX_NOTE_CHARS: Final = 1000
 # --- requesting
 
 
-def create_request(engines: Engines, actor: Actor, memory_id: str, to: str, *, refresh: Refresh = LIVE) -> ShareRequest:
+def create_request(
+    engines: Engines, caller: RequestContext, memory_id: str, to: str, *, refresh: Refresh = LIVE
+) -> ShareRequest:
     """Ask the admins of a space for a memory to be shared into it; the actor must be able to read both.
 
     Repeating an undecided request returns the first one.
@@ -46,7 +49,7 @@ def create_request(engines: Engines, actor: Actor, memory_id: str, to: str, *, r
         existing = make_copy.existing_copy(ctx, source, space)
         if existing is not None:
             raise Conflict(f"the space {to!r} has this already, as {existing.id}", fix=f"read {existing.id}")
-        principal = actor.principal
+        principal = caller.actor.principal
         request = ShareRequest(
             id=new_id(),
             space=space.name,
@@ -65,7 +68,7 @@ def create_request(engines: Engines, actor: Actor, memory_id: str, to: str, *, r
             request = sharing_requests.waiting_for(ctx.tx, {space.id: space}, source.root, principal) or request
         return request._replace(title=source.title, text=source.text, version=source.version)
 
-    return write(engines, actor, operation)
+    return write(engines, caller, operation)
 
 
 def list_requests(engines: Engines, actor: Actor, *, space: str | None, decided: bool) -> tuple[ShareRequest, ...]:
@@ -97,7 +100,7 @@ def _with_text(tx: Reading, known: SpaceScope, request: ShareRequest) -> ShareRe
 
 
 def approve(
-    engines: Engines, actor: Actor, request_id: str, *, note: str = "", expected_version: int | None = None
+    engines: Engines, caller: RequestContext, request_id: str, *, note: str = "", expected_version: int | None = None
 ) -> ShareRequest:
     """Approve a request and share the memory, on behalf of the rule's creator, or of the requester and the actor.
 
@@ -124,7 +127,7 @@ def approve(
         ctx.log(ctx.spaces[request.space_id], "share.approve", (), request=request.id, memory=memory.id, copy=copy.id)
         return _reload(ctx, request)
 
-    return write(engines, actor, operation)
+    return write(engines, caller, operation)
 
 
 def _share(ctx: WriteContext, request: ShareRequest, memory: Memory) -> ShareReceipt:
@@ -136,7 +139,7 @@ def _share(ctx: WriteContext, request: ShareRequest, memory: Memory) -> ShareRec
     return make_copy.make_copy(as_creator, memory, space, request.refresh, request=request.id)
 
 
-def reject(engines: Engines, actor: Actor, request_id: str, *, note: str = "") -> ShareRequest:
+def reject(engines: Engines, caller: RequestContext, request_id: str, *, note: str = "") -> ShareRequest:
     """Reject a request; for the principal that made it, withdraw it."""
     request_id, note = validation.validate_memory_id(request_id), require_note(note)
 
@@ -150,7 +153,7 @@ def reject(engines: Engines, actor: Actor, request_id: str, *, note: str = "") -
         ctx.because(ForeignWrite.REQUEST).log(ctx.spaces[request.space_id], action, (), **logged)
         return _reload(ctx, request)
 
-    return write(engines, actor, operation)
+    return write(engines, caller, operation)
 
 
 def _require(ctx: WriteContext, request_id: str) -> ShareRequest:

@@ -9,6 +9,7 @@ from commonbook.access import permissions
 from commonbook.errors import BadInput, NotFound, TooLarge
 from commonbook.model.ids import new_id
 from commonbook.model.memory import Kind, Refresh
+from commonbook.model.request import RequestContext
 from commonbook.model.sharing import SharingRule
 from commonbook.model.spaces import Actor, Space
 from commonbook.ports.engines import Engines
@@ -46,7 +47,7 @@ def parse_options(
     )
 
 
-def add(engines: Engines, actor: Actor, space: str, from_space: str, options: RuleOptions) -> SharingRule:
+def add(engines: Engines, caller: RequestContext, space: str, from_space: str, options: RuleOptions) -> SharingRule:
     """Add a rule by which a space copies memories written to another one from now on, on behalf of the actor."""
     space_names.require_space_name(space)
     space_names.require_space_name(from_space)
@@ -64,7 +65,7 @@ def add(engines: Engines, actor: Actor, space: str, from_space: str, options: Ru
             id=new_id(),
             space=target,
             source=source,
-            created_by=actor.principal,
+            created_by=caller.actor.principal,
             kinds=options.kinds,
             tags=options.tags,
             importance=options.importance,
@@ -78,7 +79,7 @@ def add(engines: Engines, actor: Actor, space: str, from_space: str, options: Ru
         ctx.log(target, "rule.add", (), rule=rule.id, source=hidden, **options._asdict())
         return rule
 
-    return write(engines, actor, operation)
+    return write(engines, caller, operation)
 
 
 def list_rules(engines: Engines, actor: Actor, *, space: str | None) -> tuple[SharingRule, ...]:
@@ -109,7 +110,7 @@ def list_rules(engines: Engines, actor: Actor, *, space: str | None) -> tuple[Sh
         )
 
 
-def remove(engines: Engines, actor: Actor, rule_id: str) -> SharingRule:
+def remove(engines: Engines, caller: RequestContext, rule_id: str) -> SharingRule:
     """Remove a rule and withdraw its open requests; copies that it made stay."""
     rule_id = validation.validate_memory_id(rule_id)
 
@@ -118,8 +119,8 @@ def remove(engines: Engines, actor: Actor, rule_id: str) -> SharingRule:
         allowed = permissions.administered(ctx.tx, ctx.actor, ctx.spaces)
         if rule is None or rule.space.id not in allowed or not sharing_rules.remove(ctx.tx, rule):
             raise NotFound(f"there is no rule {rule_id}", fix="`commonbook rules list` shows the rules by their ids")
-        withdrawn = sharing_requests.withdraw(ctx.tx, rule.space.id, rule.id, by=actor.principal)
+        withdrawn = sharing_requests.withdraw(ctx.tx, rule.space.id, rule.id, by=caller.actor.principal)
         ctx.log(rule.space, "rule.remove", (), rule=rule.id, withdrawn=withdrawn)
         return rule
 
-    return write(engines, actor, operation)
+    return write(engines, caller, operation)

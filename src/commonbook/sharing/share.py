@@ -9,6 +9,7 @@ from commonbook.access import authentication, permissions, rate_limits
 from commonbook.errors import BadInput, CommonbookError, NotAllowed, TooLarge
 from commonbook.files import scan
 from commonbook.model.memory import LIVE, Memory, Refresh
+from commonbook.model.request import RequestContext
 from commonbook.model.sharing import ShareReceipt
 from commonbook.model.spaces import LOCAL_OWNER, WRITER, Actor, Grant, Space, SpaceScope
 from commonbook.ports.engines import Engines
@@ -22,7 +23,9 @@ from commonbook.write.refusals import logging_refusal
 MAX_SHARED_AT_ONCE: Final = 100
 
 
-def share(engines: Engines, actor: Actor, memory_id: str, to: str, *, refresh: Refresh = LIVE) -> ShareReceipt:
+def share(
+    engines: Engines, caller: RequestContext, memory_id: str, to: str, *, refresh: Refresh = LIVE
+) -> ShareReceipt:
     """Copy a memory into a space, bound to its source; if the space has its root already, return that.
 
     An existing copy stays as it is, unless it follows nothing any longer: then the actor ties it again.
@@ -37,13 +40,13 @@ def share(engines: Engines, actor: Actor, memory_id: str, to: str, *, refresh: R
         rate_limits.count_use(ctx.tx, ctx.actor, rate_counts.SHARE)
         return _copy_or_tie(ctx, source, space, refresh, scanned=scanned)
 
-    return _write(engines, actor, operation)
+    return _write(engines, caller, operation)
 
 
-def _write(engines: Engines, actor: Actor, operation: scan.ScanAwareOperation[ShareReceipt]) -> ShareReceipt:
+def _write(engines: Engines, caller: RequestContext, operation: scan.ScanAwareOperation[ShareReceipt]) -> ShareReceipt:
     # A copy that is tied again may supersede again, which may be refused.
-    with logging_refusal(engines, actor, "supersede", ()):
-        return scan.write_with_scan(engines, actor, operation)
+    with logging_refusal(engines, caller.actor, "supersede", ()):
+        return scan.write_with_scan(engines, caller, operation)
 
 
 def _copy_or_tie(ctx: WriteContext, source: Memory, space: Space, refresh: Refresh, *, scanned: bool) -> ShareReceipt:
@@ -64,19 +67,19 @@ def share_many(
 
 def _share_or_error(engines: Engines, actor: Actor, memory_id: str, to: str, refresh: Refresh) -> ShareReceipt:
     try:
-        return share(engines, actor, memory_id, to, refresh=refresh)
+        return share(engines, RequestContext(actor), memory_id, to, refresh=refresh)
     except CommonbookError as error:
         return ShareReceipt(id="", source=memory_id, space=to, new=False, error=f"{error.type}: {error.message}")
 
 
 def share_with(
-    engines: Engines, actor: Actor, memory_id: str, principal: str, *, refresh: Refresh = LIVE
+    engines: Engines, caller: RequestContext, memory_id: str, principal: str, *, refresh: Refresh = LIVE
 ) -> ShareReceipt:
     """Share a memory with one principal alone: into a space that only the two can read."""
     memory_id = validation.validate_memory_id(memory_id)
     make_copy.require_mode(refresh)
     principal = authentication.principal_name(principal)
-    if principal == actor.principal:
+    if principal == caller.actor.principal:
         raise BadInput(
             "a memory cannot be shared with oneself", fix="name another principal, or `share` it into a space"
         )
@@ -86,7 +89,7 @@ def share_with(
         rate_limits.count_use(ctx.tx, ctx.actor, rate_counts.SHARE)
         return _copy_or_tie(ctx, source, _space_between(ctx, principal), refresh, scanned=scanned)
 
-    return _write(engines, actor, operation)
+    return _write(engines, caller, operation)
 
 
 def _space_between(ctx: WriteContext, principal: str) -> Space:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from commonbook.files import scan
 from commonbook.files.scan import Result_co
+from commonbook.model.request import RequestContext
 from commonbook.write.transaction import write
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def write_unless_dry(
 ) -> Result_co:
     """Run an operation in a transaction, which a dry run rolls back; return its result."""
     if not dry_run:
-        return scan.write_with_scan(engines, actor, operation)
+        return scan.write_with_scan(engines, RequestContext(actor), operation)
     results: list[Result_co] = []
 
     def roll_back(ctx: WriteContext) -> None:
@@ -32,5 +33,5 @@ def write_unless_dry(
         raise _Rollback
 
     with suppress(_Rollback):
-        write(engines, actor, roll_back)
+        write(engines, RequestContext(actor), roll_back)
     return results[-1]

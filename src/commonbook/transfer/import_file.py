@@ -23,14 +23,15 @@ from commonbook.markdown.memory_conversion import (
 )
 from commonbook.model.ids import new_id
 from commonbook.model.memory import MAX_FRONT_BYTES, Memory
+from commonbook.ports.database import RetryTransaction
 from commonbook.ports.engines import Engines
 from commonbook.ports.files import SourceFile
-from commonbook.tables import file_journal, idempotency, memories
+from commonbook.tables import file_journal, memories
 from commonbook.text import titles, user_times
 from commonbook.transfer import import_sessions, import_spaces
 from commonbook.transfer.import_spaces import Place
 from commonbook.transfer.known_files import compare_with_history
-from commonbook.write import store_version
+from commonbook.write import idempotency, store_version
 from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import free_path, log_new_memory, new_memory, path_of_restored
 
@@ -89,15 +90,10 @@ class ImportRecord(NamedTuple):
 
     def store(self, ctx: WriteContext, *, first: bool = False) -> None:
         """Store the record, as the first answer to its key or in place of an earlier one."""
-        store = idempotency.claim if first else idempotency.replace
-        store(
-            ctx.tx,
-            space=self.space,
-            principal=ctx.actor.principal,
-            key=self.key,
-            content=self.content,
-            answer=f"{self.memory} {self.version}",
-        )
+        key = idempotency.StoredKey(self.space, ctx.actor.principal, self.key)
+        if first and not idempotency.claim(ctx.tx, key, self.content):
+            raise RetryTransaction
+        idempotency.store(ctx.tx, key, self.content, f"{self.memory} {self.version}")
 
 
 class ImportPlan(NamedTuple):
@@ -354,7 +350,7 @@ def _record_import(ctx: WriteContext, plan: ImportPlan, memory: Memory, version:
     if record != earlier:
         record.store(ctx, first=earlier is None or earlier.key != note.key)
     if earlier and earlier.key != note.key and earlier.key.rpartition(":")[0] == note.key.rpartition(":")[0]:
-        idempotency.replace(ctx.tx, space=space, principal=ctx.actor.principal, key=earlier.key, content="", answer="")
+        idempotency.store(ctx.tx, idempotency.StoredKey(space, ctx.actor.principal, earlier.key), "", "")
 
 
 def _usable_path(ctx: WriteContext, memory: Memory, checked_folders: set[str]) -> str:

@@ -23,7 +23,7 @@ from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
 from commonbook.ports.files import SourceFile
 from commonbook.runtime.batches import in_batches
-from commonbook.tables import file_journal, idempotency, memories
+from commonbook.tables import file_journal, memories
 from commonbook.transfer import attachments, import_file, import_okf, import_sessions, import_spaces
 from commonbook.transfer.attachments import TemplateFolders
 from commonbook.transfer.dry_run import write_unless_dry
@@ -37,6 +37,7 @@ from commonbook.transfer.import_reading import (
 )
 from commonbook.transfer.import_sessions import ImportedSession, SessionImport, SessionOutcome
 from commonbook.transfer.import_spaces import Place, SourceSpaces
+from commonbook.write import idempotency
 from commonbook.write.context import WriteContext
 
 _BATCH: Final = 200

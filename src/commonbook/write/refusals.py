@@ -13,6 +13,7 @@ from functools import partial
 
 from commonbook.access import permissions
 from commonbook.errors import CommonbookError, NotAllowed, NotFound
+from commonbook.model.request import RequestContext
 from commonbook.model.spaces import Actor, Space
 from commonbook.ports.engines import Engines
 from commonbook.tables import memories, rate_counts
@@ -36,7 +37,7 @@ def logging_refusal(engines: Engines, actor: Actor, verb: str, ids: Iterable[str
         if wanted := (*ids, *(error.aimed_at if isinstance(error, NotAllowed) else ())):
             # If the home is full or busy, the caller still gets the refusal and not that error.
             with suppress(CommonbookError):
-                write(engines._replace(request=None), actor, partial(_note_refusals, verb=verb, ids=wanted))
+                write(engines, RequestContext(actor), partial(_note_refusals, verb=verb, ids=wanted))
         raise
 
 

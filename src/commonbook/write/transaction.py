@@ -16,50 +16,37 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
 
 from commonbook.access import permissions as access_permissions
 from commonbook.access import rate_limits
 from commonbook.errors import CommonbookError
 from commonbook.log import chain
 from commonbook.model.reports import Change
+from commonbook.model.request import RequestContext
 from commonbook.model.spaces import Actor
 from commonbook.ports.database import Result, RetryTransaction, Transaction
 from commonbook.ports.engines import Engines
 from commonbook.ports.files import FilesToWrite
-from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.tables import changes, home, memories, rate_counts, spaces
+from commonbook.write import idempotency
 from commonbook.write.affected import affected_by
 from commonbook.write.context import WriteContext
 from commonbook.write.pending import LogLocks, Pending
 
-if TYPE_CHECKING:
-    from commonbook.model.keyed_request import KeyedRequest
-    from commonbook.write import idempotency
-else:
-    # Only interfaces over a network have requests with keys.
-    idempotency = LazyModule("commonbook.write.idempotency")
-
 
 def write(
-    engines: Engines, actor: Actor, operation: Callable[[WriteContext], Result], *, counted: bool = True
+    engines: Engines, caller: RequestContext, operation: Callable[[WriteContext], Result], *, counted: bool = True
 ) -> Result:
     """Run an operation as one atomic write; on return it is durable, logged and written to its files.
 
-    It counts against the rate limit of the actor, unless it is not `counted`. A write for a request with an idempotency
-    key (`Engines.request`) stores its result as the answer; a repeat raises `Repeated` and counts for nothing.
+    It counts against the rate limit of the actor, unless it is not `counted`. With an idempotency key, its result is
+    stored as the answer; a repeat raises `Repeated` and counts for nothing.
     """
-    return write_all(engines, (actor,), _for_one_actor(operation, counted=counted, request=_request(engines, actor)))
+    return write_all(engines, (caller.actor,), _for_one_caller(caller, operation, counted=counted))
 
 
-def _request(engines: Engines, actor: Actor) -> KeyedRequest | None:
-    """Return the request that a write of this actor answers; edits of files on the way answer nothing."""
-    request = engines.request
-    return request if request is not None and request.actor == actor._replace(records=False) else None
-
-
-def _for_one_actor(
-    operation: Callable[[WriteContext], Result], *, counted: bool = True, request: KeyedRequest | None = None
+def _for_one_caller(
+    caller: RequestContext, operation: Callable[[WriteContext], Result], *, counted: bool = True
 ) -> Callable[[Sequence[WriteContext]], Result]:
     def run_counted(ctx: WriteContext) -> Result:
         if counted:
@@ -68,7 +55,7 @@ def _for_one_actor(
 
     def run(contexts: Sequence[WriteContext]) -> Result:
         (ctx,) = contexts
-        return run_counted(ctx) if request is None else idempotency.answer_once(ctx, request, run_counted)
+        return idempotency.answer_once(ctx, caller, run_counted)
 
     return run
 
@@ -100,13 +87,13 @@ def write_all(
 
 
 def commit(
-    engines: Engines, actor: Actor, operation: Callable[[WriteContext], Result]
+    engines: Engines, caller: RequestContext, operation: Callable[[WriteContext], Result]
 ) -> tuple[Result, Transaction, FilesToWrite]:
     """Run an operation and commit it, without `Engines.after_commit`.
 
     Return its result, its transaction, and the files that are still to be written. The journal keeps them until then.
     """
-    return _commit(engines, (actor,), _for_one_actor(operation))
+    return _commit(engines, (caller.actor,), _for_one_caller(caller, operation))
 
 
 def _commit(
