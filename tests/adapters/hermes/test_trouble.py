@@ -362,7 +362,7 @@ def start(tmp_path, place, first, last):
         [sys.executable, "-m", "tests.support.hermes_child", str(tmp_path / "hermes"), "s1", str(first), str(last)],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        env=crashing.environment(**crashing.named(place), COMMONBOOK_SPACE="personal"),
+        env=crashing.environment(**crashing.named(place)),
         cwd=crashing._ROOT,
         bufsize=0,
     )
