@@ -20,19 +20,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
 from commonbook.errors import BadText, DiskFull, HomeDamaged, HomeError, HomeReadOnly, KeyMissing
-from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
-    from cryptography import exceptions as cryptography_exceptions
-    from cryptography.hazmat.primitives.asymmetric import ed25519
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-else:
-    cryptography_exceptions = LazyModule("cryptography.exceptions")
-    ed25519 = LazyModule("cryptography.hazmat.primitives.asymmetric.ed25519")
+
+# A recall hashes and neither signs nor encrypts: the functions that do import the library.
 
 SIGNING: Final = "signing.key"
 HASHING: Final = "hashing.key"
@@ -57,7 +50,9 @@ class _Keys:
 
     @cached_property
     def private(self) -> Ed25519PrivateKey:
-        return ed25519.Ed25519PrivateKey.from_private_bytes(self.seed)
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+        return Ed25519PrivateKey.from_private_bytes(self.seed)
 
     @cached_property
     def public(self) -> Ed25519PublicKey:
@@ -93,12 +88,14 @@ class KeyFiles:
 
     def verify(self, key_id: str, signature: bytes, message: bytes) -> bool:
         """Return whether the signature is valid for that key: the current one, or one with a file `<key_id>.pub`."""
+        from cryptography.exceptions import InvalidSignature
+
         public = self._public_key(key_id)
         if public is None:
             return False
         try:
             public.verify(signature, message)
-        except cryptography_exceptions.InvalidSignature:
+        except InvalidSignature:
             return False
         return True
 
@@ -179,6 +176,8 @@ class KeyFiles:
         return known
 
     def _retired_key(self, key_id: str) -> Ed25519PublicKey | None:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
         try:
             raw = self._read_key(f"{key_id}.pub", _ED25519)
         except HomeError:
@@ -186,7 +185,7 @@ class KeyFiles:
         # The name is derived from the content, so that no file can pass for another key.
         if raw is None or _key_id_of(raw) != key_id:
             return None
-        public = ed25519.Ed25519PublicKey.from_public_bytes(raw)
+        public = Ed25519PublicKey.from_public_bytes(raw)
         self._retired[key_id] = public
         return public
 
@@ -255,12 +254,17 @@ _NONCE_BYTES: Final = 12
 
 def encrypt(key: bytes, data: bytes) -> str:
     """Encrypt with a key of 32 bytes and a new nonce, as text."""
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
     nonce = os.urandom(_NONCE_BYTES)
     return base64.b64encode(nonce + AESGCM(key).encrypt(nonce, data, None)).decode("ascii")
 
 
 def decrypt(key: bytes, text: str) -> bytes:
     """Decrypt the text of `encrypt`; HomeDamaged if it is another text, or was made with another key."""
+    from cryptography.exceptions import InvalidTag
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
     try:
         raw = base64.b64decode(text, validate=True)
         return AESGCM(key).decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], None)
