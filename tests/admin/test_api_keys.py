@@ -35,6 +35,7 @@ def test_a_key_opens_what_its_principal_may(team):
     assert team.get(alice.remember("from the laptop", space="team/backend").id).author == ALICE
 
 
+@pytest.mark.promise("access.keys")
 def test_a_key_with_limits_opens_nothing_beside_them_and_gives_no_higher_role(team):
     made = team.create_key(ALICE, limits=[("team/backend", "reader")])
     alice = team.with_key(made.secret)
@@ -48,6 +49,7 @@ def test_a_key_with_limits_opens_nothing_beside_them_and_gives_no_higher_role(te
         team.with_key(admin.secret).grant("user:bob", "team", "reader")
 
 
+@pytest.mark.promise("access.keys")
 def test_limits_hold_for_a_key_of_the_owner_too(team):
     made = team.create_key("user:local", limits=[("team/lunch", "reader")])
     owner = team.with_key(made.secret)
@@ -57,6 +59,7 @@ def test_limits_hold_for_a_key_of_the_owner_too(team):
             refused()
 
 
+@pytest.mark.promise("access.keys")
 def test_a_key_of_the_owner_without_limits_is_the_owner(team):
     made = team.create_key("user:local")
     owner = team.with_key(made.secret)
@@ -71,6 +74,7 @@ def test_a_key_of_the_owner_without_limits_is_the_owner(team):
         team.with_key(helper.secret)
 
 
+@pytest.mark.promise("access.keys")
 def test_a_revoked_key_of_the_owner_ends_at_once_in_books_that_are_open(team):
     made = team.create_key("user:local")
     owner = team.with_key(made.secret)
@@ -121,6 +125,7 @@ def test_any_other_secret_gets_one_answer(team, secret):
         team.with_key(secret)
 
 
+@pytest.mark.promise("access.secret")
 def test_the_secret_is_nowhere_but_in_the_answer(team, stored):
     made = team.create_key(ALICE, label="laptop", limits=[("team", "reader")])
     team.with_key(made.secret).list()

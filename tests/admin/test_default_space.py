@@ -34,6 +34,7 @@ def written(book: Book, text: str = "a line") -> str:
 # --- repositories
 
 
+@pytest.mark.promise("access.repositories")
 def test_two_origins_of_one_name_are_two_spaces(at: At, tmp_path: Path):
     corp = repository(tmp_path / "a" / "backend", "git@host.example:corp/backend.git")
     evil = repository(tmp_path / "b" / "backend", "https://host.example/evil/backend")
@@ -43,6 +44,7 @@ def test_two_origins_of_one_name_are_two_spaces(at: At, tmp_path: Path):
     assert (at(corp).default_space, at(evil).default_space) == ("projects/backend", "projects/evil-backend")
 
 
+@pytest.mark.promise("access.repositories")
 def test_all_clones_and_worktrees_of_a_repository_share_its_space(at: At, tmp_path: Path):
     repository(tmp_path / "x" / "backend", "https://host.example/evil/backend")
     forms = (
@@ -66,6 +68,7 @@ def test_reading_records_nothing(at: At, tmp_path: Path):
     assert book.default_space == "projects/evil-backend"
 
 
+@pytest.mark.promise("access.repositories")
 def test_a_longer_name_is_never_the_space_of_something_else(at: At, tmp_path: Path):
     corp = repository(tmp_path / "a" / "backend", "git@host.example:corp/backend.git")
     evil = repository(tmp_path / "b" / "backend", "https://host.example/evil/backend")
@@ -90,6 +93,7 @@ def test_a_repository_that_gets_an_origin_keeps_its_space(at: At, tmp_path: Path
 # --- principals
 
 
+@pytest.mark.promise("access.principals")
 def test_a_key_has_a_default_space_of_its_own(book: Book):
     book.grant("agent:helper", "team", "writer")
     book.grant("agent:helper", "other", "writer")
@@ -102,6 +106,7 @@ def test_a_key_has_a_default_space_of_its_own(book: Book):
     assert written(helper, "another line") == "crew"
 
 
+@pytest.mark.promise("access.principals")
 def test_without_a_default_space_a_write_is_refused_with_the_spaces_that_there_are(book: Book):
     book.grant("agent:helper", "team", "writer")
     book.grant("agent:helper", "library", "reader")
@@ -122,6 +127,7 @@ def test_without_a_default_space_a_write_is_refused_with_the_spaces_that_there_a
     assert "secret" not in refused.value.fix
 
 
+@pytest.mark.promise("access.principals")
 def test_where_the_server_runs_says_nothing_about_a_principal(at: At, tmp_path: Path):
     book = at(repository(tmp_path / "backend", "git@host.example:corp/backend.git"))
     book.grant("agent:helper", "projects", "admin")

@@ -43,6 +43,7 @@ def test_nobody_reads_a_space_that_was_not_granted(shared):
         alice.remember("hello", space="personal")
 
 
+@pytest.mark.promise("access.errors")
 def test_a_space_that_is_not_there_is_answered_like_one_that_may_not_be_read(shared):
     alice = shared.acting_as(ALICE)
     with pytest.raises(NotAllowed) as there:
@@ -52,6 +53,7 @@ def test_a_space_that_is_not_there_is_answered_like_one_that_may_not_be_read(sha
     assert str(there.value).replace("personal", "elsewhere") == str(missing.value)
 
 
+@pytest.mark.promise("access.errors")
 def test_an_id_that_may_not_be_read_is_not_found_like_one_that_is_not_there(shared):
     (hidden,) = shared.list(Filter(tags=("hidden",))).items
     alice = shared.acting_as(ALICE)
@@ -128,6 +130,7 @@ def test_the_higher_of_two_grants_counts_and_a_new_one_takes_the_place_of_the_ol
     assert [(one.space.name, one.role) for one in shared.grants()] == [("team", "reader"), ("team/backend", "reader")]
 
 
+@pytest.mark.promise("access.revoked")
 def test_what_is_revoked_ends_at_once_for_books_that_are_open(shared):
     shared.grant(ALICE, "team", "reader")
     alice = shared.acting_as(ALICE)
@@ -343,6 +346,7 @@ def used(verb: Any, *arguments: Any, **named: Any) -> None:
             pass
 
 
+@pytest.mark.promise("access.granted")
 def test_every_verb_is_tried_by_a_stranger():
     public = {name for name in dir(Book) if not name.startswith("_")}
     assert public == {*calls("", ""), *HARMLESS}
@@ -354,6 +358,7 @@ def recorded(book):
     return logged, book.status()._replace(database_bytes=0, log_entries=0)
 
 
+@pytest.mark.promise("access.granted")
 @pytest.mark.parametrize("who", ["a stranger", "somebody with another space", "somebody whose grant has ended"])
 def test_no_verb_answers_without_the_right(shared, who):
     eve = shared.acting_as("user:eve")

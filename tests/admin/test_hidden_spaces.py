@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from commonbook import Book, Filter
 
 EVE = "user:eve"
@@ -11,6 +13,7 @@ def space_id(book: Book, name: str) -> str:
     return next(space.id for space in book.spaces() if space.name == name)
 
 
+@pytest.mark.promise("access.log")
 def test_the_log_does_not_tell_where_a_memory_was_moved(book: Book):
     book.create_space("vault")
     ground = book.remember("oil costs five", space="team").id
@@ -25,6 +28,7 @@ def test_the_log_does_not_tell_where_a_memory_was_moved(book: Book):
     assert book.verify_log().ok
 
 
+@pytest.mark.promise("access.log")
 def test_the_log_does_not_tell_from_where_a_rule_shares(book: Book):
     book.create_space("vault")
     book.create_space("team")
@@ -35,6 +39,7 @@ def test_the_log_does_not_tell_from_where_a_rule_shares(book: Book):
     assert space_id(book, "vault") not in repr(log)
 
 
+@pytest.mark.promise("access.reasons")
 def test_the_reason_of_a_supersession_is_for_those_who_may_read_both(book: Book):
     old = book.remember("we fire Carla", space="vault").id
     new = book.remember("Carla stays", space="team").id

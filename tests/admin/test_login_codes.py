@@ -25,6 +25,7 @@ def texts(book):
     return {memory.text for memory in book.list().items}
 
 
+@pytest.mark.promise("access.login")
 def test_a_login_code_is_exchanged_once_for_a_secret_of_its_key(team):
     made = team.create_key(ALICE, limits=[("team/backend", "writer")])
     login = team.create_login(made.key.id)
@@ -44,6 +45,7 @@ def test_a_login_code_is_exchanged_once_for_a_secret_of_its_key(team):
             team.with_key(secret)
 
 
+@pytest.mark.promise("access.login")
 def test_a_new_login_ends_the_secret_of_the_one_before(team):
     key = team.create_key(ALICE).key.id
     first = team.exchange_login(team.create_login(key).code).secret
@@ -56,6 +58,7 @@ def test_a_new_login_ends_the_secret_of_the_one_before(team):
     assert team.with_key(second).actor == ALICE
 
 
+@pytest.mark.promise("access.login")
 def test_a_login_code_ends_after_ten_minutes_and_with_its_key(team, monkeypatch):
     key = team.create_key(ALICE).key.id
     login = team.create_login(key)
@@ -79,6 +82,7 @@ def test_any_other_login_code_gets_one_answer(team, code):
         team.exchange_login(code)
 
 
+@pytest.mark.promise("access.login")
 def test_a_login_whose_answer_was_lost_is_repeated_by_its_nonce_alone(team, open_book, monkeypatch):
     key = team.create_key(ALICE).key.id
     login = team.create_login(key)
@@ -110,6 +114,7 @@ def test_a_nonce_that_could_be_guessed_is_refused(team, nonce):
     assert team.exchange_login(login.code).key == login.key
 
 
+@pytest.mark.promise("access.login")
 def test_of_two_who_exchange_one_login_code_one_gets_a_secret(team, open_book):
     code = team.create_login(team.create_key(ALICE).key.id).code
     books = [team, open_book()]
@@ -126,6 +131,7 @@ def _exchanged(book, code):
         return None
 
 
+@pytest.mark.promise("access.login")
 def test_neither_a_login_code_nor_its_secret_is_stored(team, stored):
     key = team.create_key(ALICE).key.id
     login = team.create_login(key)

@@ -215,6 +215,7 @@ def ids(book, notes):
     return ids
 
 
+@pytest.mark.promise("limits.classes")
 def test_every_verb_that_writes_counts_as_a_write(book, ids, monkeypatch):
     monkeypatch.setenv("COMMONBOOK_SPACE", "alice")
     alice = book.acting_as(ALICE)
@@ -248,6 +249,7 @@ def test_writes_of_all_kinds_have_one_count(book, ids, at):
     assert alice.append("talk", ["four"], space="alice").messages[0].new
 
 
+@pytest.mark.promise("limits.classes")
 def test_the_appends_of_others_are_stored_when_one_is_over_its_limit(book, place, notes):
     book.set_limit("write", 2, principal=ALICE)
     results = together("append_as", place, processes=2, threads=4, times=4, principals=[ALICE, BOB])
@@ -257,6 +259,7 @@ def test_the_appends_of_others_are_stored_when_one_is_over_its_limit(book, place
     assert book.verify_log().findings == ()
 
 
+@pytest.mark.promise("limits.shared")
 @pytest.mark.parametrize("exists", [True, False])
 def test_a_refused_attempt_that_is_logged_counts_as_a_write(book, ids, exists, at):
     at(0)
@@ -278,6 +281,7 @@ def test_a_refused_attempt_that_is_logged_counts_as_a_write(book, ids, exists, a
     assert alice.edit(ids["memory"], text="changed").version == 2
 
 
+@pytest.mark.promise("limits.classes")
 def test_recall_has_a_limit_of_its_own(book, ids, at):
     alice = book.acting_as(ALICE)
     book.set_limit("recall", 2)
@@ -297,6 +301,7 @@ def test_recall_has_a_limit_of_its_own(book, ids, at):
 # --- with several processes
 
 
+@pytest.mark.promise("limits.shared")
 def test_the_limit_holds_over_several_processes(place, book, notes):
     book.set_limit("share", 7, principal=ALICE)
     results = together("share_as", place, processes=4, threads=2, times=5, principal=ALICE, memories=notes)

@@ -77,6 +77,7 @@ def entries(book: Book, space: str) -> list[tuple[str, str, dict[str, Any]]]:
     return [(one.actor, one.action, json.loads(one.payload)) for one in logged if one.action.startswith("refused")]
 
 
+@pytest.mark.promise("access.errors")
 @pytest.mark.parametrize("verb", WRITES)
 def test_a_reader_is_not_allowed_and_a_stranger_finds_nothing(book: Book, ids: dict[str, str], verb: str):
     before = {one.id: one.version for one in book.list(Filter(space="team"), limit=100).items}
@@ -96,6 +97,7 @@ def test_neither_a_reader_nor_a_stranger_changes_a_session(book: Book, ids: dict
     assert book.messages("talk") == before
 
 
+@pytest.mark.promise("supersede.logged")
 def test_a_refused_reinstate_is_logged_like_a_refused_supersede(book: Book, ids: dict[str, str]):
     for who, error in ((ALICE, NotAllowed), (EVE, NotFound)):
         with pytest.raises(error):
@@ -109,6 +111,7 @@ def test_a_refused_reinstate_is_logged_like_a_refused_supersede(book: Book, ids:
     ]
 
 
+@pytest.mark.promise("access.errors")
 def test_a_refusal_does_the_same_work_whether_the_id_exists_or_not(book: Book, ids: dict[str, str]):
     free = "01a1e8af-bce1-7667-9f85-b106c71ded92"
     eve = book.acting_as(EVE)
@@ -147,6 +150,7 @@ def at(book: Book, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     return moved
 
 
+@pytest.mark.promise("log.refusals")
 def test_a_stranger_grows_a_log_by_twenty_entries_and_a_summary_in_an_hour(
     book: Book, ids: dict[str, str], at: Callable[[int], None]
 ):
@@ -173,6 +177,7 @@ def test_a_stranger_grows_a_log_by_twenty_entries_and_a_summary_in_an_hour(
     assert book.verify_log().findings == ()
 
 
+@pytest.mark.promise("log.refusals")
 def test_the_bound_of_refusals_holds_over_several_processes(book: Book, place: object, ids: dict[str, str]):
     together(
         "supersede_in_vain",
@@ -203,6 +208,7 @@ def test_a_batch_counts_each_of_its_refusals(book: Book, ids: dict[str, str], at
 # --- the history of a memory that was moved
 
 
+@pytest.mark.promise("access.past-texts")
 def test_a_move_does_not_show_earlier_texts_to_the_readers_of_the_new_space(book: Book):
     memory = book.remember("the code is 1234", title="the safe", space="vault").id
     book.edit(memory, text="the code is 9999")
@@ -225,6 +231,7 @@ def test_a_move_does_not_show_earlier_texts_to_the_readers_of_the_new_space(book
     assert alice.history(memory) == book.history(memory)
 
 
+@pytest.mark.promise("access.past-texts")
 def test_a_history_over_several_moves_needs_each_space(book: Book):
     memory = book.remember("in a", space="a").id
     for space, text in (("b", "in b"), ("c", "in c")):
@@ -244,6 +251,7 @@ def test_a_history_over_several_moves_needs_each_space(book: Book):
 # --- without a right on `personal`
 
 
+@pytest.mark.promise("access.default-recall")
 def test_a_recall_without_a_space_asks_those_of_the_default_that_may_be_read(book: Book):
     book.remember("the heron is mine", space="personal")
     book.remember("the heron is ours", space="team")

@@ -101,6 +101,7 @@ def test_a_space_that_is_made_while_the_one_above_it_is_renamed_is_taken_along_o
     assert names(three) == ["q/c", "r"]
 
 
+@pytest.mark.promise("access.races")
 @pytest.mark.parametrize("verb", ["remember", "append", "edit", "grant"])
 def test_nobody_writes_behind_its_own_revocation(books, postgres_book, verb):
     one, two, three = books
@@ -184,6 +185,7 @@ def test_nobody_appends_behind_a_rename_that_took_the_space_out_of_its_reach(boo
     assert [message.text for message in three.messages("talk").items] == ["the heron nests"]
 
 
+@pytest.mark.promise("access.races")
 def test_no_copy_follows_behind_the_revocation_of_the_one_who_shared_it(books, postgres_book):
     owner, revoker, editor = books
     memory = owner.remember("first", space="source").id
@@ -205,6 +207,7 @@ def test_no_copy_follows_behind_the_revocation_of_the_one_who_shared_it(books, p
     assert owner.get(memory).text == "second, secret"
 
 
+@pytest.mark.promise("access.races")
 def test_no_rule_takes_in_behind_the_revocation_of_its_maker(books, postgres_book):
     owner, revoker, writer = books
     for space in ("source", "target"):

@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[2]
 VERBS = [name for name in dir(Book) if not name.startswith("_")]
 
 
+@pytest.mark.promise("processes.async")
 @pytest.mark.parametrize("name", VERBS)
 def test_every_verb_is_there_with_the_same_signature_and_help(name):
     verb, own = getattr(Book, name), getattr(aio.Book, name)
@@ -51,6 +52,7 @@ def test_there_is_no_other_verb():
     assert [name for name in dir(aio.Book) if not name.startswith("_")] == VERBS
 
 
+@pytest.mark.promise("processes.async")
 def test_the_types_are_those_of_the_verbs():
     made = subprocess.run(
         [sys.executable, "-c", "import make_aio; print(*make_aio.stubs().values(), sep='', end='')"],
@@ -105,6 +107,7 @@ def test_memories_are_written_and_found_by_many_tasks_at_once(place):
     asyncio.run(main())
 
 
+@pytest.mark.promise("processes.async")
 def test_the_event_loop_goes_on_while_a_verb_waits(place, monkeypatch):
     released, status = threading.Event(), health.status
     # Any verb will do that waits for something.

@@ -39,6 +39,7 @@ def test_anything_else_than_an_address_is_refused_and_not_repeated(address):
     assert "secret" not in refused.value.message + refused.value.fix
 
 
+@pytest.mark.promise("client.saved-key")
 def test_a_key_goes_unencrypted_to_this_machine_alone():
     for address in ("http://localhost:1", "http://127.0.0.9:1", "http://[::1]:1"):
         assert parse_address(address).is_loopback

@@ -109,6 +109,7 @@ def test_a_request_has_the_key_the_space_and_an_idempotency_key_of_its_own(conne
     assert first["Idempotency-Key"] != second["Idempotency-Key"]
 
 
+@pytest.mark.promise("client.once")
 def test_all_attempts_of_one_call_have_one_idempotency_key(connect):
     gone = Reply(502, b"<html>", media_type="text/html")
     with scripted([gone, gone, Reply(504, b""), Reply()]) as [server]:
@@ -118,6 +119,7 @@ def test_all_attempts_of_one_call_have_one_idempotency_key(connect):
     assert len(set(sent)) == 1
 
 
+@pytest.mark.promise("client.saved-key")
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_a_redirect_is_not_followed_and_the_key_goes_nowhere_else(connect, status):
     with (

@@ -24,6 +24,7 @@ from tests.support.servers import serving
 __all__ = ["cli", "cli_without_book"]
 
 
+@pytest.mark.promise("client.saved-key")
 def test_a_login_saves_the_key_that_a_connection_uses(book, server, connect, cli_without_book):
     book.grant("agent:helper", "team", "writer")
     key = book.create_key("agent:helper", space="team").key
@@ -51,6 +52,7 @@ def test_a_code_may_come_from_standard_input(book, server, tmp_path):
     assert list((tmp_path / "config").rglob("http*"))
 
 
+@pytest.mark.promise("access.login")
 def test_a_login_whose_answer_is_lost_gets_the_same_key_at_the_next_attempt(book, serve, connect, cli_without_book):
     cable = Cable(serve().port)
     cable.cut_after = 20
@@ -80,6 +82,7 @@ def test_a_code_is_not_used_up_where_no_key_can_be_saved(book, server, tmp_path,
     assert book.exchange_login(login.code).key == login.key
 
 
+@pytest.mark.promise("client.saved-key")
 def test_a_login_goes_unencrypted_to_this_machine_alone(cli_without_book):
     result = cli_without_book("login", "http://memory.example.com", "AAAAAA")
     assert (result.code, "not encrypted" in result.err) == (2, True)

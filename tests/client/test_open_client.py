@@ -74,6 +74,7 @@ def on_disk(home):
     return b"".join(path.read_bytes() for path in (home / ".commonbook").glob("outbox.db*"))
 
 
+@pytest.mark.promise("client.outbox")
 def test_what_is_appended_is_on_the_disk_of_the_home_without_secrets(home, opening, server):
     server.be(down=True)
     here = opening(Loopback(server), background=False)
@@ -85,6 +86,7 @@ def test_what_is_appended_is_on_the_disk_of_the_home_without_secrets(home, openi
     assert os.stat(home / ".commonbook" / "outbox.db").st_mode & 0o777 == 0o600
 
 
+@pytest.mark.promise("client.outbox")
 @pytest.mark.slow
 def test_what_was_appended_before_a_kill_is_sent_once_and_in_order_by_another_process(home, server):
     server.be(down=True)
@@ -120,6 +122,7 @@ def test_what_a_client_sends_is_in_a_book_once_with_its_author_time_and_session(
     assert [one.entry.client_id for one in here.refused()] == ["1"]
 
 
+@pytest.mark.promise("client.set-aside")
 def test_status_and_doctor_count_what_was_not_sent_and_name_what_was_refused(open_book, opening, server):
     book = open_book()
     assert (book.status().unsent, book.status().refused, book.doctor()) == (0, 0, ())

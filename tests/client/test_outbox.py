@@ -182,6 +182,7 @@ def test_many_messages_go_in_batches_and_in_order(opening, server):
     assert ["team/x", "b", ["t"]] in server.contexts()
 
 
+@pytest.mark.promise("client.order")
 def test_a_lost_answer_does_not_store_a_message_twice(opening, server):
     lost = iter([True] * 3)
 
@@ -211,6 +212,7 @@ def test_sessions_do_not_wait_for_each_other(opening, server):
     assert server.texts("slow") == ["one"]
 
 
+@pytest.mark.promise("client.order")
 def test_only_one_sender_at_a_time_is_at_work_for_a_session(opening, server):
     inside: set[str] = set()
     together = []
@@ -256,6 +258,7 @@ def started() -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
         child.communicate()
 
 
+@pytest.mark.promise("client.outbox")
 @pytest.mark.slow
 @pytest.mark.timeout(120 + 20 * KILLS)
 def test_what_killed_clients_appended_arrives_once_and_in_order(folder, server, opening, started):
@@ -422,6 +425,7 @@ def test_on_a_full_disk_an_append_is_refused_whole_and_nothing_before_it_is_lost
 # --- what the server does not take
 
 
+@pytest.mark.promise("client.set-aside")
 @pytest.mark.parametrize("unnamed", [False, True])
 def test_a_refused_message_steps_aside_with_the_reason_and_its_session_goes_on(opening, server, unnamed):
     server.be(refuse=["bad"], unnamed=unnamed)
@@ -796,6 +800,7 @@ def test_what_cannot_be_stored_is_refused_whole_with_a_fix(opening, server, sess
     assert here.append("a", []).messages == ()
 
 
+@pytest.mark.promise("client.outbox")
 def test_secrets_are_masked_before_they_reach_the_disk(folder, opening, server):
     server.be(down=True)
     here = opening(background=False, mask=lambda text: (text.replace("hunter2", "***"), text.count("hunter2")))
@@ -834,6 +839,7 @@ def test_a_mask_must_be_handed_in_and_its_failure_stores_nothing(opening, server
 # --- the file, and the end
 
 
+@pytest.mark.promise("client.outbox")
 @pytest.mark.parametrize("before", [True, False])
 def test_only_the_owner_can_read_the_outbox(folder, opening, server, monkeypatch, before):
     if before:
@@ -848,6 +854,7 @@ def test_only_the_owner_can_read_the_outbox(folder, opening, server, monkeypatch
     assert {"outbox.db", "outbox.db-wal"} <= modes.keys()
 
 
+@pytest.mark.promise("client.outbox")
 def test_what_is_kept_or_set_aside_is_synced_to_the_disk(opening, server, monkeypatch):
     """A power cut may undo a lease, or that something was sent: the server knows what it has by the client id."""
     durable: list[bool] = []

@@ -35,6 +35,7 @@ def here(tmp_path: Path, transport: Recording) -> Iterator[Client]:
         yield opened
 
 
+@pytest.mark.promise("sessions.default")
 def test_the_space_of_a_message_is_fixed_when_the_outbox_takes_it(here, transport, tmp_path):
     assert here.append("s", [OutboxMessage("in crew")]).space == "crew"
     assert here.append("s", [OutboxMessage("in team")], space="team").space == "team"

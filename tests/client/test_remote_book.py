@@ -24,6 +24,8 @@ from commonbook.errors import (
 from commonbook.model.memory import Draft, Filter
 from commonbook.model.session import NewMessage
 
+pytestmark = pytest.mark.promise("client.same")
+
 
 def test_memories_are_stored_and_read_as_in_the_local_book(book, remote):
     when = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -96,6 +98,7 @@ def test_sessions_work_as_in_the_local_book(book, remote):
     assert remote.sessions() == book.sessions()
 
 
+@pytest.mark.promise("secrets.client")
 def test_secrets_in_messages_are_masked_and_counted(book, remote):
     receipt = remote.append("talk", ["the key is sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD"])
     assert receipt.messages[0].masked == 1
@@ -108,6 +111,7 @@ def test_secrets_in_messages_are_masked_and_counted(book, remote):
     assert book.messages("talk").items[1].masked == 3
 
 
+@pytest.mark.promise("secrets.client")
 def test_secrets_in_messages_that_had_to_wait_are_counted_too(book, server, serve, connect, key):
     server.kill()
     here = connect(server.url, key)

@@ -51,6 +51,7 @@ def until(condition: Callable[[], Any]) -> None:
         threading.Event().wait(0.01)
 
 
+@pytest.mark.promise("client.faults")
 def test_appends_while_the_server_is_down_are_kept_and_arrive_in_order(book, server, serve, connect, key):
     here = connect(server.url, key)
     here.append("talk", ["one"])
@@ -79,6 +80,7 @@ def test_messages_that_a_client_left_behind_are_sent_by_the_next_one(book, serve
     assert texts(book) == ["one", "two", "three"]
 
 
+@pytest.mark.promise("client.waits")
 def test_a_session_is_settled_only_when_its_messages_have_arrived(book, server, serve, connect, key):
     server.kill()
     here = connect(server.url, key)
@@ -90,6 +92,7 @@ def test_a_session_is_settled_only_when_its_messages_have_arrived(book, server, 
     assert book.sessions()[0].closed
 
 
+@pytest.mark.promise("client.faults")
 def test_a_fleet_behind_a_load_balancer_goes_on_when_a_server_is_stopped(book, serve, connect, key):
     first, second = serve(), serve()
     balancer = Cable(first.port, second.port)
@@ -104,6 +107,7 @@ def test_a_fleet_behind_a_load_balancer_goes_on_when_a_server_is_stopped(book, s
     assert texts(book) == ["one", "two"]
 
 
+@pytest.mark.promise("client.faults")
 def test_a_frozen_server_leaves_appends_to_the_outbox(book, server, connect, key):
     here = connect(server.url, key, answer_seconds=1)
     here.append("talk", ["one"])
@@ -115,6 +119,7 @@ def test_a_frozen_server_leaves_appends_to_the_outbox(book, server, connect, key
     assert texts(book) == ["one", "two", "three"]
 
 
+@pytest.mark.promise("client.faults")
 @pytest.mark.parametrize("then", ["it goes on", "it is killed"])
 def test_a_server_that_is_frozen_inside_a_transaction_loses_and_doubles_nothing(book, serve, connect, key, then):
     book.append("talk", ["before"])
@@ -139,6 +144,7 @@ def test_a_server_that_is_frozen_inside_a_transaction_loses_and_doubles_nothing(
     assert here.append("talk", ["three"]).messages[0].seq == 4
 
 
+@pytest.mark.promise("client.faults")
 @pytest.mark.parametrize("at", ["before the answer", "in the middle of the answer"])
 def test_an_append_that_is_cut_off_is_stored_once(book, serve, connect, key, at):
     cable = Cable(serve().port)
@@ -154,6 +160,7 @@ def test_an_append_that_is_cut_off_is_stored_once(book, serve, connect, key, at)
     assert texts(book) == ["one", "two"]
 
 
+@pytest.mark.promise("client.once")
 def test_a_write_that_is_cut_off_is_made_once(book, serve, connect, key):
     cable = Cable(serve().port)
     cable.cut_after = 0
@@ -182,6 +189,7 @@ def test_a_message_that_the_server_refuses_is_set_aside_and_the_others_arrive(bo
     assert [message.text for message in book.messages("talk", space="team").items] == ["one", "two"]
 
 
+@pytest.mark.promise("servers.revoked-key", "client.set-aside")
 def test_messages_wait_while_their_key_opens_nothing(book, server, serve, connect):
     alice = book.create_key("user:local")
     server.kill()
@@ -195,6 +203,7 @@ def test_messages_wait_while_their_key_opens_nothing(book, server, serve, connec
         here.append("elsewhere", ["two"])
 
 
+@pytest.mark.promise("servers.revoked-key", "client.set-aside")
 def test_a_key_that_one_server_revokes_is_refused_by_the_others_at_once(book, serve, connect, key):
     first, second = serve(), serve()
     book.remember("for the team", space="team")
@@ -233,6 +242,7 @@ def client(*args: object) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, env=env, bufsize=0)
 
 
+@pytest.mark.promise("client.faults")
 @pytest.mark.slow
 @pytest.mark.timeout(120 + 30 * KILLS)
 def test_what_killed_clients_appended_arrives_once_and_in_order(book, serve, connect, key):

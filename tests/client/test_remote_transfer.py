@@ -19,6 +19,8 @@ from commonbook.errors import BadInput, Conflict, NotAllowed, NotFound, Unreacha
 from commonbook.model.reports import TransferReport
 from tests.support.http_servers import Cable
 
+pytestmark = pytest.mark.promise("client.same")
+
 PICTURE = b"\x89PNG" + bytes(range(256)) * 300
 
 

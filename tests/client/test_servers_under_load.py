@@ -29,7 +29,7 @@ CLIENTS = int(os.environ.get("COMMONBOOK_LOAD_CLIENTS", "4"))
 DEADLINE = 60.0
 _MORE_ANSWERS = 4
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240 + 10 * SECONDS)]
+pytestmark = [pytest.mark.promise("servers.fleet"), pytest.mark.slow, pytest.mark.timeout(240 + 10 * SECONDS)]
 
 
 class LoadClient(threading.Thread):

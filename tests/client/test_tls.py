@@ -10,6 +10,8 @@ from commonbook.errors import UntrustedServer
 from tests.interfaces.http.serving.test_serve import certificate
 from tests.support.servers import serving
 
+pytestmark = pytest.mark.promise("client.saved-key")
+
 
 @pytest.mark.slow
 def test_a_certificate_that_nobody_trusts_is_refused_and_a_trusted_one_is_not(home, tmp_path, connect, monkeypatch):

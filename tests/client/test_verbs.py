@@ -15,6 +15,8 @@ from commonbook.book.book import Book
 from commonbook.client.remote_book import RemoteBook
 from commonbook.wire.verbs import EXPORT, IMPORT, LEFT_OUT, VERBS
 
+pytestmark = pytest.mark.promise("client.same")
+
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "src" / "commonbook" / "client" / "verbs"
 PRINT_MODULES = "import json, make_client; print(json.dumps({p.name: t for p, t in make_client.modules().items()}))"

@@ -110,6 +110,7 @@ class Crowd:
             self._note.write_text(f"By hand {at}\n" * 200)
 
 
+@pytest.mark.promise("backup.moment")
 @pytest.mark.slow
 @pytest.mark.parametrize("form", ["book.tar", "folder"])
 def test_a_home_is_backed_up_while_it_is_written_to_and_restored_elsewhere(filled, tmp_path, form):
@@ -131,6 +132,7 @@ def test_a_home_is_backed_up_while_it_is_written_to_and_restored_elsewhere(fille
     assert saved == saved[:1] * 200, "a save of a person was copied before it was finished"
 
 
+@pytest.mark.promise("backup.moment")
 @pytest.mark.parametrize("form", FORMS)
 def test_everything_comes_back_as_it_was(filled, tmp_path, form):
     with commonbook.open(filled) as book:
@@ -154,6 +156,7 @@ def test_everything_comes_back_as_it_was(filled, tmp_path, form):
     commonbook.restore(tmp_path / form, tmp_path / "again")
 
 
+@pytest.mark.promise("backup.moment")
 def test_messages_that_wait_in_the_outbox_are_in_the_backup(home, tmp_path):
     commonbook.open(home, create=True).close()
     server = Server(tmp_path / "server")
@@ -171,6 +174,7 @@ def test_messages_that_wait_in_the_outbox_are_in_the_backup(home, tmp_path):
         assert book.status().unsent == 1
 
 
+@pytest.mark.promise("backup.private")
 @pytest.mark.parametrize("form", FORMS)
 def test_nobody_else_may_read_a_backup_or_the_keys_in_a_restored_home(filled, tmp_path, form):
     before = os.umask(0)
@@ -189,6 +193,7 @@ def test_nobody_else_may_read_a_backup_or_the_keys_in_a_restored_home(filled, tm
     assert {mode(path) for path in (hidden / "keys").iterdir()} == {0o600}
 
 
+@pytest.mark.promise("backup.whole")
 def test_what_is_left_out_is_named_and_hard_links_are_kept(filled, tmp_path):
     with commonbook.open(filled) as book:
         book.reindex()
@@ -231,6 +236,7 @@ def test_progress_of_a_backup_and_a_restore_is_reported(filled, tmp_path):
 # --- ended in the middle
 
 
+@pytest.mark.promise("backup.whole")
 @pytest.mark.slow
 @pytest.mark.parametrize(("point", "number"), ENDS)
 def test_a_backup_that_is_ended_leaves_nothing_under_its_name_and_the_next_one_is_whole(
@@ -248,6 +254,7 @@ def test_a_backup_that_is_ended_leaves_nothing_under_its_name_and_the_next_one_i
     assert texts(tmp_path / "elsewhere") == texts(filled)
 
 
+@pytest.mark.promise("backup.whole")
 @pytest.mark.slow
 @pytest.mark.parametrize(("point", "number"), RESTORE_ENDS)
 def test_a_restore_that_is_ended_leaves_no_home_and_can_be_repeated(filled, tmp_path, point, number):
@@ -280,6 +287,7 @@ def test_the_working_folder_of_a_backup_that_still_runs_is_left_alone(filled, tm
 # --- damaged
 
 
+@pytest.mark.promise("backup.damaged")
 @pytest.mark.parametrize("form", FORMS)
 def test_a_backup_that_was_cut_off_or_changed_is_refused_and_changes_nothing(filled, tmp_path, form):
     whole = tmp_path / form
@@ -341,6 +349,7 @@ def _unpacks_to_the_same(changed: bytes, data: bytes) -> bool:
         return False
 
 
+@pytest.mark.promise("backup.damaged")
 @pytest.mark.parametrize(
     "name", ["../outside.md", "/tmp/outside.md", "a/../../outside.md", "./x.md"], ids=["up", "root", "in and up", "dot"]
 )
@@ -375,6 +384,7 @@ def test_a_damaged_database_is_not_backed_up_as_if_it_were_whole(filled, tmp_pat
 # --- refused
 
 
+@pytest.mark.promise("backup.private")
 def test_nothing_is_overwritten(filled, tmp_path):
     (tmp_path / "book.tar").write_text("mine")
     (tmp_path / "folder").mkdir()
@@ -390,6 +400,7 @@ def test_nothing_is_overwritten(filled, tmp_path):
         commonbook.restore(tmp_path / "whole.tar", filled)
 
 
+@pytest.mark.promise("backup.private")
 def test_a_name_that_is_taken_while_the_backup_is_made_is_not_overwritten(filled, tmp_path):
     def take(what: str, done: int, _total: int) -> None:
         if what == "check" and done == 1:

@@ -11,6 +11,7 @@ import commonbook
 from commonbook import aio
 
 
+@pytest.mark.promise("home.init")
 def test_opening_nothing_raises_no_home_and_makes_nothing(tmp_path: Path):
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "a.md").write_text("a note")

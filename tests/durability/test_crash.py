@@ -44,6 +44,7 @@ def home(tmp_path: Path) -> Path:
 # --- kill -9
 
 
+@pytest.mark.promise("writes.durable")
 @pytest.mark.timeout(120 + 10 * KILLS)
 def test_what_was_acknowledged_survives_kill_minus_nine_at_any_moment(place):
     dice, ledger = random.Random(SEED), Ledger()
@@ -105,6 +106,7 @@ VERBS: dict[str, Op] = {
 }
 
 
+@pytest.mark.promise("writes.whole")
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_crash_at_any_point_leaves_all_of_a_change_or_nothing(tmp_path, verb):
     original, ledger = tmp_path / "original", Ledger()
@@ -139,6 +141,7 @@ def test_a_crash_at_any_point_leaves_all_of_a_change_or_nothing(tmp_path, verb):
     assert not wrong, "\n".join(f"crashed {point}: {why}" for point, why in wrong.items())
 
 
+@pytest.mark.promise("writes.files-follow")
 @pytest.mark.parametrize("first", ["after the commit", "before the flush"])
 @pytest.mark.parametrize("verb", ["remember", "edit the text", "move", "delete", "take in a save"])
 def test_crashing_again_while_repairing_a_crash_changes_nothing(tmp_path, verb, first):
@@ -358,6 +361,7 @@ def _run_sql(home: Path, statement: str) -> None:
         db.execute(statement)
 
 
+@pytest.mark.promise("log.chain")
 @pytest.mark.parametrize("broken", [_no_signature, _no_entry, _no_head])
 def test_a_log_entry_that_cannot_be_written_fails_its_change(home, monkeypatch, broken):
     id_, file = _remembered(home)
@@ -429,6 +433,7 @@ def _migrated_by_a_newer_program(home: Path, *, crashed: bool) -> None:
     crashing.script(script, home / ".commonbook" / "state.db", "crashed" if crashed else "closed")
 
 
+@pytest.mark.promise("builds.refused")
 @pytest.mark.parametrize("crashed", [False, True], ids=["closed", "crashed"])
 def test_a_newer_home_is_refused_and_not_touched(home, crashed):
     _id, file = _remembered(home)
@@ -441,6 +446,7 @@ def test_a_newer_home_is_refused_and_not_touched(home, crashed):
     assert _snapshot(home) == before
 
 
+@pytest.mark.promise("builds.refused")
 def test_an_open_book_stops_cleanly_when_a_newer_program_migrates_its_home(home):
     id_, file = _remembered(home)
     book = commonbook.open(home, create=True)

@@ -43,6 +43,7 @@ def _all_found(home: Path, reports: list[dict[str, Any]], *, each: int) -> None:
     )
 
 
+@pytest.mark.promise("processes.writes")
 @pytest.mark.timeout(120 + ADDS)
 @pytest.mark.parametrize("new", [True, False], ids=["in a new home", "in an old home"])
 def test_four_processes_remember_into_one_home_and_nothing_is_lost(place, new):
@@ -53,6 +54,7 @@ def test_four_processes_remember_into_one_home_and_nothing_is_lost(place, new):
     _all_found(place, reports, each=ADDS)
 
 
+@pytest.mark.promise("processes.writes")
 @pytest.mark.timeout(180 + 5 * ROUNDS)
 def test_sixteen_processes_hold_transactions_of_20_ms_and_nobody_is_refused(place, record_property):
     commonbook.open(place, create=True).close()
@@ -63,12 +65,14 @@ def test_sixteen_processes_hold_transactions_of_20_ms_and_nobody_is_refused(plac
     record_property("longest wait in seconds", max(one["longest"] for one in reports))
 
 
+@pytest.mark.promise("processes.writes")
 def test_sixteen_processes_make_one_new_home_at_the_same_time(place):
     reports = crashing.run("many", place, 16, 1, 0, 1)
     assert len(reports) == 16
     _all_found(place, reports, each=1)
 
 
+@pytest.mark.promise("processes.waits")
 def test_who_waits_too_long_is_told_who_holds_the_book(home):
     with closing(commonbook.open(home, create=True)) as book:
         id_ = book.remember("first", title="one", space="a").id
@@ -93,6 +97,7 @@ def test_who_waits_too_long_is_told_who_holds_the_book(home):
     assert [text for _, text in found.memories[id_].revisions] == ["first", "second", "third"]
 
 
+@pytest.mark.promise("processes.waits")
 def test_who_gave_up_waiting_does_not_hold_the_lock_afterwards(home, monkeypatch):
     monkeypatch.setenv("COMMONBOOK_BUSY_SECONDS", "0.2")
     first, second = commonbook.open(home, create=True), commonbook.open(home)
@@ -123,6 +128,7 @@ def test_who_gave_up_waiting_does_not_hold_the_lock_afterwards(home, monkeypatch
     assert {memory.text for memory in found.memories.values()} == {"then", "now", "and now"}
 
 
+@pytest.mark.promise("processes.writes")
 def test_one_book_serves_eight_threads_that_read_and_write_at_once(place):
     book = commonbook.open(place, create=True)
     shared = book.remember("shared 0", title="shared", space="a").id
@@ -372,6 +378,7 @@ book.close()
 """
 
 
+@pytest.mark.promise("processes.writes")
 @pytest.mark.parametrize("what", _FORKS)
 def test_a_book_survives_a_fork(place, what):
     crashing.script(_AROUND.format(operation=_FORKS[what]), place, COMMONBOOK_BUSY_SECONDS="40")

@@ -35,6 +35,7 @@ def every(book, **chosen):
             return found
 
 
+@pytest.mark.promise("log.chain")
 def test_32_writers_in_4_processes_write_to_several_spaces_each_without_gap_fork_or_deadlock(place, open_book):
     results = together("remember", place, threads=8, times=WRITES, spaces=SPACES, deadline=120 + 10 * WRITES)
     ids = [id_ for one in results for id_ in one]
@@ -52,6 +53,7 @@ def test_32_writers_in_4_processes_write_to_several_spaces_each_without_gap_fork
     assert look_at(place).wrong == []
 
 
+@pytest.mark.promise("sessions.one-order")
 def test_32_threads_in_4_processes_append_each_message_once_and_in_order(place, open_book):
     book = open_book()
     sessions = [(f"session-{at}", SPACES[at % 3]) for at in range(9)]
@@ -71,6 +73,7 @@ def test_32_threads_in_4_processes_append_each_message_once_and_in_order(place, 
     assert look_at(place).wrong == []
 
 
+@pytest.mark.promise("writes.once")
 def test_one_key_used_by_many_at_once_is_one_memory(place, open_book):
     results = together("remember_once", place, times=3)
     assert Counter(at for at, _, new in results if new) == {0: 1, 1: 1, 2: 1}
@@ -78,6 +81,7 @@ def test_one_key_used_by_many_at_once_is_one_memory(place, open_book):
     assert len(every(open_book())) == 3
 
 
+@pytest.mark.promise("writes.versions")
 def test_no_edit_on_an_expected_version_is_lost_or_made_twice(place, open_book):
     book = open_book()
     memory = book.remember("0", title="a number").id
@@ -126,6 +130,7 @@ def test_a_space_that_is_renamed_while_many_write_to_it_takes_everything_along(p
     assert look_at(place).wrong == []
 
 
+@pytest.mark.promise("sessions.episodes")
 def test_whatever_many_do_to_one_session_each_message_is_in_one_episode_or_none(place, open_book):
     book = open_book()
     for name in ("talk", "other"):
@@ -134,6 +139,7 @@ def test_whatever_many_do_to_one_session_each_message_is_in_one_episode_or_none(
     assert wrong_with(place) == []
 
 
+@pytest.mark.promise("sessions.episodes")
 def test_of_many_workers_one_settles_each_session(place, open_book):
     book = open_book()
     for at in range(12):

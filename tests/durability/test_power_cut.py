@@ -30,7 +30,11 @@ from tests.support.power_cuts import CALLS, Call, Disk, acknowledgements, read_t
 CUTS = int(os.environ.get("COMMONBOOK_CUTS", "60"))
 SEED = os.environ["COMMONBOOK_SEED"]
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform != "linux", reason="strace is on Linux only")]
+pytestmark = [
+    pytest.mark.promise("writes.durable"),
+    pytest.mark.slow,
+    pytest.mark.skipif(sys.platform != "linux", reason="strace is on Linux only"),
+]
 
 
 def recorded(tmp_path: Path, name: str, mode: str, *args: object, stdin: object) -> list[Call]:

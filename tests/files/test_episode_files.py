@@ -39,6 +39,7 @@ def settled(book, *texts, session="s", **options):
 # --- taken back
 
 
+@pytest.mark.promise("rewind.old-saves")
 @pytest.mark.parametrize("introduction", ["", "A talk about animals.\n\n"], ids=["bare", "introduced"])
 def test_a_stale_save_does_not_bring_back_into_recall_what_was_taken_back(book, open_book, introduction):
     (walrus, otter), episode = settled(book, "the walrus sleeps", "the otter swims")
@@ -77,6 +78,7 @@ def test_an_episode_that_a_rewind_emptied_may_come_back_as_a_file_but_not_into_r
     assert book.append("s", ["the walrus is back"]).messages[0].id in found(book, "walrus")
 
 
+@pytest.mark.promise("rewind.old-saves")
 def test_a_file_that_does_not_parse_does_not_hold_up_a_rewind(book, open_book):
     (walrus, otter), episode = settled(book, "the walrus sleeps", "the otter swims")
     path = file_of(book, episode)
@@ -95,6 +97,7 @@ def test_a_file_that_does_not_parse_does_not_hold_up_a_rewind(book, open_book):
         book.rebuild()
 
 
+@pytest.mark.promise("rewind.old-saves")
 @pytest.mark.parametrize("by_hand", [False, True], ids=["by a verb", "by hand"])
 def test_an_episode_that_is_moved_away_loses_what_a_stale_save_has_brought_back(book, by_hand):
     (walrus, _), episode = settled(book, "the walrus sleeps", "the otter swims")
@@ -149,6 +152,7 @@ def test_an_episode_whose_file_is_moved_back_loses_what_was_rewound_meanwhile(bo
 # --- which session
 
 
+@pytest.mark.promise("files.ids")
 @pytest.mark.parametrize(
     "wanted", ["session_id: other\n", "session_id: unheard-of\n", ""], ids=["known", "new", "none"]
 )
@@ -232,6 +236,7 @@ ODD = [
 ]
 
 
+@pytest.mark.promise("lost.sessions")
 def test_every_session_id_comes_back_from_a_file(book, open_book):
     ids = {session: settled(book, "the walrus sleeps", session=session)[0] for session in ODD}
     lose(book)
@@ -240,6 +245,7 @@ def test_every_session_id_comes_back_from_a_file(book, open_book):
     assert {session: [one.id for one in again.messages(session).items] for session in ODD} == ids
 
 
+@pytest.mark.promise("sessions.names")
 def test_a_session_whose_id_is_refused_today_keeps_it(book, open_book):
     """An earlier version took marks that reorder text: the session is read from its file, and goes on."""
     _, episode = settled(book, "the walrus sleeps")
@@ -277,6 +283,7 @@ def test_a_number_that_nobody_counted_to_does_not_spoil_the_session(book, open_b
     assert any("otter" in hit.text for hit in again.recall("otter").hits)
 
 
+@pytest.mark.promise("lost.messages")
 def test_of_a_lost_database_the_numbers_behind_the_last_settled_message_are_given_again(book, open_book):
     settled(book, "the walrus sleeps", "the otter swims")
     book.append("s", ["never settled"])
@@ -287,6 +294,7 @@ def test_of_a_lost_database_the_numbers_behind_the_last_settled_message_are_give
     assert again.append("s", ["the heron nests"]).messages[0].seq == 2
 
 
+@pytest.mark.promise("lost.sessions")
 @pytest.mark.parametrize("to", ["archive", "zoo"])
 def test_after_a_lost_database_a_session_is_in_its_space_although_an_episode_was_moved(book, open_book, to):
     _, first = settled(book, "the walrus sleeps", space="team")
@@ -305,6 +313,7 @@ def test_after_a_lost_database_a_session_is_in_its_space_although_an_episode_was
     assert again.append("s", ["the heron nests"], space="team").messages[0].seq == 3
 
 
+@pytest.mark.promise("lost.foreign-episodes")
 def test_words_written_in_another_space_do_not_reach_a_session_when_the_database_is_lost(book, open_book):
     _, episode = settled(book, "the walrus sleeps", "the otter swims", space="hr")
     book.move(episode, "vault")
@@ -334,6 +343,7 @@ def forge(book, name, text, *, seq, fields="", message=None):
     assert book.sync().new == 1
 
 
+@pytest.mark.promise("lost.forged-messages")
 @pytest.mark.parametrize("seq", [2, 9])
 @pytest.mark.parametrize("there", [True, False], ids=["existing", "new"])
 def test_a_file_adds_no_message_to_a_session_of_another_space(book, seq, there):
@@ -346,6 +356,7 @@ def test_a_file_adds_no_message_to_a_session_of_another_space(book, seq, there):
     assert book.append("s", ["the heron nests"], space="vault").messages[0].seq == (2 if there else 1)
 
 
+@pytest.mark.promise("lost.forged-messages")
 @pytest.mark.parametrize("seq", [1, 2, 7])
 @pytest.mark.parametrize("is_settled", [False, True])
 def test_a_file_adds_no_message_to_a_session_that_exists(book, seq, is_settled):
@@ -360,6 +371,7 @@ def test_a_file_adds_no_message_to_a_session_that_exists(book, seq, is_settled):
     assert book.append("s", ["the heron nests"], space="team").messages[0].seq == 2
 
 
+@pytest.mark.promise("lost.forged-messages")
 @pytest.mark.parametrize("change", ["append", "rewind", "switch", "switch to"])
 def test_a_session_that_files_restored_takes_no_more_from_them_once_it_is_used(book, open_book, change):
     settled(book, "the walrus sleeps", space="team")
@@ -378,6 +390,7 @@ def test_a_session_that_files_restored_takes_no_more_from_them_once_it_is_used(b
     assert again.messages("s").items == before
 
 
+@pytest.mark.promise("lost.forged-messages")
 @pytest.mark.parametrize("there", [True, False], ids=["existing", "new"])
 def test_a_number_far_away_from_the_last_one_does_not_come_into_the_log(book, there):
     if there:
@@ -409,6 +422,7 @@ def put_back(book, folder):
     shutil.copy2(folder / "state.db", Path(book.home) / ".commonbook" / "state.db")
 
 
+@pytest.mark.promise("sessions.episodes")
 @pytest.mark.parametrize("to", [None, "zoo", "archive"])
 def test_no_message_is_in_two_episodes_when_the_database_is_older_than_the_files(book, open_book, tmp_path, to):
     texts = ["the walrus sleeps", "the otter swims"]
@@ -429,6 +443,7 @@ def test_no_message_is_in_two_episodes_when_the_database_is_older_than_the_files
     assert again.doctor() == ()
 
 
+@pytest.mark.promise("lost.moved-sessions")
 @pytest.mark.parametrize("to", [None, "zoo", "archive", "team"])
 @pytest.mark.parametrize("lost", [False, True], ids=["older", "lost meanwhile"])
 def test_no_message_is_in_two_episodes_when_its_session_was_moved_after_the_back_up(
@@ -482,6 +497,7 @@ def times_recalled(book, word):
     return sum(word in hit.passage for hit in book.recall(word, k=50).hits)
 
 
+@pytest.mark.promise("lost.sessions")
 def test_messages_from_after_the_back_up_come_back_with_numbers_and_client_ids(book, open_book, tmp_path):
     _, episode, receipt = later_episode(book, open_book, tmp_path / "kept")
     again = open_book()
@@ -505,6 +521,7 @@ def test_messages_from_after_the_back_up_come_back_with_numbers_and_client_ids(b
     assert "heron" not in again.get(episode).text
 
 
+@pytest.mark.promise("lost.messages")
 def test_a_lost_database_brings_client_ids_of_settled_messages_back(book, open_book):
     receipt = book.append("s", SENT)
     book.settle("s")
@@ -527,6 +544,7 @@ def test_a_repeat_is_known_though_its_words_were_edited_in_the_file(book, open_b
     assert len(receipt.messages) == 2
 
 
+@pytest.mark.promise("lost.messages")
 @pytest.mark.parametrize("then", ["unsettled", "settled", "rewound"])
 def test_a_client_that_sends_again_before_the_file_arrives_stores_nothing_twice(book, open_book, tmp_path, then):
     path, episode, _ = later_episode(book, open_book, tmp_path / "kept")
@@ -559,6 +577,7 @@ def test_a_client_that_sends_again_before_the_file_arrives_stores_nothing_twice(
     assert again.doctor() == ()
 
 
+@pytest.mark.promise("lost.sessions")
 def test_a_number_that_was_given_to_another_message_meanwhile_stays_its_own(book, open_book, tmp_path):
     path, _, receipt = later_episode(book, open_book, tmp_path / "kept")
     away = tmp_path / "away.md"
@@ -575,6 +594,7 @@ def test_a_number_that_was_given_to_another_message_meanwhile_stays_its_own(book
     assert texts_in_episodes(again) == ["the crane", "the heron", "the otter", "the walrus"]
 
 
+@pytest.mark.promise("lost.forged-messages")
 @pytest.mark.parametrize(
     ("old", "new"),
     [
@@ -626,6 +646,7 @@ die()
 """
 
 
+@pytest.mark.promise("lost.messages")
 @pytest.mark.parametrize("at", ["sessions.restore", "file_journal.set_synced", "."], ids=["restore", "sync", "opened"])
 def test_a_kill_while_messages_come_back_leaves_each_once(book, open_book, tmp_path, at):
     _, episode, receipt = later_episode(book, open_book, tmp_path / "kept")
@@ -642,6 +663,7 @@ def test_a_kill_while_messages_come_back_leaves_each_once(book, open_book, tmp_p
     assert texts_in_episodes(again) == ["the heron", "the otter", "the walrus"]
 
 
+@pytest.mark.promise("lost.sessions")
 def test_a_session_that_the_back_up_does_not_know_comes_back_from_files(book, open_book, tmp_path):
     keep_database(book, tmp_path / "kept")
     later = open_book()
@@ -669,6 +691,7 @@ def test_a_file_of_another_space_settles_no_message(book, open_book, tmp_path):
     assert [one.episode for one in again.messages("s", space="personal").items] == [episode]
 
 
+@pytest.mark.promise("lost.moved-sessions")
 def test_a_file_without_a_mac_settles_no_message_of_a_session_in_another_space(book):
     (message,) = book.append("s", ["the walrus sleeps"], space="vault").messages
     forge(book, "eve", "the otter swims", seq=1, message=message.id)

@@ -50,6 +50,7 @@ def test_a_slug_and_a_month_stay_when_title_and_dates_change(book: Book):
 # --- edits by hand
 
 
+@pytest.mark.promise("files.edits")
 def test_hand_edits_of_every_field_are_taken_in_at_the_next_opening(book: Book, home: Path, open_book: OpenBook):
     target = book.remember("target")
     receipt = book.remember("The first text", title="First", tags=["a"], kind="note")
@@ -173,6 +174,7 @@ def test_an_edit_of_a_file_with_mixed_line_ends_keeps_those_of_the_new_text(home
     assert path.read_bytes() == before.replace(b"\ntwo\n", b"\n2\n") != before
 
 
+@pytest.mark.promise("files.removed")
 def test_a_removed_file_removes_its_memory_and_brings_it_back_with_its_history(
     home: Path, book: Book, open_book: OpenBook, tmp_path: Path
 ):

@@ -91,6 +91,7 @@ def test_a_rebuild_goes_on_while_another_process_writes(home: Path, book: Book):
     assert book.verify_log().ok
 
 
+@pytest.mark.promise("lost.files")
 def test_with_the_database_lost_the_folder_brings_ids_spaces_and_links_back(home: Path, book: Book):
     target = book.remember("target", space="team/x")
     receipt = book.remember("one", kind="fact", tags=["t"], links=[("derived_from", target.id)], occurred="2020-01-01")
@@ -170,6 +171,7 @@ def test_an_edit_of_the_same_size_right_after_a_write_is_seen(home: Path, book: 
 # --- which parts of files, and which files, are left as they are
 
 
+@pytest.mark.promise("files.bytes")
 def test_unknown_fields_comments_line_ends_and_a_byte_order_mark_are_kept(home: Path, book: Book):
     original = (
         b"\xef\xbb\xbf---\r\n# mine\r\naliases: [x, y]\r\ntitle:   'Odd'   # why\r\n"
@@ -203,6 +205,7 @@ def test_of_two_files_with_one_id_the_known_path_keeps_it(home: Path, book: Book
     assert receipt.id not in copy.read_text()
 
 
+@pytest.mark.promise("files.ids")
 def test_an_id_edited_by_hand_is_put_back_and_a_removed_one_by_the_next_write(home: Path, book: Book):
     receipt, other = book.remember("one", tags=["x"]), book.remember("two")
     path = home / receipt.path
@@ -285,6 +288,7 @@ def save_again(path: Path, text: str) -> None:
     path.write_text(text)
 
 
+@pytest.mark.promise("files.left-path")
 def test_a_save_at_a_path_of_a_space_that_was_renamed_edits_the_memory(home: Path, book: Book, open_book: OpenBook):
     renamed = book.remember("two", space="b")
     stale = (home / renamed.path).read_text()
@@ -297,6 +301,7 @@ def test_a_save_at_a_path_of_a_space_that_was_renamed_edits_the_memory(home: Pat
     assert again.doctor() == ()
 
 
+@pytest.mark.promise("files.left-path")
 @pytest.mark.parametrize("edited", [False, True])
 @pytest.mark.parametrize("renamed", [False, True])
 def test_a_save_at_the_former_path_of_a_memory_is_not_shown_in_its_new_space(

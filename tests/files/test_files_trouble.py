@@ -17,6 +17,7 @@ from tests.support.hand_edits import texts
 # --- malformed files
 
 
+@pytest.mark.promise("files.malformed")
 @pytest.mark.parametrize(
     "broken",
     [
@@ -72,6 +73,7 @@ def test_a_malformed_new_file_is_named_and_becomes_a_memory_when_mended(home: Pa
 # --- files that vanish
 
 
+@pytest.mark.promise("files.mass-deletion")
 def test_when_many_files_vanish_nothing_is_deleted_before_a_person_agrees(
     home: Path, book: Book, open_book: OpenBook, tmp_path: Path
 ):

@@ -76,6 +76,7 @@ class Person(threading.Thread):
                 return
 
 
+@pytest.mark.promise("files.both-texts")
 @pytest.mark.timeout(120 + EDITS / 4)
 @pytest.mark.parametrize("scanning", [False, True], ids=["alone", "with a scanner"])
 @pytest.mark.parametrize("in_place", [False, True], ids=["renaming over", "in place"])
@@ -162,6 +163,7 @@ def _meanwhile(monkeypatch: pytest.MonkeyPatch, act) -> None:
     monkeypatch.setattr(write_out, "write_out", write_out_meanwhile)
 
 
+@pytest.mark.promise("files.both-texts")
 @pytest.mark.parametrize("in_place", [True, False], ids=["in place", "renaming over"])
 def test_what_is_saved_between_commit_and_file_becomes_the_earlier_text(home, monkeypatch, in_place):
     with closing(commonbook.open(home, create=True)) as book:
@@ -176,6 +178,7 @@ def test_what_is_saved_between_commit_and_file_becomes_the_earlier_text(home, mo
     assert look_at(home).wrong == []
 
 
+@pytest.mark.promise("files.both-texts")
 @pytest.mark.parametrize("third", [False, True], ids=["alone", "while a third looks"])
 def test_what_two_processes_carry_out_at_once_is_not_taken_for_a_persons_text(home, monkeypatch, third):
     """One process writes a file that another has just written and marks as done; a person saves between the two."""
@@ -230,6 +233,7 @@ def test_what_two_processes_carry_out_at_once_is_not_taken_for_a_persons_text(ho
     assert look_at(home).wrong == []
 
 
+@pytest.mark.promise("files.both-texts")
 def test_what_is_saved_just_before_an_edit_is_taken_in_before_it(home):
     with closing(commonbook.open(home, create=True)) as book:
         id_, file = _remembered(book)
@@ -262,6 +266,7 @@ def test_a_file_renamed_away_and_back_by_an_editor_is_not_deleted(home, monkeypa
     assert look_at(home).wrong == []
 
 
+@pytest.mark.promise("files.both-texts")
 def test_a_truncated_moment_of_a_save_is_never_taken_for_a_text(home):
     with closing(commonbook.open(home, create=True)) as book:
         id_, file = _remembered(book)
@@ -274,6 +279,7 @@ def test_a_truncated_moment_of_a_save_is_never_taken_for_a_text(home):
     assert look_at(home).wrong == []
 
 
+@pytest.mark.promise("files.both-texts")
 @pytest.mark.parametrize("who", ["the same process", "another process"])
 @pytest.mark.parametrize("what", ["removed", "without front matter", "edited"])
 def test_what_a_person_does_after_the_acknowledgement_stands_after_any_scan(home, what, who):
@@ -297,6 +303,20 @@ def test_what_a_person_does_after_the_acknowledgement_stands_after_any_scan(home
         else:
             assert book.get(receipt.id).text == "hand"
             assert [one.text for one in book.history(receipt.id)] == ["first", "hand"]
+    assert look_at(home).wrong == []
+
+
+@pytest.mark.promise("files.undeleted")
+def test_a_save_at_the_moment_of_a_delete_brings_the_memory_back(home, monkeypatch):
+    with closing(commonbook.open(home, create=True)) as book:
+        receipt = book.remember("first", title="one", space="a")
+        file = home / receipt.path
+        _just_before_the_lock(monkeypatch, lambda: save(file, "hand"))
+        book.delete(receipt.id)
+        book.sync()
+        assert crashing.read(file)[1] == "hand"
+        assert book.get(receipt.id).text == "hand"
+        assert [one.text for one in book.history(receipt.id)] == ["first", "hand"]
     assert look_at(home).wrong == []
 
 

@@ -67,6 +67,7 @@ def vault(home: Path, open_book: OpenBook) -> Path:
     return home / "team"
 
 
+@pytest.mark.promise("files.fields")
 @pytest.mark.parametrize(
     "fields",
     ["tags: [a]\n", "title: Mine\ntype: fact\n", "id:\nmood: x\n", "created: 2024-05-01\n", "mood: x\n# the end\n", ""],
@@ -91,6 +92,7 @@ def test_our_fields_stand_together_at_the_end_of_the_block(home: Path, book: Boo
     assert book.doctor() == ()
 
 
+@pytest.mark.promise("files.fields")
 def test_a_note_of_a_person_gets_an_id_and_nothing_else(vault: Path, open_book: OpenBook):
     book = open_book()
     for name, memory in notes_of(book).items():
@@ -106,6 +108,7 @@ def test_a_note_of_a_person_gets_an_id_and_nothing_else(vault: Path, open_book: 
     assert {path: path.read_bytes() for path in vault.iterdir()} == after
 
 
+@pytest.mark.promise("files.own-fields")
 def test_what_a_person_wrote_into_a_note_is_understood(vault: Path, open_book: OpenBook):
     notes = notes_of(open_book())
     mtime = datetime.fromtimestamp(1_600_000_000, UTC)
@@ -118,6 +121,7 @@ def test_what_a_person_wrote_into_a_note_is_understood(vault: Path, open_book: O
     assert (notes["Plain.md"].title, notes["Plain.md"].created) == ("Plain", mtime)
 
 
+@pytest.mark.promise("files.fields")
 def test_a_verb_writes_the_field_that_it_sets_and_no_other(vault: Path, open_book: OpenBook):
     book = open_book()
     notes = notes_of(book)
@@ -155,6 +159,7 @@ def test_an_edit_of_the_text_by_a_verb_changes_the_text_alone(vault: Path, open_
         assert book.get(memory.id).title == memory.title
 
 
+@pytest.mark.promise("files.fields")
 def test_a_note_that_a_person_saves_is_left_as_it_is(vault: Path, open_book: OpenBook):
     book = open_book()
     for name, memory in notes_of(book).items():
@@ -224,6 +229,7 @@ def test_what_verbs_make_carries_what_a_lost_database_must_bring_back(home: Path
 # --- slips
 
 
+@pytest.mark.promise("files.own-fields")
 def test_a_slip_in_a_field_that_a_verb_wrote_is_named_and_one_of_a_person_is_not(vault: Path, open_book: OpenBook):
     book = open_book()
     made = book.remember("one", kind="fact", space="team")
@@ -266,6 +272,7 @@ def _name(home: Path, path: Path) -> str:
     return path.relative_to(home).as_posix()
 
 
+@pytest.mark.promise("files.opening")
 @pytest.mark.parametrize("fault", [None, "touched", "lost"])
 def test_a_home_of_an_earlier_program_opens_without_a_file_being_written(home: Path, fault: str | None):
     with commonbook.open(home, create=True) as book:

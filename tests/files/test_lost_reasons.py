@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 import commonbook
 from tests.support.lost_databases import lose_database
 
 EVE = "user:eve"
 
 
+@pytest.mark.promise("access.reasons")
 def test_the_reason_about_a_memory_that_nobody_knows_any_more_is_for_those_who_may_read_all(home, book):
     old = book.remember("we fire Carla", space="vault").id
     new = book.remember("Carla stays", space="team").id

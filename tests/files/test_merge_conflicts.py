@@ -72,6 +72,7 @@ def unmerged(git: Repository) -> set[str]:
     return set(git("diff", "--name-only", "--diff-filter=U").splitlines())
 
 
+@pytest.mark.promise("git.conflict")
 @pytest.mark.parametrize("side", ["ours", "theirs"])
 def test_a_conflict_is_named_and_either_side_of_it_is_taken_in(clones: Clones, side: str):
     git, here = clones.git, clones.here
@@ -99,6 +100,7 @@ def test_a_conflict_is_named_and_either_side_of_it_is_taken_in(clones: Clones, s
     assert "<<<<<<<" not in "".join(revision.text for revision in here.history(clones.source))
 
 
+@pytest.mark.promise("git.conflict")
 def test_lines_of_both_sides_and_lines_that_do_not_fit_are_put_right(clones: Clones):
     git, here = clones.git, clones.here
     ours, theirs = (clones.side(clones.thought, number) for number in (2, 3))
@@ -124,6 +126,7 @@ def test_lines_of_both_sides_and_lines_that_do_not_fit_are_put_right(clones: Clo
     assert git.status == ""
 
 
+@pytest.mark.promise("git.conflict")
 def test_a_verb_leaves_a_file_with_a_conflict_alone(clones: Clones):
     before = clones.file(clones.source).read_bytes()
     with pytest.raises(commonbook.FileInTheWay):
@@ -131,6 +134,7 @@ def test_a_verb_leaves_a_file_with_a_conflict_alone(clones: Clones):
     assert clones.file(clones.source).read_bytes() == before
 
 
+@pytest.mark.promise("git.conflict")
 def test_marks_of_a_conflict_in_code_or_in_a_text_of_a_verb_are_words(home: Path, book: Book):
     write(home, {"Git.md": f"How it looks:\n\n```\n{MARKERS}```\n"})
     stored = book.remember(f"It said\n\n{MARKERS}", title="Said").id

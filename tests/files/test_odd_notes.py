@@ -22,6 +22,7 @@ def titles(book: Book) -> list[str]:
 # --- empty notes
 
 
+@pytest.mark.promise("files.odd")
 @pytest.mark.parametrize("empty", [b"", b"\n", b" \r\n\t\n", b"\xef\xbb\xbf\n"])
 def test_an_empty_new_note_is_no_memory_and_no_trouble_until_something_is_in_it(home: Path, book: Book, empty: bytes):
     write(home, {"Untitled.md": empty})
@@ -57,6 +58,7 @@ MARKED = [
 NUMBERED = ["Plan 2.md", "Plan (1).md", "Plan-LAPTOP-7.md"]
 
 
+@pytest.mark.promise("files.odd")
 @pytest.mark.parametrize("name", [*MARKED, *NUMBERED])
 @pytest.mark.parametrize("settled", ["mv", "rm"])
 def test_a_second_version_is_no_memory_and_doctor_says_how_to_settle_it(
@@ -81,6 +83,7 @@ def test_a_second_version_is_no_memory_and_doctor_says_how_to_settle_it(
     assert (len(book.list().items), book.doctor()) == (1, ())
 
 
+@pytest.mark.promise("files.odd")
 @pytest.mark.parametrize("name", [MARKED[1], NUMBERED[0]])
 def test_a_second_version_steals_no_id_after_a_lost_database(home: Path, name: str):
     write(home, {"Plan.md": "the first\n"})
@@ -103,6 +106,7 @@ def test_a_note_with_a_number_of_its_own_and_a_version_without_its_first_are_mem
 SENTENCE = "Alice owns the billing service since May, and the support team asks her about invoices.\n"
 
 
+@pytest.mark.promise("files.odd")
 @pytest.mark.parametrize("name", NUMBERED)
 @pytest.mark.parametrize("settled", ["rm", "mv"])
 def test_a_note_that_may_be_a_second_version_is_a_memory_and_named_by_doctor(
@@ -125,6 +129,7 @@ def test_a_note_that_may_be_a_second_version_is_a_memory_and_named_by_doctor(
     assert book.doctor() == ()
 
 
+@pytest.mark.promise("files.odd")
 @pytest.mark.parametrize(
     ("first", "second"),
     [
@@ -174,6 +179,7 @@ def test_a_note_whose_name_ends_with_capitals_is_a_memory(home: Path, book: Book
 # --- files that cannot be read
 
 
+@pytest.mark.promise("files.odd")
 @pytest.mark.parametrize(
     ("content", "why", "fix"),
     [
@@ -196,6 +202,7 @@ def test_each_file_that_cannot_be_taken_in_has_an_error_of_its_own(
     assert (home / "odd.md").read_bytes() == content
 
 
+@pytest.mark.promise("files.malformed")
 def test_a_file_that_is_no_memory_can_be_ignored_as_the_finding_says(home: Path, book: Book):
     write(home, {"docs/picture.md": b"\x89PNG\xff", "README.md": "# About this folder\n"})
     book.sync()

@@ -60,6 +60,7 @@ def test_a_person_approves_by_moving_the_file(home, team):
     assert "would_supersede" not in after.read_text()
 
 
+@pytest.mark.promise("review.lost")
 def test_a_person_approves_by_moving_the_file_while_the_database_is_lost(home, team):
     old = team.remember("The deploy runs on Fridays", space="team").id
     memory = propose(team, replaces=old)
@@ -109,6 +110,7 @@ def test_a_removed_file_withdraws_it(home, team):
         team.get(memory)
 
 
+@pytest.mark.promise("review.lost")
 def test_a_lost_database_brings_the_review_and_the_proposals_back(home, team):
     old = team.remember("The deploy runs on Fridays", space="team").id
     memory = propose(team, replaces=old)
@@ -131,6 +133,7 @@ def without_review(file: Path) -> str:
     return "".join(line for line in file.read_text().splitlines(keepends=True) if not line.startswith("review"))
 
 
+@pytest.mark.promise("review.lost")
 def test_a_space_file_does_not_end_a_review(home, team):
     file = home / "team/.space.toml"
     file.write_text(without_review(file))
@@ -140,6 +143,7 @@ def test_a_space_file_does_not_end_a_review(home, team):
     assert "space review" in finding.why
 
 
+@pytest.mark.promise("review.lost")
 def test_a_space_file_begins_a_review_until_a_person_ends_it(home, team):
     team.set_review("team", None)
     file = home / "team/.space.toml"
@@ -153,6 +157,7 @@ def test_a_space_file_begins_a_review_until_a_person_ends_it(home, team):
     assert not team.acting_as(AGENT).remember("x", space="team").proposed
 
 
+@pytest.mark.promise("review.lost")
 def test_an_older_database_loses_no_review(home, team, tmp_path):
     team.set_review("team", None)
     team.close()
@@ -165,6 +170,7 @@ def test_an_older_database_loses_no_review(home, team, tmp_path):
         assert {space.name: space.review for space in book.spaces()}["team"] == "agents"
 
 
+@pytest.mark.promise("review.lost")
 def test_an_export_and_import_keep_them_apart(home, team, tmp_path):
     memory = propose(team)
     team.export(str(tmp_path / "out"), space="team/")
@@ -182,6 +188,7 @@ def test_a_rebuild_keeps_them(home, team):
     assert team.doctor() == ()
 
 
+@pytest.mark.promise("review.supersedes")
 @pytest.mark.parametrize("is_lost", [True, False])
 def test_a_file_of_a_person_that_would_supersede_supersedes_nothing(home, team, is_lost):
     truth = team.remember("The truth", space="team").id
@@ -196,6 +203,7 @@ def test_a_file_of_a_person_that_would_supersede_supersedes_nothing(home, team, 
         assert book.get(truth).superseded_by is None
 
 
+@pytest.mark.promise("review.supersedes")
 def test_a_line_that_supersedes_in_the_file_of_a_proposal_waits_for_the_approval(home, team):
     old = team.remember("The deploy runs on Fridays", space="team").id
     memory = propose(team)

@@ -11,6 +11,8 @@ from commonbook.interfaces.cli.main import main
 from tests.conftest import OpenBook
 from tests.support.hand_edits import change, texts
 
+pytestmark = pytest.mark.promise("files.reverted")
+
 FIRST = "Alice owns the billing service. Ask her before you change an invoice, and tell the support team about it."
 SECOND = "Bertha owns the billing service since May. Nobody else may change an invoice. The support team knows her."
 

@@ -93,6 +93,7 @@ def test_every_space_has_a_file_with_its_name_and_id(home: Path, book: Book):
     assert book.doctor() == ()
 
 
+@pytest.mark.promise("lost.spaces")
 def test_a_lost_database_brings_every_space_back_with_its_id(home: Path, book: Book, open_book: OpenBook):
     for space in ("personal", "team", "team/backend", "other"):
         book.remember(f"about {space}", space=space)
@@ -107,6 +108,7 @@ def test_a_lost_database_brings_every_space_back_with_its_id(home: Path, book: B
     assert again.doctor() == ()
 
 
+@pytest.mark.promise("lost.spaces")
 def test_a_clone_of_the_folder_has_the_same_spaces(home: Path, book: Book, tmp_path: Path):
     book.remember("ours", space="team")
     book.remember("mine")
@@ -116,6 +118,7 @@ def test_a_clone_of_the_folder_has_the_same_spaces(home: Path, book: Book, tmp_p
         assert clone.doctor() == ()
 
 
+@pytest.mark.promise("lost.spaces")
 @pytest.mark.parametrize("target", ["out", "out.zip", "out.tar.gz"])
 def test_an_export_brings_the_spaces_into_another_book(book: Book, tmp_path: Path, target: str):
     book.remember("ours", space="team")
@@ -213,6 +216,7 @@ def test_a_second_folder_that_differs_by_case_alone_is_named(home: Path, book: B
     assert [(finding.what, finding.where) for finding in book.doctor()] == [("second folder", "Team")]
 
 
+@pytest.mark.promise("access.space-files")
 def test_a_copied_folder_is_no_space_and_is_named(home: Path, book: Book):
     book.remember("ours", space="team")
     shutil.copytree(home / "team", home / "copy")
@@ -228,6 +232,7 @@ def test_a_copied_folder_is_no_space_and_is_named(home: Path, book: Book):
 # --- files that somebody forged
 
 
+@pytest.mark.promise("access.space-files")
 def test_a_forged_file_gives_nobody_the_memories_of_another_space(home: Path, book: Book):
     secret = book.remember("the vault code", space="secret")
     book.remember("for all", space="public")
@@ -245,6 +250,7 @@ def test_a_forged_file_gives_nobody_the_memories_of_another_space(home: Path, bo
     assert any("is a copy" in why for why in whys(book))
 
 
+@pytest.mark.promise("access.space-files")
 def test_a_forged_file_does_not_move_memories_into_the_reach_of_others(home: Path, book: Book):
     book.create_space("secret")
     note = write(home / "secret/plans/note.md", "the plan")
@@ -258,6 +264,7 @@ def test_a_forged_file_does_not_move_memories_into_the_reach_of_others(home: Pat
     assert "would take memories from the space secret" in why
 
 
+@pytest.mark.promise("access.space-files")
 def test_a_name_or_id_that_a_person_changed_changes_no_space(home: Path, book: Book):
     book.remember("ours", space="team")
     book.remember("theirs", space="other")
@@ -305,6 +312,7 @@ def test_some_folders_can_never_be_a_space_of_their_own(home: Path, book: Book, 
 # --- making a folder a space
 
 
+@pytest.mark.promise("access.new-spaces")
 def test_the_owner_makes_a_folder_a_space_together_with_its_notes(home: Path, book: Book, open_book: OpenBook):
     write(home / "Projects/garden/plan.md", "dig")
     write(home / "Projects/other.md", "rest")
@@ -318,6 +326,7 @@ def test_the_owner_makes_a_folder_a_space_together_with_its_notes(home: Path, bo
     assert book.doctor() == ()
 
 
+@pytest.mark.promise("access.new-spaces")
 def test_a_first_write_takes_no_note_of_a_folder_that_is_there(home: Path, book: Book):
     write(home / "projects/garden/plan.md", "dig")
     book.sync()
@@ -327,6 +336,7 @@ def test_a_first_write_takes_no_note_of_a_folder_that_is_there(home: Path, book:
     assert book.doctor() == ()
 
 
+@pytest.mark.promise("access.new-spaces")
 def test_an_admin_of_a_space_takes_no_note_by_making_a_space_below_it(home: Path, book: Book):
     book.create_space("projects")
     write(home / "projects/garden/plan.md", "dig")

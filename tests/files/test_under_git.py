@@ -67,6 +67,7 @@ def by_title(book: Book, title: str, space: str = "team") -> str:
     return memory.id
 
 
+@pytest.mark.promise("git.ignored")
 def test_keys_database_and_notices_are_never_in_it(git: Repository, open_book: OpenBook):
     book = open_book()
     ground = book.remember("bread costs one", space="team").id
@@ -90,6 +91,7 @@ def test_a_home_that_has_no_ignore_file_yet_gets_one(git: Repository, open_book:
     assert git.status == ""
 
 
+@pytest.mark.promise("git.diff")
 def test_the_diff_of_an_edit_by_a_verb_is_the_edit(git: Repository, open_book: OpenBook):
     book = open_book()
     steps = [
@@ -119,6 +121,7 @@ def test_an_edit_by_hand_is_committed_as_it_was_typed(git: Repository, open_book
     assert book.doctor() == ()
 
 
+@pytest.mark.promise("git.diff")
 def test_after_a_checkout_of_an_older_commit_and_back_nothing_has_changed(git: Repository, open_book: OpenBook):
     book = open_book()
     oil, milk, salt = (by_title(book, title) for title in ("Oil", "Milk", "Salt"))
@@ -148,6 +151,7 @@ def test_after_a_checkout_of_an_older_commit_and_back_nothing_has_changed(git: R
         assert newer.doctor() == ()
 
 
+@pytest.mark.promise("git.diff")
 def test_a_decision_stays_when_an_older_commit_is_checked_out_and_only_its_lines_differ(
     git: Repository, open_book: OpenBook
 ):
@@ -182,6 +186,7 @@ def test_a_merge_of_two_branches_shows_what_was_meant(git: Repository, open_book
     assert book.doctor() == ()
 
 
+@pytest.mark.promise("git.diff")
 def test_the_reason_of_a_supersession_stays_in_its_branch(git: Repository, open_book: OpenBook):
     book = open_book()
     oil, milk, salt = (by_title(book, title) for title in ("Oil", "Milk", "Salt"))
@@ -212,6 +217,7 @@ def test_a_reason_in_a_file_is_that_of_a_link(git: Repository, open_book: OpenBo
     assert ("superseded_because" in file.read_text()) == is_superseded
 
 
+@pytest.mark.promise("git.diff")
 def test_notes_from_before_they_had_ids_stay_as_they_were_checked_out(git: Repository, open_book: OpenBook):
     book = open_book()
     for name, content in NOTES.items():
@@ -233,6 +239,7 @@ def test_notes_from_before_they_had_ids_stay_as_they_were_checked_out(git: Repos
     assert {one.path: one.id for one in book.list().items} == ids
 
 
+@pytest.mark.promise("git.diff")
 def test_a_note_from_before_it_had_a_kind_stays_as_it_was_checked_out(git: Repository, open_book: OpenBook):
     book = open_book()
     ids = [by_title(book, title) for title in ("Oil", "Salt", "Windows")]
@@ -249,6 +256,7 @@ def test_a_note_from_before_it_had_a_kind_stays_as_it_was_checked_out(git: Repos
     assert git.changed_lines == []
 
 
+@pytest.mark.promise("git.diff")
 def test_a_folder_from_before_it_was_a_space_stays_as_it_was_checked_out(git: Repository, open_book: OpenBook):
     (git.home / "crew").mkdir()
     for name, content in NOTES.items():
@@ -302,6 +310,7 @@ def meaning(book: Book) -> dict[str, tuple[object, ...]]:
     return {one.path: (one.id, one.title, one.kind, one.tags, one.text) for one in book.list().items}
 
 
+@pytest.mark.promise("git.diff")
 @pytest.mark.parametrize("branch", [False, True], ids=["a commit", "a branch"])
 @pytest.mark.parametrize("back", [1, 2, 3])
 def test_a_checkout_of_any_older_commit_and_back_leaves_everything_as_it_was(
@@ -326,6 +335,7 @@ def test_a_checkout_of_any_older_commit_and_back_leaves_everything_as_it_was(
         assert book.doctor() == ()
 
 
+@pytest.mark.promise("git.detached")
 def test_a_note_that_is_new_in_a_commit_gets_its_id_when_a_branch_is_there(vault: Repository, open_book: OpenBook):
     book = open_book()
     vault("checkout", "-q", "main~3")
@@ -340,6 +350,7 @@ def test_a_note_that_is_new_in_a_commit_gets_its_id_when_a_branch_is_there(vault
     assert book.doctor() == ()
 
 
+@pytest.mark.promise("git.detached")
 def test_a_verb_writes_into_a_commit_that_was_checked_out(vault: Repository, open_book: OpenBook):
     book = open_book()
     vault("checkout", "-q", "main~3")
@@ -350,6 +361,7 @@ def test_a_verb_writes_into_a_commit_that_was_checked_out(vault: Repository, ope
     assert "here again" in (vault.home / "Gone.md").read_text()
 
 
+@pytest.mark.promise("files.no-id")
 def test_a_note_without_an_id_that_is_edited_and_moved_by_hand_stays_the_same_memory(
     vault: Repository, open_book: OpenBook
 ):
@@ -373,6 +385,7 @@ def test_a_note_without_an_id_that_is_edited_and_moved_by_hand_stays_the_same_me
     assert vault.status == ""
 
 
+@pytest.mark.promise("files.no-id")
 def test_two_notes_without_ids_and_of_one_text_are_not_taken_for_each_other(vault: Repository, open_book: OpenBook):
     book = open_book()
     vault("checkout", "-q", "main~3")
@@ -386,6 +399,7 @@ def test_two_notes_without_ids_and_of_one_text_are_not_taken_for_each_other(vaul
     assert not ids & {one.id for one in book.list().items if one.path.startswith("Area/")}
 
 
+@pytest.mark.promise("files.no-id")
 def test_a_database_that_is_lost_in_an_older_commit_gives_new_ids_there_and_the_old_ones_in_the_branch(
     vault: Repository, open_book: OpenBook
 ):
@@ -406,6 +420,7 @@ def test_a_database_that_is_lost_in_an_older_commit_gives_new_ids_there_and_the_
         assert book.doctor() == ()
 
 
+@pytest.mark.promise("git.ignored")
 @pytest.mark.parametrize("removed", [False, True], ids=["tracked", "removed since"])
 def test_doctor_finds_keys_and_a_database_that_were_committed(git: Repository, open_book: OpenBook, removed: bool):
     book = open_book()

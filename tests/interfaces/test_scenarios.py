@@ -18,6 +18,8 @@ from commonbook.model.memory import Draft
 from tests.support import scenarios
 from tests.support.scenarios import SCENARIOS, World, errors_of, normalized
 
+pytestmark = pytest.mark.promise("http.same")
+
 
 @pytest.fixture
 def library(tmp_path_factory) -> Iterator[Book]:
@@ -73,6 +75,7 @@ def test_the_command_line_gives_the_results_of_the_library(book, library, scenar
     assert normalized(found.state()) == normalized(expected.state())
 
 
+@pytest.mark.promise("http.same")
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
 def test_mcp_gives_the_results_of_the_library(book, library, scenario):
     expected, found = scenarios.through_the_library(library), scenarios.through_mcp(book)

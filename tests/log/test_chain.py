@@ -43,6 +43,8 @@ from tests.support.chains import (
     tx,
 )
 
+pytestmark = pytest.mark.promise("log.chain")
+
 __all__ = ["empty", "keys", "tx"]
 
 

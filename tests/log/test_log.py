@@ -83,6 +83,7 @@ def test_a_hand_edit_is_in_the_log_as_one(book: Book, home: Path):
     assert (last.actor, last.action, book.verify_log().ok) == ("user:filesystem", "edit", True)
 
 
+@pytest.mark.promise("log.no-text")
 def test_the_log_holds_no_text_of_a_memory(book: Book, log: tuple[str, int]):
     for entry in book.log(space="team"):
         assert "words" not in entry.payload

@@ -33,6 +33,8 @@ from tests.support.chains import (
     tx,
 )
 
+pytestmark = pytest.mark.promise("log.verify")
+
 __all__ = ["empty", "keys", "tx"]
 
 

@@ -27,6 +27,7 @@ def test_a_page_has_the_changes_since_the_position_and_nothing_twice(book):
     assert book.changes(after=page.next).items == ()
 
 
+@pytest.mark.promise("log.changes")
 def test_small_pages_together_are_all_changes_of_all_spaces_each_in_its_order(book):
     for number in range(6):
         book.remember(f"memory {number}", space=f"team/{number % 3}")
@@ -55,6 +56,7 @@ def test_a_space_that_becomes_readable_is_read_from_its_beginning(book):
     assert ("team", "remember") not in seen
 
 
+@pytest.mark.promise("log.changes")
 def test_a_space_that_is_lost_is_counted_and_its_changes_are_not_shown(book):
     book.remember("plans", space="team")
     book.grant(ALICE, "team", "reader")

@@ -26,6 +26,7 @@ def enqueue(book, kind, memory, *, failed):
     book._engines.db.write(operation)
 
 
+@pytest.mark.promise("rules.hidden")
 @pytest.mark.parametrize("kind", REACHING)
 def test_only_the_owner_learns_of_work_that_reaches_other_spaces(book, kind):
     memory = book.remember("the heron nests", space="lab").id

@@ -379,6 +379,7 @@ def test_a_worker_process_killed_with_minus_nine_is_followed_by_another(place, o
 # --- who may do it
 
 
+@pytest.mark.promise("sessions.failures")
 def test_who_may_not_write_leaves_the_work_to_those_who_may(timed, clock):
     timed.append("s", ["the walrus sleeps"])
     clock.forward(days=1)
@@ -410,6 +411,7 @@ def test_a_right_that_is_lost_in_the_middle_fails_the_job_and_a_person_sees_it(t
     assert (timed.status().failed_jobs, timed.status().unsettled) == (0, 0)
 
 
+@pytest.mark.promise("limits.jobs")
 def test_a_right_that_a_worker_loses_leaves_the_job_to_others(timed, clock, monkeypatch):
     timed.grant("agent:worker", "personal", "writer")
     worker = timed.acting_as("agent:worker")
@@ -432,6 +434,7 @@ def test_a_right_that_a_worker_loses_leaves_the_job_to_others(timed, clock, monk
     assert (timed.status().waiting_jobs, timed.status().unsettled) == (0, 0)
 
 
+@pytest.mark.promise("limits.jobs")
 def test_what_a_job_writes_counts_against_no_limit_of_its_worker(timed, clock):
     timed.grant("agent:worker", "personal", "writer")
     timed.grant("agent:worker", "team", "writer")

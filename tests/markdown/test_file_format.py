@@ -43,6 +43,8 @@ from commonbook.model.memory import (
 from commonbook.ports.files import YamlField
 from commonbook.text.validation import is_plain_line
 
+pytestmark = pytest.mark.promise("files.bytes")
+
 GUIDE = (Path(__file__).parents[2] / "docs" / "FRONT-MATTER.md").read_text(encoding="utf-8")
 ID = "0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c2e"
 OTHER = "0191b7c0-11aa-7c3e-8d21-0f5e6a7b8c9d"

@@ -20,6 +20,7 @@ REPORTS = [
 ]
 
 
+@pytest.mark.promise("writes.exact")
 @pytest.mark.parametrize("report", REPORTS, ids=["English", "German", "Japanese", "incompressible"])
 def test_a_long_text_and_its_history_come_back_to_the_last_character(book: Book, open_book: OpenBook, report: str):
     memory = book.remember(report, space="personal").id

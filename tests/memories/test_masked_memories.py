@@ -30,6 +30,7 @@ def nowhere(stored: Stored) -> bool:
 # --- remember
 
 
+@pytest.mark.promise("secrets.masked")
 def test_a_remembered_secret_is_in_no_text_title_file_name_or_log(book: Book, stored: Stored):
     receipt = book.remember(SAID, space="team")
     memory = book.get(receipt.id)
@@ -44,6 +45,7 @@ def test_a_remembered_secret_is_in_no_text_title_file_name_or_log(book: Book, st
     assert book.recall("password", spaces=["team"]).hits[0].text.count("[masked: secret]") == 1
 
 
+@pytest.mark.promise("secrets.masked")
 def test_a_secret_is_stored_as_it_is_only_if_that_is_asked_for(book: Book):
     receipt = book.remember(SAID, mask=False)
     assert (book.get(receipt.id).text, receipt.masked) == (SAID, 0)
@@ -52,6 +54,7 @@ def test_a_secret_is_stored_as_it_is_only_if_that_is_asked_for(book: Book):
     assert book.get(receipt.id).text == f"{SAID} Really."
 
 
+@pytest.mark.promise("secrets.repeats")
 def test_a_repeat_is_recognised_by_the_text_as_it_was_sent(book: Book):
     first = book.remember(SAID, key="k")
     again = book.remember(SAID, key="k")
@@ -67,6 +70,7 @@ def test_a_repeat_is_recognised_by_the_text_as_it_was_sent(book: Book):
 # --- edit and reflect
 
 
+@pytest.mark.promise("secrets.masked")
 def test_an_edit_and_a_reflection_are_masked_too(book: Book, stored: Stored):
     memory = book.remember("The wifi is slow").id
     receipt = book.edit(memory, text=SAID)
@@ -91,6 +95,7 @@ def test_an_older_text_comes_back_as_it_was(book: Book):
 # --- files
 
 
+@pytest.mark.promise("secrets.own-files")
 def test_a_file_of_a_person_is_never_rewritten_by_masking(home: Path, book: Book):
     receipt = book.remember("The wifi is slow")
     path = home / receipt.path
@@ -116,6 +121,7 @@ def vault(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.promise("secrets.masked")
 def test_an_import_is_masked_and_done_once_and_the_folder_stays(book: Book, vault: Path, stored: Stored):
     before = {path: path.read_bytes() for path in vault.rglob("*.md")}
     assert book.import_folder(str(vault), dry_run=True).masked == 4
@@ -143,6 +149,7 @@ def test_an_export_of_unmasked_memories_is_unchanged_where_it_came_from(book: Bo
 # --- the command line
 
 
+@pytest.mark.promise("secrets.names")
 def test_the_command_line_counts_what_it_masked_and_no_error_tells_a_secret(cli, tmp_path: Path):
     receipt = cli("remember", SAID, "--json").json
     assert receipt["masked"] == 1
@@ -183,6 +190,7 @@ def test_a_masked_text_survives_a_reopening(book: Book, open_book: OpenBook):
 # --- tags, metadata and names
 
 
+@pytest.mark.promise("secrets.masked")
 def test_tags_and_metadata_are_masked_as_texts_are(book: Book, stored: Stored):
     receipt = book.remember("wifi", tags=["home", f"my password is {SECRET}"], metadata={"password": SECRET, "n": 3})
     memory = book.get(receipt.id)
@@ -196,6 +204,7 @@ def test_tags_and_metadata_are_masked_as_texts_are(book: Book, stored: Stored):
     assert book.get(receipt.id).tags == (SAID,)
 
 
+@pytest.mark.promise("secrets.masked")
 def test_an_import_masks_tags_metadata_and_aliases(book: Book, tmp_path: Path, stored: Stored):
     note = f'---\ntags: [home, {SAID}]\naliases: [{SAID}]\nmetadata: {{"password": "{SECRET}"}}\n---\nwifi\n'
     (tmp_path / "notes").mkdir()
@@ -213,6 +222,7 @@ def test_an_import_masks_tags_metadata_and_aliases(book: Book, tmp_path: Path, s
 KEY = "ghp_abcdefghijklmnopqrstuvwxyz0123456789"
 
 
+@pytest.mark.promise("secrets.names")
 def test_a_name_that_identifies_something_is_refused_and_not_repeated(book: Book, stored: Stored):
     book.remember("here", space="team")
     for refused in (
@@ -233,6 +243,7 @@ def test_a_name_that_identifies_something_is_refused_and_not_repeated(book: Book
         assert book.append(innocent, ["hello"]).messages[0].new
 
 
+@pytest.mark.promise("secrets.names")
 def test_a_session_in_an_import_whose_id_has_a_key_is_refused(book: Book, tmp_path: Path):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "a.md").write_text(f"---\ntype: episode\nsession_id: {KEY}\n---\n\nx\n")

@@ -66,6 +66,7 @@ def test_the_title_is_the_first_line_unless_one_is_given(book: Book):
     assert book.get(book.remember("text", title="Mine").id).title == "Mine"
 
 
+@pytest.mark.promise("writes.exact")
 def test_a_text_comes_back_to_the_last_character(book: Book, open_book: OpenBook):
     texts = [
         "",
@@ -94,6 +95,7 @@ def test_a_batch_is_stored_whole_or_not_at_all(book: Book):
     assert book.status().memories == 120
 
 
+@pytest.mark.promise("writes.once")
 def test_the_same_key_stores_once_and_gives_the_first_receipt_again(book: Book, open_book: OpenBook):
     first = book.remember("once", key="k1", tags=["a"])
     again = open_book().remember("once", key="k1", tags=["a"])
@@ -109,6 +111,7 @@ def test_the_same_key_stores_once_and_gives_the_first_receipt_again(book: Book, 
     assert book.status().memories == 2
 
 
+@pytest.mark.promise("writes.once")
 def test_a_repeat_inside_one_batch_is_stored_once(book: Book):
     first, second = book.remember_many([Draft(text="once", key="k"), Draft(text="once", key="k")])
     assert (first.new, second.new, second.id) == (True, False, first.id)
@@ -133,6 +136,7 @@ def test_replacing_a_memory_supersedes_it_in_the_same_step(book: Book):
     assert book.get(old.id).text == "Alice owns billing"
 
 
+@pytest.mark.promise("writes.bad-input")
 @pytest.mark.parametrize(
     ("wrong", "error"),
     [
@@ -189,6 +193,7 @@ def test_an_edit_of_title_or_text_is_a_new_revision_and_any_edit_a_new_version(b
     )
 
 
+@pytest.mark.promise("writes.versions")
 def test_an_edit_of_another_version_than_expected_is_a_conflict(book: Book):
     memory = book.remember("one")
     book.edit(memory.id, text="two", expected_version=1)
@@ -227,6 +232,7 @@ def test_history_keeps_every_text_with_who_and_when(book: Book):
 # --- move, delete
 
 
+@pytest.mark.promise("access.past-texts")
 def test_a_move_names_the_file_after_the_present_title(book: Book, folder: Folder):
     memory = book.remember("We fire Carla", title="We fire Carla", space="vault")
     assert book.edit(memory.id, text="Lunch is at noon", title="Lunch").path == memory.path
@@ -340,6 +346,7 @@ def test_a_part_of_an_id_is_enough_to_find_it(book: Book):
         book.find_id(" ")
 
 
+@pytest.mark.promise("writes.names")
 def test_a_title_a_file_name_or_an_alias_finds_a_memory_if_only_one_has_it(book: Book, tmp_path: Path):
     notes = {"Projects/Garden.md": "---\naliases: [Yard]\n---\ngreen", "Home.md": "x", "Other/Home.md": "y"}
     for path, text in notes.items():

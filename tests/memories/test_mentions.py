@@ -37,6 +37,7 @@ def test_links_in_a_text_lead_to_memories_by_title_and_back(book):
     assert book.get(note.id).links == ()
 
 
+@pytest.mark.promise("links.text")
 def test_a_link_that_is_removed_is_gone_and_one_that_is_added_counts(book):
     garden = book.remember("Beds", title="Garden")
     shed = book.remember("Tools", title="Shed")
@@ -60,6 +61,7 @@ def test_a_link_finds_what_is_written_later_and_loses_what_is_renamed_or_deleted
     assert mentioned(book, note.id) == []
 
 
+@pytest.mark.promise("links.paths")
 def test_a_link_means_a_memory_of_its_own_space(book):
     book.remember("Secret beds", title="Garden", space="vault")
     note = book.remember("See [[Garden]]", space="team")
@@ -82,6 +84,7 @@ def test_nobody_sets_or_removes_a_mention_but_in_the_text(book):
     assert mentioned(book, note.id) == ["Garden"]
 
 
+@pytest.mark.promise("links.text")
 def test_tags_in_a_text_are_tags_as_long_as_they_stand_there(book):
     note = book.remember("Plant beans #garden/spring #Todo, not #42 nor `#code`", tags=["todo", "home"])
     assert book.get(note.id).tags == ("todo", "home", "garden/spring")
@@ -147,6 +150,7 @@ def test_links_between_files_mean_the_nearest_path(vault):
     assert paths(vault, "todo.md") == ["Old/Garden.md", "Home.md"]
 
 
+@pytest.mark.promise("links.text")
 def test_an_edit_by_hand_and_a_renamed_file_count(vault, home):
     (home / "todo.md").write_text((home / "todo.md").read_text().replace("[[Garden]]", "garden #later"))
     vault.sync()
@@ -196,6 +200,7 @@ def test_aliases_in_front_matter_are_names_of_a_note(book, tmp_path):
     assert all(memory.tags in ((), ("a",)) for memory in book.list(limit=100).items)
 
 
+@pytest.mark.promise("links.aliases")
 def test_an_alias_leads_both_ways_and_ends_with_its_line(vault, home):
     write(home, ALIASES)
     write(home, {"linking.md": "my [[Yard]] and [[water/pond-of-mine]]\n"})
@@ -213,6 +218,7 @@ def test_an_alias_leads_both_ways_and_ends_with_its_line(vault, home):
     assert paths(vault, "linking.md") == ["lines.md", "one.md"]
 
 
+@pytest.mark.promise("links.aliases")
 def test_the_name_of_a_file_counts_before_a_title_and_a_title_before_an_alias(vault, home):
     notes = {"B/one.md": "---\naliases: Fern\n---\nx\n", "A/two.md": "---\ntitle: fern\n---\nx\n"}
     write(home, {**notes, "B/linking.md": "go to [[Fern]]\n"})
@@ -223,6 +229,7 @@ def test_the_name_of_a_file_counts_before_a_title_and_a_title_before_an_alias(va
     assert paths(vault, "B/linking.md") == ["C/D/fern.md"]
 
 
+@pytest.mark.promise("links.aliases")
 def test_aliases_come_along_in_exports_and_in_another_book(book, folder, tmp_path):
     book.import_folder(str(write(tmp_path / "vault", ALIASES)), space="personal")
     book.export(str(tmp_path / "out"))
@@ -256,6 +263,7 @@ MARKDOWN_LINKS = {
 }
 
 
+@pytest.mark.promise("links.paths")
 def test_markdown_links_to_paths_of_notes_count_as_long_as_they_stand_there(book, tmp_path):
     book.import_folder(str(write(tmp_path / "vault", MARKDOWN_LINKS)), space="shop")
     notes = {memory.title: memory for memory in book.list(limit=50).items}
@@ -274,6 +282,7 @@ def test_markdown_links_to_paths_of_notes_count_as_long_as_they_stand_there(book
 # --- tags that stand in the text
 
 
+@pytest.mark.promise("writes.tags")
 def test_an_edit_of_tags_names_those_that_stand_in_the_text(book: Book):
     receipt = book.remember("Water the #Garden #plan", tags=["outdoor", "plan"])
     assert book.edit(receipt.id, tags=[]).tags_in_text == ("Garden", "plan")

@@ -102,6 +102,7 @@ def test_list_and_recall_filter_by_it(book: Book, settle):
     assert hits(book, metadata={"ticket": "A-1"}) == titles(book.list(Filter(metadata={"ticket": "A-1"}))) == set()
 
 
+@pytest.mark.promise("recall.filters")
 def test_the_filter_applies_before_the_best_are_chosen(book: Book, settle):
     book.remember_many([Draft(f"otter otter otter {number}") for number in range(60)])
     book.remember("once there was an otter, long ago and far away", metadata={"rare": True})
@@ -159,6 +160,7 @@ def test_an_export_brings_it_into_another_book_and_importing_again_changes_nothi
     assert book.get(memory_id).version == before
 
 
+@pytest.mark.promise("files.metadata")
 def test_a_lost_database_brings_it_back_from_the_files(book: Book, home):
     memory_id = book.remember("the otter", metadata=FIELDS).id
     book.close()
@@ -188,6 +190,7 @@ def test_a_person_writes_it_as_a_block_and_the_lines_stay_until_a_verb_sets_it(b
     assert "metadata" not in file.read_text()
 
 
+@pytest.mark.promise("files.metadata")
 @pytest.mark.parametrize(
     "foreign", ["metadata: mine", "metadata: [a, b]", "metadata:\n  deep:\n    er: 1", "metadata:"]
 )

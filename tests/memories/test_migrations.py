@@ -57,6 +57,7 @@ def migrate(home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 # --- the copy that is made before a migration
 
 
+@pytest.mark.promise("builds.copy")
 @pytest.mark.usefixtures("later")
 def test_the_database_is_copied_before_a_migration_and_the_copy_goes_after_a_good_check(
     home: Path, monkeypatch: pytest.MonkeyPatch
@@ -93,6 +94,7 @@ def test_the_database_is_copied_before_a_migration_and_the_copy_goes_after_a_goo
         assert book.status().schema_copies == ()
 
 
+@pytest.mark.promise("builds.copy")
 def test_a_copy_that_is_put_back_opens_as_before(made: Path, monkeypatch: pytest.MonkeyPatch):
     copy = migrate(made, monkeypatch)
     with pytest.raises(HomeOfAnotherBuild):
@@ -103,6 +105,7 @@ def test_a_copy_that_is_put_back_opens_as_before(made: Path, monkeypatch: pytest
         assert book.verify_log().findings == ()
 
 
+@pytest.mark.promise("builds.copy")
 @pytest.mark.parametrize("where", ["before", "while copying"])
 def test_without_room_for_the_copy_nothing_is_migrated(made: Path, where: str, monkeypatch: pytest.MonkeyPatch):
     def full(*_args: object) -> None:
@@ -123,6 +126,7 @@ def test_without_room_for_the_copy_nothing_is_migrated(made: Path, where: str, m
     assert migrate(made, monkeypatch).exists()
 
 
+@pytest.mark.promise("builds.copy")
 def test_the_command_says_that_it_migrated_and_where_the_copy_is(made: Path):
     script = (
         "import runpy, commonbook.compose.book as book\n"
@@ -146,6 +150,7 @@ def test_a_new_home_has_nothing_to_copy(home: Path):
 # --- homes of other builds
 
 
+@pytest.mark.promise("builds.refused")
 @pytest.mark.parametrize("pragma", ["application_id = 4711", f"user_version = {NEW}"])
 def test_a_home_of_another_build_is_refused_and_the_error_names_the_way_over(made: Path, pragma: str):
     state = made / ".commonbook" / "state.db"
@@ -178,6 +183,7 @@ def test_the_fingerprint_follows_what_is_defined_and_not_how_it_is_written():
 # --- files that could not be read once
 
 
+@pytest.mark.promise("files.malformed")
 @pytest.mark.parametrize("remedy", ["rebuild", "touch"])
 def test_a_file_that_parses_does_not_stay_malformed(home: Path, remedy: str):
     with commonbook.open(home, create=True) as book:

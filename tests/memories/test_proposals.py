@@ -41,6 +41,7 @@ def listed(book: Book, space: str | None = None) -> set[str]:
     return {memory.id for memory in book.list(Filter(space=space)).items}
 
 
+@pytest.mark.promise("review.hidden")
 def test_what_an_agent_remembers_is_recalled_and_listed_only_among_the_proposals(team):
     memory = propose(team)
     for reader in (team, team.acting_as(ANA), team.acting_as(AGENT), team.acting_as(OTHER)):
@@ -136,6 +137,7 @@ FORBIDDEN: dict[str, Callable[[Book, str, str], object]] = {
 }
 
 
+@pytest.mark.promise("review.agents")
 @pytest.mark.parametrize("deed", FORBIDDEN)
 def test_an_agent_can_change_nothing_but_by_a_proposal(team, deed):
     team.grant(AGENT, "notes", "admin")
@@ -147,6 +149,7 @@ def test_an_agent_can_change_nothing_but_by_a_proposal(team, deed):
     assert [one.id for one in team.pending()] == [mine]
 
 
+@pytest.mark.promise("review.agents")
 def test_no_key_of_the_proposer_approves_and_no_other_agent(team):
     memory = propose(team)
     key = team.create_key(AGENT).secret
@@ -164,6 +167,7 @@ def test_no_key_of_the_proposer_approves_and_no_other_agent(team):
     assert [one.id for one in team.pending()] == [memory]
 
 
+@pytest.mark.promise("review.agents")
 def test_no_agent_begins_or_ends_a_review_even_as_an_admin(team):
     team.grant(AGENT, "notes", "admin")
     for space, review in (("notes", "agents"), ("notes", None), ("team", None)):
@@ -185,6 +189,7 @@ def test_a_reader_proposes_nothing(team):
     assert str(hidden.value).replace("team", "nowhere") == str(unknown.value)
 
 
+@pytest.mark.promise("review.hidden")
 def test_what_it_replaces_stays_until_the_approval(team):
     old = team.remember("The deploy runs on Fridays", space="team").id
     thought = team.reflect("Fridays are busy", [old], space="team").id
@@ -236,6 +241,7 @@ def test_a_repeat_gets_the_first_receipt_before_and_after_the_decision(team):
     assert team.pending() == ()
 
 
+@pytest.mark.promise("review.sessions")
 def test_conversations_go_on(team):
     agent = team.acting_as(AGENT)
     agent.append("talk", ["The deploy runs on Mondays", "Noted"], space="team")
@@ -251,6 +257,7 @@ def test_conversations_go_on(team):
     agent.work()
 
 
+@pytest.mark.promise("review.agents")
 @pytest.mark.parametrize("is_reviewed", [True, False])
 def test_an_agent_supersedes_no_proposal_of_another_by_any_verb(team, is_reviewed):
     team.grant(OTHER, "team", "writer")
@@ -271,6 +278,7 @@ def test_an_agent_supersedes_no_proposal_of_another_by_any_verb(team, is_reviewe
     assert team.get(memory).superseded_by is None
 
 
+@pytest.mark.promise("review.agents")
 def test_an_agent_changes_and_withdraws_its_own_proposal(team):
     memory, agent = propose(team), team.acting_as(AGENT)
     assert agent.edit(memory, text="The deploy runs on Tuesdays").proposed
@@ -310,6 +318,7 @@ def test_a_rejection_deletes_and_can_be_undone(team):
     assert [one.state for one in team.pending(decided=True)] == ["approved"]
 
 
+@pytest.mark.promise("review.decided")
 def test_the_approval_is_of_the_version_that_was_seen(team):
     memory, agent = propose(team), team.acting_as(AGENT)
     (seen,) = team.pending()
@@ -334,6 +343,7 @@ def test_a_request_to_share_is_of_the_version_that_was_seen_too(team):
     assert team.approve(seen.id, expected_version=team.pending()[0].version).state == "approved"
 
 
+@pytest.mark.promise("review.decided")
 def test_decisions_are_in_the_signed_log(team):
     accepted, refused = propose(team), propose(team, "Second")
     team.acting_as(ANA).approve(accepted, note="fine words")
@@ -350,6 +360,7 @@ def test_decisions_are_in_the_signed_log(team):
     assert team.verify_log().findings == ()
 
 
+@pytest.mark.promise("review.hidden")
 def test_a_rule_shares_it_once_it_is_approved(team):
     team.add_rule("everybody", "team")
     memory = propose(team)
@@ -358,6 +369,7 @@ def test_a_rule_shares_it_once_it_is_approved(team):
     assert len(listed(team, "everybody")) == 1
 
 
+@pytest.mark.promise("review.agents")
 def test_a_rule_and_a_copy_of_an_agent_stop_when_the_review_begins(book):
     book.grant(AGENT, "team", "admin")
     book.grant(AGENT, "notes", "admin")
@@ -437,6 +449,7 @@ def test_renaming_takes_the_proposals_along(team):
     assert team.approve(memory).space == "crew"
 
 
+@pytest.mark.promise("review.decided")
 def test_of_many_decisions_one_is_made(team, open_book):
     memory = propose(team)
     outcomes: list[str] = []
@@ -460,6 +473,7 @@ def test_of_many_decisions_one_is_made(team, open_book):
     assert (memory in listed(team)) == (decided.state == "approved")
 
 
+@pytest.mark.promise("review.agents")
 def test_an_agent_that_writes_while_the_review_begins_is_either_before_it_or_proposes(book, open_book):
     book.grant(AGENT, "team", "writer")
     stop = threading.Event()

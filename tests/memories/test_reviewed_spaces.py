@@ -26,6 +26,7 @@ def team(book: Book) -> Book:
     return book
 
 
+@pytest.mark.promise("review.agents")
 def test_an_agent_reinstates_nothing_that_a_memory_under_review_supersedes(team):
     old = team.remember("The deploy runs on Fridays", space="notes").id
     new = team.remember("The deploy runs on Mondays", space="team", replaces=old).id
@@ -44,6 +45,7 @@ SUPERSEDING: dict[str, Callable[[Book, str, str], object]] = {
 }
 
 
+@pytest.mark.promise("review.hidden")
 @pytest.mark.parametrize("verb", SUPERSEDING)
 def test_a_proposal_supersedes_nothing_by_any_verb(team, verb):
     old = team.remember("The deploy runs on Fridays", space="notes").id
@@ -66,6 +68,7 @@ SHARING: dict[str, Callable[[Book, str], object]] = {
 }
 
 
+@pytest.mark.promise("review.hidden")
 @pytest.mark.parametrize("verb", SHARING)
 def test_a_proposal_is_not_shared(team, verb):
     proposal = team.acting_as(AGENT).remember("The deploy runs on Mondays", space="team").id
@@ -78,6 +81,7 @@ def test_a_proposal_is_not_shared(team, verb):
     SHARING[verb](team.acting_as(ANA), proposal)
 
 
+@pytest.mark.promise("review.hidden")
 def test_a_reader_sees_no_proposal_by_its_notices_or_among_dependents(team):
     ground = team.remember("The deploy runs on Fridays", space="team").id
     proposal = team.acting_as(AGENT).reflect("Fridays are busy", [ground], space="team").id
@@ -93,6 +97,7 @@ def test_a_reader_sees_no_proposal_by_its_notices_or_among_dependents(team):
     assert [one.id for one in team.acting_as(RITA).dependents(ground)] == [proposal]
 
 
+@pytest.mark.promise("review.agents")
 def test_no_agent_grants_above_a_space_under_review(book):
     book.create_space("org")
     book.create_space("org/team")

@@ -28,6 +28,7 @@ def actions(book: Book, space: str) -> list[str]:
 # --- what comes back
 
 
+@pytest.mark.promise("undo.delete")
 def test_text_tags_history_and_links_of_both_ends_come_back(book: Book):
     target = book.remember("the target").id
     memory = book.remember("one", tags=["x"], links=[("related_to", target)], importance=0.5).id
@@ -62,6 +63,7 @@ def test_doing_it_again_changes_nothing_and_it_is_an_action_of_its_own(book: Boo
     assert actions(book, "team") == ["space.create", "remember", "delete", "undelete"]
 
 
+@pytest.mark.promise("undo.edit")
 def test_the_history_shows_each_deletion_and_each_way_back(book: Book):
     book.grant(BOB, "team", "writer")
     memory = book.remember("one", space="team").id
@@ -105,6 +107,7 @@ def test_a_long_log_is_not_read_for_a_history(home: Path, book: Book):
 # --- rights
 
 
+@pytest.mark.promise("undo.delete")
 def test_only_a_writer_of_the_space_undeletes(book: Book):
     book.grant(ANA, "team", "reader")
     memory = book.remember("one", space="team").id
@@ -125,6 +128,7 @@ def test_only_a_writer_of_the_space_undeletes(book: Book):
 # --- supersession and notices
 
 
+@pytest.mark.promise("undo.delete")
 def test_what_it_superseded_is_superseded_again(book: Book):
     old = book.remember("oil costs five").id
     new = book.remember("oil costs seven", replaces=old).id
@@ -149,6 +153,7 @@ def superseded_by_bob(book: Book) -> tuple[str, str]:
     return old, new
 
 
+@pytest.mark.promise("undo.delete")
 def test_an_undelete_supersedes_nothing_in_a_space_that_its_actor_may_not_write_to(book: Book):
     old, new = superseded_by_bob(book)
     waiting = len(book.inbox().items)
@@ -170,6 +175,7 @@ def test_an_undelete_by_somebody_who_may_write_to_both_spaces_supersedes_again(b
     assert book.get(old).superseded_by == new
 
 
+@pytest.mark.promise("supersede.reinstate")
 @pytest.mark.parametrize("is_named", [False, True])
 def test_a_deleted_successor_supersedes_no_more_after_a_reinstate(book: Book, is_named: bool):
     old, new = superseded_by_bob(book)
@@ -184,6 +190,7 @@ def test_a_deleted_successor_supersedes_no_more_after_a_reinstate(book: Book, is
         book.acting_as(ANA).reinstate(old)
 
 
+@pytest.mark.promise("undo.delete")
 def test_notices_about_a_deleted_ground_are_withdrawn(book: Book):
     ground = book.remember("oil costs five", space="facts").id
     dependent = book.reflect("oil is cheap", [ground], space="a").id
@@ -211,6 +218,7 @@ def test_copies_of_it_follow_it_again(book: Book):
     assert book.get(copy).text == "oil costs seven"
 
 
+@pytest.mark.promise("undo.copy")
 def test_a_copy_comes_back_with_what_its_source_says_now(book: Book):
     source = book.remember("oil costs five", space="facts").id
     copy = book.share(source, "team").id
@@ -221,6 +229,7 @@ def test_a_copy_comes_back_with_what_its_source_says_now(book: Book):
     assert book.share(source, "team").id == copy
 
 
+@pytest.mark.promise("undo.copy")
 def test_a_copy_whose_place_another_took_comes_back_detached(book: Book):
     source = book.remember("oil costs five", space="facts").id
     first = book.share(source, "team").id
@@ -244,6 +253,7 @@ def test_a_copy_whose_source_or_right_is_gone_says_so(book: Book):
     assert [book.get(copy).freshness for copy in (revoked, orphan)] == ["revoked", "source_deleted"]
 
 
+@pytest.mark.promise("undo.copy")
 def test_an_unshared_copy_follows_again_only_by_somebody_who_may_read_its_source(book: Book):
     book.grant(BOB, "team", "writer")
     source = book.remember("oil costs five", space="facts").id
@@ -261,6 +271,7 @@ def test_an_unshared_copy_follows_again_only_by_somebody_who_may_read_its_source
 # --- episodes
 
 
+@pytest.mark.promise("undo.delete")
 def test_an_episode_comes_back_with_its_session_and_without_what_was_rewound(book: Book):
     book.append("talk", ["the stork is white", "the stork is black", "the heron is grey"])
     (episode,) = book.settle("talk").episodes
@@ -280,6 +291,7 @@ def test_an_episode_comes_back_with_its_session_and_without_what_was_rewound(boo
         book.undelete(episode)
 
 
+@pytest.mark.promise("undo.delete")
 def test_a_moved_episode_that_was_rewound_as_a_whole_does_not_come_back(book: Book):
     book.append("talk", ["the stork is white"])
     (episode,) = book.settle("talk").episodes
@@ -302,6 +314,7 @@ def test_a_moved_episode_that_a_rewind_did_not_reach_comes_back_whole(book: Book
     assert "white" in book.get(episode).text
 
 
+@pytest.mark.promise("undo.delete")
 def test_a_moved_episode_comes_back_without_what_was_rewound_while_it_was_deleted(book: Book):
     book.append("talk", ["the stork is white", "the heron is grey"])
     (episode,) = book.settle("talk").episodes
@@ -336,6 +349,7 @@ def test_a_moved_episode_that_was_rewound_as_a_whole_while_it_was_deleted_does_n
     ]
 
 
+@pytest.mark.promise("undo.delete")
 def test_a_rewind_takes_nothing_out_of_a_deleted_episode_in_a_foreign_space(book: Book):
     book.append("talk", ["the stork is white", "the heron is grey"])
     (episode,) = book.settle("talk").episodes
@@ -352,6 +366,7 @@ def test_a_rewind_takes_nothing_out_of_a_deleted_episode_in_a_foreign_space(book
 # --- files
 
 
+@pytest.mark.promise("undo.delete")
 def test_the_file_comes_back_and_a_path_that_was_taken_is_left_alone(home: Path, book: Book, open_book: OpenBook):
     memory = book.remember("Alice owns billing")
     book.delete(memory.id)
@@ -392,6 +407,7 @@ def test_a_space_that_was_renamed_meanwhile_has_the_memory_again(book: Book):
 # --- older texts
 
 
+@pytest.mark.promise("undo.edit")
 def test_an_edit_goes_back_to_an_older_text_by_a_new_revision(book: Book):
     memory = book.remember("one", title="First", tags=["x"]).id
     book.edit(memory, text="two", title="Second")
@@ -408,6 +424,7 @@ def test_an_edit_goes_back_to_an_older_text_by_a_new_revision(book: Book):
     assert texts(book, memory) == ["one", "two", "one"]
 
 
+@pytest.mark.promise("undo.edit")
 def test_an_older_text_that_may_not_be_read_cannot_be_brought_back(book: Book):
     book.grant(BOB, "team", "writer")
     memory = book.remember("the salary is five", space="vault").id

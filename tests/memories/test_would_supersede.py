@@ -29,6 +29,7 @@ def bob(book: Book) -> Book:
     return book.acting_as(BOB, space="a")
 
 
+@pytest.mark.promise("review.supersedes")
 @pytest.mark.parametrize("write", WRITES)
 def test_no_caller_writes_what_a_proposal_would_supersede(book, bob, write):
     own, target = bob.remember("mine").id, book.remember("The truth", space="sec").id

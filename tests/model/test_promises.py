@@ -65,7 +65,7 @@ HISTORIES = {"files": 16, "server": 4}
 """How many fixed histories there are; a database on a server is slower to make than a home."""
 BATCH = 25
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600 + MINUTES * 90)]
+pytestmark = [pytest.mark.promise("model.random"), pytest.mark.slow, pytest.mark.timeout(600 + MINUTES * 90)]
 
 
 class Promises(MemoryVerbs, CopyVerbs, ReasoningVerbs, SessionVerbs, RightVerbs, Accidents):

@@ -49,6 +49,7 @@ def recalled(book: Book, query: str = "oil", **options: Any) -> set[str]:
 # --- doubt
 
 
+@pytest.mark.promise("copies.no-better")
 def test_a_copy_stays_suspect_when_its_suspect_source_is_deleted(book, doubted):
     assert waiting(book) == {(doubted.source, doubted.ground)}
     book.delete(doubted.source)
@@ -77,6 +78,7 @@ def test_what_was_decided_before_the_source_was_deleted_stays_decided(book, doub
     assert (marks(book, doubted.copy, doubted.below), waiting(book)) == ([set(), set()], set())
 
 
+@pytest.mark.promise("copies.no-better")
 def test_a_ground_that_changes_after_the_source_was_deleted_reaches_its_copies(book, doubted):
     book.delete(doubted.source)
     book.reinstate(doubted.ground)
@@ -103,6 +105,7 @@ def test_a_detached_copy_of_a_deleted_source_is_not_in_doubt(book, doubted):
     assert (marks(book, doubted.copy), waiting(book)) == ([set()], set())
 
 
+@pytest.mark.promise("lost.doubts")
 @pytest.mark.parametrize("verdict", ["keep", "retract", "dismiss"])
 def test_the_doubt_of_a_copy_outlives_the_database_that_knew_its_source(book, home, open_book, doubted, verdict):
     book.delete(doubted.source)
@@ -143,6 +146,7 @@ def superseded(book: Book) -> Doubted:
     return Doubted("", newer, source, copy, below)
 
 
+@pytest.mark.promise("copies.no-better")
 def test_a_copy_of_a_deleted_source_is_superseded_as_long_as_the_successor_stands(book, superseded):
     book.delete(superseded.source)
     for id_ in (superseded.copy, superseded.below):
@@ -154,6 +158,7 @@ def test_a_copy_of_a_deleted_source_is_superseded_as_long_as_the_successor_stand
     assert waiting(book) == {(superseded.copy, superseded.newer)}
 
 
+@pytest.mark.promise("copies.no-better")
 def test_a_copy_keeps_waiting_for_a_decision_about_a_successor_when_its_source_is_deleted(book, superseded):
     book.delete(superseded.newer)
     book.delete(superseded.source)
@@ -166,6 +171,7 @@ def test_a_copy_keeps_waiting_for_a_decision_about_a_successor_when_its_source_i
     assert (marks(book, superseded.copy, superseded.below), waiting(book)) == ([set(), set()], set())
 
 
+@pytest.mark.promise("lost.doubts")
 def test_a_copy_is_superseded_after_the_database_that_knew_its_source_was_lost(book, home, open_book, superseded):
     book.delete(superseded.source)
     book.close()
@@ -180,6 +186,7 @@ def test_a_copy_is_superseded_after_the_database_that_knew_its_source_was_lost(b
     assert waiting(book) == {(superseded.copy, superseded.newer)}
 
 
+@pytest.mark.promise("lost.doubts")
 def test_a_copy_of_a_deleted_source_whose_successor_ended_says_so_after_the_database_was_lost(
     book, home, open_book, superseded
 ):
@@ -208,6 +215,7 @@ def freshness(book: Book, *ids: str) -> set[tuple[str | None, ...]]:
     }
 
 
+@pytest.mark.promise("copies.marked")
 @pytest.mark.parametrize("mode", ["live", "lazy", "snapshot"])
 def test_a_chain_of_copies_whose_root_is_deleted_says_so_to_its_end(book, mode):
     root = book.remember("oil costs five", space="facts").id
@@ -234,6 +242,7 @@ def test_a_lazy_copy_of_a_copy_whose_root_is_deleted_still_follows(book):
     assert book.get(last).text == "oil costs seven"
 
 
+@pytest.mark.promise("copies.marked")
 def test_a_chain_of_copies_whose_root_is_superseded_says_so_to_its_end(book):
     root = book.remember("oil costs five", space="facts").id
     middle = book.share(root, "team").id

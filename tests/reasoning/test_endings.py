@@ -44,6 +44,7 @@ def settle(request, book):
 # --- copies
 
 
+@pytest.mark.promise("copies.no-better")
 @pytest.mark.parametrize("mode", MODES)
 def test_a_decision_about_a_copy_ends_its_doubt_and_no_other(book, mode):
     grounds = [book.remember(f"a litre of oil costs {price}", space="facts").id for price in ("five", "six")]
@@ -59,6 +60,7 @@ def test_a_decision_about_a_copy_ends_its_doubt_and_no_other(book, mode):
     assert [("suspect" in book.get(one).marks) for one in (thought, copy, other)] == [False, False, False]
 
 
+@pytest.mark.promise("copies.no-better")
 @pytest.mark.parametrize("mode", MODES)
 def test_a_retraction_reaches_every_copy_along_the_chain(book, settle, mode):
     ground = book.remember("a litre of oil costs five", space="facts").id
@@ -85,6 +87,7 @@ def test_a_retraction_reaches_every_copy_along_the_chain(book, settle, mode):
     assert "expired" in listed[copy]
 
 
+@pytest.mark.promise("copies.no-better")
 @pytest.mark.parametrize("mode", MODES)
 def test_a_copy_of_a_superseded_memory_is_superseded_until_it_is_reinstated(book, settle, mode):
     old = book.remember("oil costs five", space="facts").id
@@ -104,6 +107,7 @@ def test_a_copy_of_a_superseded_memory_is_superseded_until_it_is_reinstated(book
     assert {old, copy, below} <= recalled(book)
 
 
+@pytest.mark.promise("copies.no-better")
 def test_a_copy_that_supersedes_its_own_source_holds_in_its_place(book, settle):
     old = book.remember("oil costs five", space="facts").id
     copy = book.share(old, "team").id
@@ -125,6 +129,7 @@ def test_a_copy_that_supersedes_its_own_source_holds_in_its_place(book, settle):
     assert {copy, below} <= recalled(book)
 
 
+@pytest.mark.promise("copies.no-better")
 def test_a_copy_expires_with_its_source_as_time_passes_and_a_detached_one_does_not(book, settle, later):
     source = book.remember("oil costs five", space="facts").id
     copy, detached = (book.share(source, space).id for space in ("team", "others"))
@@ -141,6 +146,7 @@ def test_a_copy_expires_with_its_source_as_time_passes_and_a_detached_one_does_n
     assert recalled(book) == {source, copy, detached}
 
 
+@pytest.mark.promise("copies.no-better")
 def test_more_copies_than_a_job_would_update_at_once_are_left_out_at_once(book):
     source = book.remember("oil costs five", space="facts").id
     copies = {book.share(source, f"team{at}").id for at in range(130)}
@@ -150,6 +156,7 @@ def test_more_copies_than_a_job_would_update_at_once_are_left_out_at_once(book):
     assert all("expired" in one.marks for one in book.list(limit=200).items if one.id in copies)
 
 
+@pytest.mark.promise("copies.no-better")
 def test_a_copy_of_what_was_retracted_and_then_deleted_stays_ended(book):
     source = book.remember("oil costs five", space="facts").id
     copy = book.share(source, "team").id
@@ -194,6 +201,7 @@ def delete(book: Book, id_: str) -> None:
     book.delete(id_)
 
 
+@pytest.mark.promise("supersede.ended")
 @pytest.mark.parametrize("end", [expire, retract, delete])
 def test_what_was_superseded_is_recalled_again_and_told_when_its_successor_ends(book, settle, old, new, end):
     copy = book.share(old, "team").id
@@ -222,6 +230,7 @@ def test_every_decision_about_an_ended_successor_removes_the_notice(book, old, n
     assert [one.key for one in book.get(old).decisions] == [(new, "ended")]
 
 
+@pytest.mark.promise("supersede.ended")
 def test_all_is_as_before_when_the_successor_comes_back(book, settle, old, new):
     book.edit(new, expires=SystemClock().now() - timedelta(seconds=1))
     settle()
@@ -232,6 +241,7 @@ def test_all_is_as_before_when_the_successor_comes_back(book, settle, old, new):
     assert (book.get(old).marks, book.get(old).superseded_by) == (("superseded",), new)
 
 
+@pytest.mark.promise("supersede.ended")
 def test_a_successor_that_expires_by_time_alone_lets_the_old_memory_come_back_at_once(book, settle, later, old, new):
     book.edit(new, expires=SystemClock().now() + timedelta(days=3))
     settle()
@@ -245,6 +255,7 @@ def test_a_successor_that_expires_by_time_alone_lets_the_old_memory_come_back_at
     assert book.work() == 0
 
 
+@pytest.mark.promise("supersede.ended")
 def test_behind_an_ended_successor_its_own_successor_counts(book, settle, old, new):
     newest = book.remember("lard costs nine", space="prices").id
     book.supersede(new, by=newest)
@@ -268,6 +279,7 @@ def newest(book, old, new):
     return newest
 
 
+@pytest.mark.promise("supersede.ended")
 def test_dependents_stay_suspect_while_a_memory_stands_behind_a_deleted_successor(book, old, new):
     thought = book.reflect("oil is dear", [old], space="facts").id
     newest = book.remember("lard costs nine", space="prices", replaces=new).id
@@ -290,6 +302,7 @@ def test_a_new_dependent_of_what_is_superseded_behind_a_deleted_successor_is_tol
     assert (book.get(thought).marks, book.inbox().items) == ((), ())
 
 
+@pytest.mark.promise("supersede.reinstate")
 def test_what_is_reinstated_is_not_asked_about_because_another_successor_was_deleted(book):
     old, deleted, newer = (book.remember(text).id for text in ("old", "deleted later", "newer"))
     book.supersede(old, deleted)
@@ -299,6 +312,7 @@ def test_what_is_reinstated_is_not_asked_about_because_another_successor_was_del
     assert (book.get(old).marks, book.inbox().items) == ((), ())
 
 
+@pytest.mark.promise("supersede.ended")
 def test_what_is_superseded_behind_a_deleted_successor_can_be_reinstated(book, settle, old, new, newest):
     thought = book.reflect("oil is dear", [old], space="facts").id
     settle()
@@ -314,6 +328,7 @@ def test_what_is_superseded_behind_a_deleted_successor_can_be_reinstated(book, s
         book.reinstate(old)
 
 
+@pytest.mark.promise("supersede.reinstate")
 @pytest.mark.parametrize("end", ["delete", "expire"])
 def test_the_successor_that_is_named_can_be_named_to_reinstate(book, end):
     old = book.remember("oil costs five", space="facts").id
@@ -358,6 +373,7 @@ def test_readers_of_the_old_memory_are_told_and_learn_only_the_id_of_its_success
     assert (notice.dependent.id, notice.invalidated.id, notice.invalidated.title) == (old, new, None)
 
 
+@pytest.mark.promise("recall.ended")
 def test_a_memory_superseded_from_an_unreadable_space_is_marked_and_its_successor_is_not_named(book, old, new):
     book.grant("user:bob", "facts", "reader")
     bob = book.acting_as("user:bob")
@@ -379,6 +395,7 @@ def retracted_thought(book: Book) -> tuple[str, str, str, str]:
     return ground, new, thought, copy
 
 
+@pytest.mark.promise("supersede.retracted")
 def test_a_retraction_is_told_from_a_plain_expiry_and_can_be_taken_back(book, settle):
     _, _, thought, copy = retracted_thought(book)
     plain = book.remember("oil is thin", space="a").id
@@ -399,6 +416,7 @@ def test_a_retraction_is_told_from_a_plain_expiry_and_can_be_taken_back(book, se
     assert (book.get(thought).marks, book.inbox().items) == ((), ())
 
 
+@pytest.mark.promise("supersede.retracted")
 @pytest.mark.parametrize("times", [{"expires": "in 30 days"}, {"expires": None}, {"valid_until": None}])
 def test_an_edit_of_its_times_does_not_take_a_retraction_back(book, settle, times):
     _, _, thought, _ = retracted_thought(book)
@@ -415,6 +433,7 @@ def test_an_edit_of_its_times_does_not_take_a_retraction_back(book, settle, time
     assert thought in recalled(book)
 
 
+@pytest.mark.promise("supersede.retracted")
 def test_a_hand_edit_of_its_times_does_not_take_a_retraction_back(book, home):
     _, _, thought, _ = retracted_thought(book)
     path = home / book.get(thought).path
@@ -451,6 +470,7 @@ def test_taking_a_retraction_back_needs_the_right_to_write(book):
 # --- the inbox
 
 
+@pytest.mark.promise("notices.inbox")
 def test_a_page_of_the_inbox_is_filled_however_many_expired_notices_lie_before(book, later):
     first, second, new = (book.remember(f"ground {at}", space="facts").id for at in range(3))
     thought = book.reflect("the first thought", [first], space="a").id

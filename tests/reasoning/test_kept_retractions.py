@@ -39,6 +39,7 @@ def require_reinstated(book: Book, memory_id: str) -> None:
     assert (found.expires, found.valid_until, found.marks) == (None, None, ("suspect",))
 
 
+@pytest.mark.promise("supersede.retracted")
 @pytest.mark.parametrize("is_deleted", [False, True])
 def test_an_import_of_its_file_without_times_does_not_take_a_retraction_back(book, tmp_path, is_deleted):
     thought = retracted(book)
@@ -62,6 +63,7 @@ def test_a_retraction_comes_into_another_book_without_the_times_of_its_file(open
         require_retracted(other, thought)
 
 
+@pytest.mark.promise("supersede.retracted")
 def test_a_lost_database_takes_no_retraction_back(home):
     with commonbook.open(home, create=True) as book:
         thought = retracted(book)
@@ -73,6 +75,7 @@ def test_a_lost_database_takes_no_retraction_back(home):
         require_reinstated(book, thought)
 
 
+@pytest.mark.promise("supersede.retracted")
 @pytest.mark.parametrize("knows_retraction", [False, True])
 def test_an_older_database_takes_no_retraction_back(home, tmp_path, knows_retraction):
     with commonbook.open(home, create=True) as book:

@@ -11,6 +11,8 @@ from commonbook.model.ids import new_id
 from commonbook.tables import memories
 from tests.support.hand_edits import change
 
+pytestmark = pytest.mark.promise("notices.chains")
+
 STEPS = 140
 READ_AT_MOST = 40
 

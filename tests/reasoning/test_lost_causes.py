@@ -63,6 +63,7 @@ def withdrawals(book: Book) -> int:
     return sum(entry.action == "withdraw" for space in spaces for entry in book.log(space=space, limit=500))
 
 
+@pytest.mark.promise("lost.notices")
 def test_a_deleted_ground_whose_file_comes_back_leaves_no_doubt(book, chain, reopen):
     book.delete(chain.ground)
     book = reopen()
@@ -80,6 +81,7 @@ def test_a_dependent_that_never_rested_on_the_deleted_ground_is_not_in_doubt(boo
     assert doubts(book) == {(chain.between, chain.ground), (chain.thought, chain.ground)}
 
 
+@pytest.mark.promise("lost.notices")
 def test_a_ground_whose_successor_took_nothing_over_leaves_no_doubt(book, chain, reopen):
     book.supersede(chain.ground, chain.newer)
     assert doubts(book) == {(chain.between, chain.ground), (chain.thought, chain.ground)}
@@ -103,6 +105,7 @@ def test_a_notice_that_comes_back_after_its_decision_is_withdrawn(book, chain, h
     assert not [path for path in notices if path.exists()]
 
 
+@pytest.mark.promise("lost.notices")
 def test_a_doubt_that_came_through_a_deleted_memory_stays_until_somebody_decides(book, chain, reopen):
     book.supersede(chain.ground, chain.newer)
     book.delete(chain.between)
@@ -114,6 +117,7 @@ def test_a_doubt_that_came_through_a_deleted_memory_stays_until_somebody_decides
     assert doubts(book) == set()
 
 
+@pytest.mark.promise("lost.notices")
 def test_no_notice_is_withdrawn_because_its_cause_arrives_later(book, chain, home, open_book, reopen):
     book.supersede(chain.ground, chain.newer)
     book.reflect("people will buy oil", [chain.thought], space="a")
@@ -149,6 +153,7 @@ def test_a_notice_whose_file_is_removed_is_written_again_also_if_nothing_else_te
         assert doubts(book) == doubted
 
 
+@pytest.mark.promise("lost.notices")
 def test_a_retraction_that_is_taken_back_leaves_the_doubt_that_it_had_decided(book, reopen):
     ground = book.remember("a litre of oil costs five", space="facts").id
     thought = book.reflect("oil is cheap", [ground], space="a").id
@@ -175,6 +180,7 @@ EDITS: dict[str, tuple[str, str]] = {
 }
 
 
+@pytest.mark.promise("lost.notices")
 @pytest.mark.parametrize(("pattern", "text"), EDITS.values(), ids=EDITS)
 def test_an_edited_notice_hides_no_doubt_when_the_database_is_lost(book, home, chain, reopen, pattern, text):
     book.supersede(chain.ground, by=chain.newer)

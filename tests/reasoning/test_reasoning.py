@@ -252,6 +252,7 @@ def test_a_home_whose_database_is_lost_has_the_same_doubts(book, home):
         assert again.verify_log().ok
 
 
+@pytest.mark.promise("lost.notices")
 def test_an_exported_folder_brings_its_doubts_into_another_home(book, tmp_path):
     some_of_everything(book)
     book.export(str(tmp_path / "exported"))
@@ -355,6 +356,7 @@ def test_a_key_for_one_space_sees_and_decides_only_there(book):
 # --- grounds that this book does not have
 
 
+@pytest.mark.promise("lost.notices")
 @pytest.mark.parametrize("verdict", ["keep", "retract", "supersede", "dismiss"])
 def test_every_decision_works_where_the_database_that_knew_the_ground_was_lost(book, home, verdict):
     gone = book.remember("the roof is blue", space="grounds").id

@@ -191,6 +191,7 @@ RACES: tuple[Callable[[Ring], None], ...] = (
 )
 
 
+@pytest.mark.promise("notices.once", "notices.repeats")
 @pytest.mark.parametrize("race", RACES, ids=[one.__name__ for one in RACES])
 def test_whatever_happens_at_once_everybody_concerned_is_told_exactly_once(place, book, race):
     with children(place, 3) as processes:
@@ -237,6 +238,7 @@ def killed(place: object, old: str, new: str, where: str, point: int) -> None:
     assert child.returncode == -9, child.stderr
 
 
+@pytest.mark.promise("notices.once")
 def test_a_kill_at_any_point_leaves_nothing_or_all_and_no_duplicates(place, engine, open_book):
     dice = random.Random(f"{SEED} kills")
     with open_book() as book:

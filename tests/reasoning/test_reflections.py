@@ -48,6 +48,7 @@ def suspects(book):
 # --- which memories get notices
 
 
+@pytest.mark.promise("notices.once", "notices.logged")
 def test_one_notice_for_each_who_reflects_on_it_and_none_for_who_is_merely_related(book, folder, old, new):
     first = book.reflect("oil is cheap", [old], space="a").id
     second = book.reflect("we can fry everything", [old], space="b").id
@@ -80,6 +81,7 @@ def test_dependents_themselves_are_not_changed(book, old, new):
     assert (after.version, after.updated, after.path) == (before.version, before.updated, before.path)
 
 
+@pytest.mark.promise("notices.repeats")
 def test_doing_it_again_in_whatever_way_changes_nothing(book, old, new):
     for space in ("a", "b"):
         book.reflect("oil is cheap", [old], space=space)
@@ -99,6 +101,7 @@ def test_without_dependents_there_is_no_notice_and_no_space_for_any(book, old, n
     assert [space.name for space in book.spaces()] == ["facts"]
 
 
+@pytest.mark.promise("notices.once")
 def test_everybody_further_down_is_told_once_with_depth_and_path(book, old, new):
     middle = book.reflect("oil is cheap", [old], space="a").id
     other = book.remember("prices are low", space="b", links=[("derived_from", old)]).id
@@ -125,6 +128,7 @@ def test_a_circle_made_by_hand_has_an_end(book, home, old, new):
     assert inbox_rows(book) == {(first.id, old, new, 1), (first.id, second, None, 1)}
 
 
+@pytest.mark.promise("notices.once")
 def test_a_reflection_on_a_copy_gets_a_notice_too(book, old, new):
     copy = book.share(old, "team").id
     below = book.share(copy, "team/deep").id
@@ -150,6 +154,7 @@ def test_a_copy_of_a_reflection_in_doubt_is_in_doubt_until_somebody_decides_ther
     assert suspects(book) == {on_copy}
 
 
+@pytest.mark.promise("notices.once")
 def test_deleting_what_others_were_reasoned_from_tells_them(book, old):
     dependent = book.reflect("oil is cheap", [old], space="a").id
     copy = book.share(old, "team").id
@@ -178,6 +183,7 @@ def test_the_successor_has_nothing_to_fear_and_nor_has_who_rests_on_it_alone(boo
     assert suspects(book) == {on_both}
 
 
+@pytest.mark.promise("supersede.edited")
 def test_an_edit_of_what_was_reflected_on_marks_without_a_notice(book, old):
     dependent = book.reflect("oil is cheap", [old], space="a").id
     further = book.reflect("we can fry", [dependent], space="a").id
@@ -197,6 +203,7 @@ def test_an_edit_of_what_was_reflected_on_marks_without_a_notice(book, old):
 # --- late dependents, and withdrawn notices
 
 
+@pytest.mark.promise("notices.repeats")
 def test_a_link_to_a_superseded_memory_creates_the_notice_at_once(book, old, new):
     book.supersede(old, new)
     dependent = book.reflect("oil is cheap", [old], space="a").id
@@ -274,6 +281,7 @@ def test_a_deleted_dependent_waits_for_nobody(book, old, new):
 # --- two at once
 
 
+@pytest.mark.promise("notices.repeats")
 def test_two_supersessions_of_one_memory_give_two_notices(book, old, new):
     dependent = book.reflect("oil is cheap", [old], space="a").id
     third = book.remember("a litre of oil costs eight", space="facts").id
@@ -288,6 +296,7 @@ def test_two_supersessions_of_one_memory_give_two_notices(book, old, new):
 # --- permissions
 
 
+@pytest.mark.promise("notices.hidden")
 def test_readers_see_the_notice_and_the_superseder_learns_nothing_of_what_it_may_not_read(book, old, new):
     hidden = book.reflect("the secret of cheap oil", [old], space="secret").id
     shown = book.reflect("oil is cheap", [old], space="team").id
@@ -319,6 +328,7 @@ def test_readers_see_the_notice_and_the_superseder_learns_nothing_of_what_it_may
     assert {one.name for one in alice.spaces()} == {"facts", "team", "team/_invalidations"}
 
 
+@pytest.mark.promise("supersede.logged")
 def test_superseding_without_the_right_is_refused_and_logged(book, old, new):
     dependent = book.reflect("oil is cheap", [old], space="a").id
     book.grant(ALICE, "facts", "reader")
@@ -374,6 +384,7 @@ def test_deciding_needs_the_right_to_write_to_the_dependent(book, old, new):
 # --- triage and reinstating
 
 
+@pytest.mark.promise("notices.decisions")
 @pytest.mark.parametrize("verdict", ["keep", "retract", "supersede", "dismiss"])
 def test_a_decision_ends_the_doubt_stands_in_the_file_and_is_not_asked_for_again(book, folder, old, new, verdict):
     dependent = book.reflect("oil is cheap", [old], space="a").id
@@ -401,6 +412,7 @@ def test_a_decision_ends_the_doubt_stands_in_the_file_and_is_not_asked_for_again
         book.triage(notice.id, "keep")
 
 
+@pytest.mark.promise("supersede.reinstate", "notices.logged")
 def test_reinstating_withdraws_what_is_open_and_history_stays(book, old, new):
     dependent = book.reflect("oil is cheap", [old], space="a").id
     book.supersede(old, new, reason="the new price list")
@@ -426,6 +438,7 @@ def test_deleting_the_successor_takes_the_supersession_back(book, old, new):
     assert (inbox_rows(book), suspects(book)) == ({(old, new, None, 0)}, set())
 
 
+@pytest.mark.promise("notices.suspect")
 def test_a_notice_whose_file_is_removed_comes_back_since_only_triage_decides(book, home, old, new):
     dependent = book.reflect("oil is cheap", [old], space="a").id
     other = book.reflect("oil is nice", [old], space="b").id
@@ -480,6 +493,7 @@ def test_bad_decisions_are_refused_and_change_nothing(book, old, new):
 # --- notices expire, invalidations do not
 
 
+@pytest.mark.promise("notices.suspect")
 def test_a_notice_expires_and_the_doubt_does_not(book, old, new, monkeypatch):
     dependent = book.reflect("oil is cheap", [old], space="a").id
     book.supersede(old, new)
@@ -501,6 +515,7 @@ def test_a_notice_expires_and_the_doubt_does_not(book, old, new, monkeypatch):
 # --- depth limits and cycles
 
 
+@pytest.mark.promise("notices.chains")
 def test_reflections_stand_only_so_deep_and_the_error_names_the_cap(book, old):
     chain = [old]
     for at in range(3):
@@ -524,6 +539,7 @@ def test_reflections_stand_only_so_deep_and_the_error_names_the_cap(book, old):
     assert [one.depth for one in book.spaces()].count(None) == len(book.spaces())
 
 
+@pytest.mark.promise("notices.chains")
 def test_circles_are_refused_and_the_error_names_them(book, old):
     first = book.remember("oil is cheap", space="a", links=[("derived_from", old)]).id
     copy = book.share(first, "team").id

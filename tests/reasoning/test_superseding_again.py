@@ -11,6 +11,8 @@ import pytest
 from commonbook.book.book import Book
 from commonbook.errors import NotAllowed
 
+pytestmark = pytest.mark.promise("access.supersede")
+
 BOB = "user:bob"
 ENDED = datetime(2020, 1, 1, tzinfo=UTC)
 LATER = datetime.now(UTC) + timedelta(days=30)

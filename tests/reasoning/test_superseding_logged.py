@@ -73,6 +73,7 @@ def doubtful(book: Book) -> str:
     return thought
 
 
+@pytest.mark.promise("supersede.logged")
 @pytest.mark.parametrize("way", [by_supersede, by_replaces, by_link, by_triage, by_approval, by_undelete])
 def test_whatever_supersedes_a_memory_from_another_space_is_in_the_log_of_its_space(
     book: Book, doubtful: str, way: Callable[[Book, str], str]
@@ -84,12 +85,14 @@ def test_whatever_supersedes_a_memory_from_another_space_is_in_the_log_of_its_sp
     assert len(superseded(book)) == 1, "nothing is superseded a second time"
 
 
+@pytest.mark.promise("supersede.logged")
 def test_an_import_that_supersedes_a_memory_of_another_space_is_in_the_log_of_its_space(book, doubtful, tmp_path):
     (tmp_path / "new.md").write_text(f"---\nlinks:\n- supersedes {doubtful}\n---\noil costs seven\n")
     book.import_folder(str(tmp_path / "new.md"), space="mine")
     assert [subject for _, subject, _ in superseded(book)] == [doubtful]
 
 
+@pytest.mark.promise("supersede.logged")
 @pytest.mark.parametrize("by_notice", [False, True])
 def test_a_refused_triage_that_would_supersede_is_logged(book: Book, doubtful: str, by_notice: bool):
     book.grant(BOB, "team", "reader")
@@ -102,6 +105,7 @@ def test_a_refused_triage_that_would_supersede_is_logged(book: Book, doubtful: s
     assert refused(book) == [(BOB, "supersede", doubtful)]
 
 
+@pytest.mark.promise("supersede.logged")
 @pytest.mark.parametrize("is_reader", [False, True])
 @pytest.mark.parametrize("verb", ["approve", "move"])
 def test_a_refused_approval_of_what_would_supersede_is_logged(book: Book, doubtful: str, verb: str, is_reader: bool):

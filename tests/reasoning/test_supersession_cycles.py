@@ -7,6 +7,8 @@ import pytest
 from commonbook.book.book import Book
 from commonbook.errors import Conflict
 
+pytestmark = pytest.mark.promise("supersede.cycles")
+
 
 def recalled(book: Book) -> set[str]:
     return {hit.memory for hit in book.recall("oil", spaces="/").hits}

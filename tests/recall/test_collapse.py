@@ -28,6 +28,7 @@ def places(hit):
     return [(place.space, place.id) for place in hit.also_in]
 
 
+@pytest.mark.promise("recall.copies")
 @pytest.mark.parametrize("query", ["telescope", ""])
 @pytest.mark.parametrize("indexed", [False, True])
 def test_twelve_copies_take_one_place_of_ten(book, query, indexed):
@@ -45,6 +46,7 @@ def test_twelve_copies_take_one_place_of_ten(book, query, indexed):
     assert book.recall(query, spaces=["team/"], k=10).hits == hits
 
 
+@pytest.mark.promise("recall.copies")
 def test_a_root_beside_its_copy_is_not_in_another_space(book):
     root = book.remember("the telescope of the keeper", space="attic").id
     copy = book.share(root, "team").id
@@ -93,6 +95,7 @@ def test_only_places_are_named_that_the_caller_may_read(book):
     assert {(hit.space, hit.id), *places(hit)} == {("team/01", copies[1]), ("team/02", copies[2])}
 
 
+@pytest.mark.promise("recall.copies")
 def test_a_copy_that_says_something_else_is_a_hit_of_its_own(book):
     root = book.remember("the telescope of the keeper", space="team").id
     copies = share_twelve_times(book, root)
@@ -106,6 +109,7 @@ def test_a_copy_that_says_something_else_is_a_hit_of_its_own(book):
     assert by_id[copies[0]].freshness == "diverged"
 
 
+@pytest.mark.promise("recall.copies")
 @pytest.mark.parametrize("query", ["who owns the billing service", "billing", ""])
 @pytest.mark.parametrize("indexed", [False, True])
 def test_an_older_version_never_stands_for_the_present_one(book, query, indexed):
@@ -121,6 +125,7 @@ def test_an_older_version_never_stands_for_the_present_one(book, query, indexed)
     assert sorted([(old.space, old.id), *places(old)]) == sorted(zip(COPIES, copies, strict=True))
 
 
+@pytest.mark.promise("recall.copies")
 def test_a_revoked_copy_never_stands_for_the_present_words(book):
     root = book.remember("Alice owns the billing service", space="vault").id
     book.grant(ALICE, "vault", "reader")
@@ -132,6 +137,7 @@ def test_a_revoked_copy_never_stands_for_the_present_words(book):
     assert {(hit.id, hit.freshness, hit.also_in) for hit in hits} == {(root, None, ()), (copy, "revoked", ())}
 
 
+@pytest.mark.promise("recall.copies")
 def test_a_hit_names_each_space_that_says_the_same_once(book):
     root = book.remember("the telescope of the keeper", space="vault").id
     copies = share_twelve_times(book, root, refresh="snapshot")
@@ -145,6 +151,7 @@ def test_a_hit_names_each_space_that_says_the_same_once(book):
     assert sorted(groups) == sorted([[family[0], ("vault", root)], family[1:5], family[5:]])
 
 
+@pytest.mark.promise("recall.k")
 @pytest.mark.parametrize("indexed", [False, True])
 def test_fewer_hits_are_the_first_of_more(book, indexed):
     """Penalties of stale and suspect memories do not let better ones fall out, however few are asked for."""
@@ -169,6 +176,7 @@ def test_fewer_hits_are_the_first_of_more(book, indexed):
     assert [recall(k) for k in range(1, 19)] == [most[:k] for k in range(1, 19)]
 
 
+@pytest.mark.promise("recall.k")
 @pytest.mark.parametrize("indexed", [False, True])
 def test_a_hit_that_takes_the_place_of_a_suspect_memory_is_as_complete_as_any(book, indexed):
     """Beyond the first k, only the marks that count for the score are read before a hit is chosen."""

@@ -194,6 +194,7 @@ def _name(trouble: Callable[..., object]) -> str:
 TROUBLES = (shutil.rmtree, _half, _without_one, _emptied, _a_file, _another_homes, _another_homes_segments)
 
 
+@pytest.mark.promise("recall.index")
 @pytest.mark.parametrize("number", [20, MAX_PENDING + 2], ids=["few", "many"])
 @pytest.mark.parametrize("trouble", TROUBLES, ids=_name)
 def test_whatever_becomes_of_the_index_recall_is_right(home, open_book, true, trouble, number):
@@ -210,6 +211,7 @@ def test_whatever_becomes_of_the_index_recall_is_right(home, open_book, true, tr
         assert any(wanted)
 
 
+@pytest.mark.promise("recall.index")
 @pytest.mark.parametrize("trouble", [shutil.rmtree, _half, _another_homes], ids=_name)
 def test_trouble_under_an_open_book_does_not_reach_its_answers(home, book, true, trouble):
     """Files are exchanged, not cut short in place: what an open book has mapped stays as it was."""
@@ -460,6 +462,7 @@ class _Life:
         return "indexed"
 
 
+@pytest.mark.promise("recall.index")
 @pytest.mark.parametrize("seed", range(1, 1 + HISTORIES))
 def test_after_every_step_of_a_long_history_recall_is_as_if_the_index_were_new(place, open_book, true, seed):
     book, beside = open_book(), open_book()
@@ -560,6 +563,7 @@ def _wait_until_indexed(book: Book) -> None:
     assert book.metrics().index_lag <= MAX_PENDING
 
 
+@pytest.mark.promise("recall.background")
 def test_a_process_without_a_worker_indexes_a_burst_of_its_own_in_the_background(book, true, monkeypatch):
     monkeypatch.setattr(lazy_engines, "CHANGES_BEFORE_INDEXING", MAX_PENDING)
     monkeypatch.setattr(index_updater, "_SLICE", 60)
@@ -624,6 +628,7 @@ def reader(place: Path | str) -> Iterator[Callable[[], _Reader]]:
         one.close()
 
 
+@pytest.mark.promise("processes.reads")
 def test_what_one_process_wrote_another_finds_in_its_very_next_recall(book, reader):
     """An acknowledged write is found by the next recall, in any process."""
     other = reader()
@@ -663,6 +668,7 @@ def test_four_processes_that_catch_up_at_once_all_answer_right(book, reader, tru
         book.remember_many(_drafts(random.Random(round_), MAX_PENDING + 1))
 
 
+@pytest.mark.promise("processes.reads")
 def test_threads_of_one_book_find_what_they_just_wrote(book, true):
     book.remember_many(_drafts(random.Random(SEED), MAX_PENDING - 20))
     missing: list[str] = []

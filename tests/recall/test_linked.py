@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from commonbook.book.book import Book
 
 KAYAK = "The red kayak: four metres long, for one person."
@@ -16,6 +18,7 @@ def linked_part(book: Book, text: str, *, spaces: str | list[str] = "boats") -> 
     return hit.parts.get("linked", 0.0)
 
 
+@pytest.mark.promise("recall.linked")
 def test_a_memory_that_others_link_to_comes_before_one_that_says_the_same(book: Book):
     older = book.remember("Trip on the lake with the red kayak, sunny", title="One", space="boats").id
     book.remember("Trip on the lake with the red kayak, rainy", title="Two", space="boats")
@@ -26,6 +29,7 @@ def test_a_memory_that_others_link_to_comes_before_one_that_says_the_same(book: 
     assert after[:2] == ["One", "Two"]
 
 
+@pytest.mark.promise("recall.linked")
 def test_a_link_in_a_text_counts_and_each_memory_counts_once(book: Book):
     book.remember(KAYAK, title="Red kayak", space="boats")
     assert linked_part(book, KAYAK) == 0.0
@@ -36,6 +40,7 @@ def test_a_link_in_a_text_counts_and_each_memory_counts_once(book: Book):
     assert linked_part(book, KAYAK) == 0.03
 
 
+@pytest.mark.promise("recall.linked")
 def test_only_links_from_the_asked_spaces_count(book: Book):
     target = book.remember(KAYAK, title="Red kayak", space="boats").id
     book.remember("A diary entry about something else.", space="diary", links=[("related_to", target)])

@@ -8,6 +8,8 @@ import pytest
 
 from commonbook.model.session import NewMessage
 
+pytestmark = pytest.mark.promise("recall.newest")
+
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 DIFFERENT = {"memory", "title", "path", "revision", "revised_how"}
 """The fields of a hit that tell of a message's episode; all others are the message's own."""

@@ -54,6 +54,7 @@ def best_confidence(book: Book, question: str) -> float:
     return max((hit.confidence for hit in book.recall(question).hits), default=0.0)
 
 
+@pytest.mark.promise("recall.left-out")
 def test_a_known_fact_has_a_high_confidence(known: Book):
     for question, memory in KNOWN:
         first = known.recall(question).hits[0]
@@ -61,12 +62,14 @@ def test_a_known_fact_has_a_high_confidence(known: Book):
         assert first.confidence > 0.75, question
 
 
+@pytest.mark.promise("recall.left-out")
 def test_another_fact_about_the_same_thing_has_a_low_confidence(known: Book):
     confidences = {question: best_confidence(known, question) for question in UNKNOWN}
     assert sum(found < 0.5 for found in confidences.values()) >= 6, confidences
     assert confidences["what is Tom's birthday"] < 0.5
 
 
+@pytest.mark.promise("recall.left-out")
 def test_a_hit_far_below_one_that_answers_is_left_out_and_counted(known: Book):
     result = known.recall("who owns the billing service")
     assert [hit.text for hit in result.hits] == ["Alice owns the billing service."]
@@ -75,6 +78,7 @@ def test_a_hit_far_below_one_that_answers_is_left_out_and_counted(known: Book):
     assert result.nearest is None
 
 
+@pytest.mark.promise("recall.left-out")
 def test_a_hit_that_has_words_of_the_question_stays_beside_the_best(book: Book):
     for text in ("Mara repaired the blue kayak.", "The blue kayak lies in the boathouse.", "Soup is at noon."):
         book.remember(text)
@@ -82,6 +86,7 @@ def test_a_hit_that_has_words_of_the_question_stays_beside_the_best(book: Book):
     assert set(texts) == {"Mara repaired the blue kayak.", "The blue kayak lies in the boathouse."}
 
 
+@pytest.mark.promise("recall.left-out")
 def test_fewer_hits_are_the_first_of_more_although_some_are_left_out(known: Book):
     for question, _ in KNOWN:
         all_of_them = [hit.id for hit in known.recall(question, k=10).hits]

@@ -42,6 +42,7 @@ def scattered(count: int) -> list[Draft]:
     ]
 
 
+@pytest.mark.promise("recall.words")
 @pytest.mark.parametrize(
     "fragment",
     [
@@ -85,6 +86,7 @@ ABSENT = (
 )  # fmt: skip
 
 
+@pytest.mark.promise("recall.words")
 def test_quoted_words_must_occur_in_this_order(book: Book, settle):
     text = "Ann painted the old lighthouse for the club. Then crème brûlée for all. 我喜欢喝咖啡。"
     book.remember_many([Draft(text), Draft("The lighthouse is old, and so is Ann, who paints"), Draft("A crème")])
@@ -106,6 +108,7 @@ def test_a_mark_without_its_pair_asks_for_nothing(book: Book, query):
     assert len(book.recall(query).hits) == 1
 
 
+@pytest.mark.promise("recall.words")
 def test_quoted_words_are_found_among_many_that_have_them_scattered(book: Book, settle):
     rare = "In the end the red door was shut, and the green gate stood open for a while."
     others = [

@@ -261,6 +261,7 @@ def test_what_was_fetched_is_not_handed_out_when_the_right_to_it_was_taken_away(
     assert alice.prefetched("s", "kestrel", wait=30) is None
 
 
+@pytest.mark.promise("access.revoked")
 def test_the_nearest_of_a_prefetched_result_is_not_told_after_a_revocation(book):
     book.remember("Alice owns the billing service", space="team")
     book.grant("user:bob", "team", "reader")

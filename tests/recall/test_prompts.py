@@ -36,6 +36,7 @@ def inside(prompt: str) -> list[str]:
     return lines
 
 
+@pytest.mark.promise("recall.prompt")
 def test_neighbours_are_one_run_in_order_and_what_an_assistant_wrote_is_marked(talk):
     lines = inside(talk.recall("Where is the kayak?", k=20).as_prompt(max_tokens=1000))
     question = lines.index("ann: Where did we put the kayak after the trip?")
@@ -47,6 +48,7 @@ def test_neighbours_are_one_run_in_order_and_what_an_assistant_wrote_is_marked(t
     assert len(lines) == len(set(lines) - {""}) + lines.count("")
 
 
+@pytest.mark.promise("recall.prompt")
 def test_a_question_and_its_answer_stay_together_in_a_small_budget(talk):
     prompt = talk.recall("Where did we put the kayak after the trip?", session="trip").as_prompt(max_tokens=110)
     assert "Where did we put the kayak" in prompt
@@ -54,6 +56,7 @@ def test_a_question_and_its_answer_stay_together_in_a_small_budget(talk):
     assert "Revenue" not in prompt
 
 
+@pytest.mark.promise("recall.prompt")
 @pytest.mark.parametrize("budget", [30, 60, 100, 200, 1000])
 def test_a_prompt_keeps_to_its_budget(talk, budget):
     talk.remember("kayak " * 2000, title="long")
@@ -62,6 +65,7 @@ def test_a_prompt_keeps_to_its_budget(talk, budget):
     assert bool(prompt) == (budget >= 100)
 
 
+@pytest.mark.promise("recall.prompt")
 def test_a_copy_in_another_space_stands_once(talk):
     (memory,) = [hit.memory for hit in talk.recall("kayak red").hits if hit.type == "memory"]
     talk.share(memory, "team")

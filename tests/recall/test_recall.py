@@ -77,6 +77,7 @@ def test_the_one_memory_with_a_tag_is_found_among_eighty_stronger_matches(book: 
     assert receipt.id not in ids(book.recall("billing invoice", k=5))
 
 
+@pytest.mark.promise("recall.filters")
 @pytest.mark.parametrize("only", [{"kinds": ["decision"]}, {"spaces": "other"}, {"since": "2001-01-01"}])
 def test_no_filter_is_applied_after_the_cut(book: Book, settle, only):
     book.remember_many([Draft(text=f"billing billing {n}", occurred="2000-01-01") for n in range(120)])
@@ -101,6 +102,7 @@ def test_kinds_are_any_of_those_named_and_tags_are_all_of_them(book: Book, settl
 # --- titles, aliases, tags
 
 
+@pytest.mark.promise("recall.names")
 def test_a_question_that_is_a_title_an_alias_or_a_file_name_finds_that_memory_first(book: Book, settle, tmp_path):
     folder = tmp_path / "vault"
     folder.mkdir()
@@ -139,6 +141,7 @@ def test_a_question_of_common_words_alone_says_how_to_search_for_them(book: Book
 # --- words of one letter, dates, long messages
 
 
+@pytest.mark.promise("recall.dates")
 def test_a_digit_and_a_letter_are_words(book: Book, settle):
     buoys = [book.remember(f"Buoy {number} was painted green.").id for number in range(1, 8)]
     letters = [book.remember(f"Vitamin {letter} is in the blue tin.").id for letter in "BCDE"]
@@ -147,6 +150,7 @@ def test_a_digit_and_a_letter_are_words(book: Book, settle):
     assert ids(book.recall("where is vitamin c?"))[0] == letters[1]
 
 
+@pytest.mark.promise("recall.dates")
 @pytest.mark.parametrize("query", ["16.01.2024", "What broke on 16/1/24?", "2024-01-16", "on January 16th, 2024"])
 def test_a_date_finds_the_text_that_names_the_day_in_another_way(book: Book, settle, query):
     wanted = book.remember("On the 16th of January 2024 the lift broke again and was mended by the caretaker.").id
@@ -157,6 +161,7 @@ def test_a_date_finds_the_text_that_names_the_day_in_another_way(book: Book, set
     assert ids(book.recall(query))[0] == wanted
 
 
+@pytest.mark.promise("recall.dates")
 @pytest.mark.parametrize("query", ["What did we do on 3.5.{}?", "{}-05-03", "and on the 3rd of May?"])
 def test_a_day_finds_what_was_written_on_it_whatever_it_says(open_book: OpenBook, monkeypatch, query):
     # In this zone, the third of May begins two hours earlier than in UTC.
@@ -214,6 +219,7 @@ def _compare_with_and_without_others(book: Book, *, own: int, others: int) -> No
     assert _asked_everything(book) == before
 
 
+@pytest.mark.promise("recall.spaces")
 def test_an_answer_is_the_same_to_the_last_digit_whatever_other_spaces_hold_or_was_deleted(book: Book):
     _compare_with_and_without_others(book, own=140, others=200)
 
@@ -256,6 +262,7 @@ ANSWERING = (
 )
 
 
+@pytest.mark.promise("processes.reads")
 def test_what_one_process_wrote_the_next_recall_of_another_finds(place: Path | str, book: Book):
     command = [sys.executable, "-c", ANSWERING, str(place)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
@@ -404,6 +411,7 @@ def _state(book: Book, engine: str) -> tuple[list[object], dict[str, tuple[bytes
     return [*rows], {str(path): (path.read_bytes(), path.stat().st_mtime_ns) for path in files}
 
 
+@pytest.mark.promise("recall.newest")
 def test_recall_changes_nothing(book: Book, engine: str):
     old = book.remember("Walrus one", expires="in 3 days")
     book.remember("Walrus two", replaces=old.id)
@@ -480,6 +488,7 @@ def test_an_empty_question_gives_the_newest(book: Book, query):
     assert all(hit.score == 0 and hit.type == "memory" for hit in book.recall(query).hits)
 
 
+@pytest.mark.promise("recall.confidence")
 def test_hits_below_the_least_confidence_are_left_out_and_counted(everyday: Book):
     query = "Who is responsible for payments?"
     found = everyday.recall(query, k=50, min_confidence=0)
@@ -494,6 +503,7 @@ def test_hits_below_the_least_confidence_are_left_out_and_counted(everyday: Book
     assert len(found.hits) > len(everyday.recall(query, k=50).hits) > 0
 
 
+@pytest.mark.promise("recall.confidence")
 def test_the_confidence_of_a_hit_is_the_same_for_every_k(everyday: Book):
     query = "Where does the kitten take its naps?"
     every = everyday.recall(query, k=50, min_confidence=0).hits
@@ -501,6 +511,7 @@ def test_the_confidence_of_a_hit_is_the_same_for_every_k(everyday: Book):
         assert everyday.recall(query, k=k, min_confidence=0).hits == every[:k]
 
 
+@pytest.mark.promise("recall.confidence")
 def test_an_unrelated_question_gets_nothing_but_the_nearest(everyday: Book):
     result = everyday.recall("What is the melting point of gallium in kelvin?")
     assert result.hits == ()
@@ -510,6 +521,7 @@ def test_an_unrelated_question_gets_nothing_but_the_nearest(everyday: Book):
     assert everyday.recall("Who owns the billing service?").hits[0].confidence > 0.4
 
 
+@pytest.mark.promise("recall.confidence")
 def test_a_question_about_somebody_whom_nothing_mentions_gets_nothing(everyday: Book):
     """A name that occurs nowhere makes a difference, though all other words of the question occur."""
     question = "Where did {} break his arm?"
@@ -586,6 +598,7 @@ def test_a_named_space_means_it_alone_and_with_a_slash_all_below_it(book: Book, 
 # --- what is left out unless it is asked for
 
 
+@pytest.mark.promise("recall.ended")
 def test_superseded_memories_are_left_out_unless_asked_for_and_marked_then(book: Book, settle):
     old = book.remember("The walrus weighs 800").id
     settle()
@@ -610,6 +623,7 @@ def test_a_supersession_that_is_taken_back_brings_the_memory_back(book: Book, se
     assert set(ids(book.recall("walrus"))) == {old, new}
 
 
+@pytest.mark.promise("recall.ended")
 def test_expired_memories_are_left_out_unless_asked_for_and_marked_then(book: Book, settle):
     gone = book.remember("The walrus of today", expires="2020-01-01").id
     soon = book.remember("The walrus of tomorrow", expires="in 3 days").id

@@ -232,6 +232,7 @@ def test_a_lost_index_is_made_again_and_gives_the_same_answers(book: Book, home:
     assert answers(book) == before
 
 
+@pytest.mark.promise("derived.rebuild")
 def test_what_rebuild_makes_can_be_thrown_away_and_every_id_score_and_answer_is_the_same(book: Book, home: Path):
     fill(book)
     before = answers(book)
@@ -319,6 +320,7 @@ WRITING = (
 )
 
 
+@pytest.mark.promise("derived.rebuild")
 @pytest.mark.slow
 def test_rebuilding_while_another_process_writes_changes_no_answer_and_loses_nothing(book: Book, home: Path):
     fill(book, many=140)
@@ -341,6 +343,7 @@ def test_rebuilding_while_another_process_writes_changes_no_answer_and_loses_not
     assert ids(book.recall("", spaces="beside", k=100)) == beside[::-1]
 
 
+@pytest.mark.promise("lost.files")
 def test_with_the_database_lost_opening_the_folder_gives_the_same_answers(book: Book, home: Path):
     fill(book)
     before = comparable(answers(book))

@@ -73,6 +73,7 @@ def test_an_author_limits_recall_to_messages_and_memories_of_that_author(book: B
     assert {hit.author for hit in book.recall("otter", author="user:ana").hits} == {"user:ana"}
 
 
+@pytest.mark.promise("recall.filters")
 def test_the_limit_applies_before_the_best_are_chosen(book: Book, settle):
     for number in range(60):
         book.append("loud", [f"otter otter otter {number}"])

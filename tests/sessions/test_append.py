@@ -78,6 +78,7 @@ def test_a_message_keeps_who_said_it_when_and_in_which_role(book):
     assert (first.time, first.time.tzinfo) == (second.time, UTC)
 
 
+@pytest.mark.promise("sessions.batch")
 def test_a_batch_with_one_bad_message_changes_nothing_and_names_it(book):
     book.append("s", ["one"])
     log = len(book.log(space="personal"))
@@ -183,6 +184,7 @@ def test_a_hundred_tasks_append_the_same_words_in_the_same_millisecond(place, op
     assert wrong_with(place) == []
 
 
+@pytest.mark.promise("sessions.one-order")
 @pytest.mark.timeout(120 + 2 * APPENDS)
 def test_four_processes_append_to_one_session_in_one_order(place):
     reports = capture_child.run("many", place, 4, APPENDS, deadline=60 + 2 * APPENDS)
@@ -245,6 +247,7 @@ def test_a_client_id_is_its_sessions_own(book):
     assert book.append("t", [NewMessage("two", client_id="c")]).messages[0].new
 
 
+@pytest.mark.promise("sessions.once")
 def test_twenty_threads_that_send_the_same_client_id_store_it_once(open_book):
     books = [open_book() for _ in range(4)]
     receipts = []
@@ -263,6 +266,7 @@ def test_twenty_threads_that_send_the_same_client_id_store_it_once(open_book):
 # --- kill -9
 
 
+@pytest.mark.promise("sessions.once")
 @pytest.mark.slow
 @pytest.mark.timeout(120 + 10 * KILLS)
 def test_every_acknowledged_message_survives_kill_minus_nine_once(place):
@@ -506,6 +510,7 @@ def test_ten_thousand_messages_in_one_call_are_stored_all_or_none(book):
 # --- what is taken out
 
 
+@pytest.mark.promise("recall.echo")
 def test_recalled_text_that_comes_back_in_a_prompt_is_not_stored_again(book):
     book.remember("The heron nests in the mill.", space="personal")
     fenced = book.recall("heron", spaces="personal").as_prompt(max_tokens=200)
@@ -520,6 +525,7 @@ def test_recalled_text_that_comes_back_in_a_prompt_is_not_stored_again(book):
     assert {one.id for one in hits}.isdisjoint(one.id for one in receipt.messages)
 
 
+@pytest.mark.promise("recall.echo")
 def test_a_fence_that_this_home_did_not_make_or_that_is_not_closed_is_text(book):
     book.remember("The heron nests in the mill.", space="personal")
     fenced = book.recall("heron", spaces="personal").as_prompt(max_tokens=200)
@@ -530,6 +536,7 @@ def test_a_fence_that_this_home_did_not_make_or_that_is_not_closed_is_text(book)
     assert texts(book, "s") == [unclosed, forged, "beforeafter"]
 
 
+@pytest.mark.promise("secrets.masked")
 def test_secrets_are_masked_before_they_are_stored_and_a_repeat_is_still_one(book, stored):
     secret = "ghp_" + "aB3dE5fG7h" * 3 + "aB3dE5"
     sent = NewMessage(f"use {secret} or <private>my cat Minka</private> now", client_id="c")

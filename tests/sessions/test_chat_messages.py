@@ -97,6 +97,7 @@ def stored(book, session="s"):
     return [(one.role, one.author, one.text) for one in book.messages(session).items]
 
 
+@pytest.mark.promise("sessions.shapes")
 @SHAPES
 def test_messages_of_other_interfaces_are_appended_with_their_texts_and_plain_markers(book, messages, expected):
     receipt = book.append("s", messages)
@@ -145,6 +146,7 @@ for _ in range(5_000):
     DEEP = [{"type": "tool_result", "content": DEEP}]
 
 
+@pytest.mark.promise("sessions.shapes")
 @pytest.mark.parametrize(
     "message",
     [

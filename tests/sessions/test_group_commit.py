@@ -21,6 +21,8 @@ from commonbook.errors import BadInput, Busy, DatabaseUnreachable
 from commonbook.sessions.group_commit import DEFERRED, Deferred, GroupCommit, RetryAlone
 from tests.support.crowds import until
 
+pytestmark = pytest.mark.promise("sessions.group-commit")
+
 
 class FakeOperation:
     """A batch operation that returns each request in capitals; while it is stopped, it waits to go on."""

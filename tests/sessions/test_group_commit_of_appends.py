@@ -13,6 +13,8 @@ from commonbook.errors import DatabaseUnreachable, HomeDamaged, KeyConflict, Not
 from commonbook.sessions.append import Appender
 from tests.support.crowds import Crowd, crowding, receipts_of, space_of, stored_texts, until
 
+pytestmark = pytest.mark.promise("sessions.group-commit")
+
 
 @pytest.fixture
 def crowd(book: Book, monkeypatch: pytest.MonkeyPatch) -> Iterator[Crowd]:

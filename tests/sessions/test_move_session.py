@@ -40,6 +40,7 @@ def found_in(book, space):
     return sorted(hit.passage for hit in book.recall("heron fish noon", spaces=[space], min_confidence=0).hits)
 
 
+@pytest.mark.promise("sessions.move", "sessions.former-space")
 def test_messages_episodes_and_uses_move_with_their_numbers_and_ids(talk, folder):
     before = talk.messages("talk", space="old")
     (episode,) = talk.list(Filter(space="old", kinds=("episode",))).items
@@ -76,6 +77,7 @@ def test_the_session_goes_on_in_its_new_space(talk):
     assert {one.space.name for one in talk.list(Filter(kinds=("episode",))).items} == {"new"}
 
 
+@pytest.mark.promise("sessions.move", "sessions.former-space")
 def test_calls_that_name_the_old_space_reach_the_session(talk):
     talk.move_session("talk", "middle", space="old")
     talk.move_session("talk", "new", space="middle")
@@ -128,6 +130,7 @@ def test_a_parent_that_would_go_on_from_its_own_child_is_refused(book):
         book.move_session("talk", "new", space="old")
 
 
+@pytest.mark.promise("sessions.move", "sessions.former-space")
 @pytest.mark.parametrize(
     ("old", "new"), [("reader", "writer"), ("writer", "reader"), ("writer", None), (None, "writer")]
 )
@@ -141,6 +144,7 @@ def test_both_spaces_must_be_writable(talk, old, new):
     assert len(texts(talk, "old")) == 4
 
 
+@pytest.mark.promise("sessions.move", "sessions.former-space")
 def test_those_who_may_not_read_the_new_space_learn_nothing_of_it(talk):
     talk.grant(BOB, "old", "writer")
     bob = talk.acting_as(BOB)
@@ -156,6 +160,7 @@ def test_those_who_may_not_read_the_new_space_learn_nothing_of_it(talk):
     assert len(texts(talk, "secret")) == 5
 
 
+@pytest.mark.promise("sessions.move", "sessions.former-space")
 @pytest.mark.parametrize("first", ["append", "switch"])
 def test_who_may_no_longer_write_to_the_old_space_leads_no_messages_away(book, first):
     """A name that somebody used and moved away must not take the words of others along for ever."""
@@ -177,6 +182,7 @@ def test_who_may_no_longer_write_to_the_old_space_leads_no_messages_away(book, f
         bob.move_session("support-43", "of-bob", space="team")
 
 
+@pytest.mark.promise("sessions.former-space")
 def test_a_repeat_after_the_revocation_is_stored_in_the_space_that_it_names(book):
     for space in ("team", "of-bob"):
         book.grant(BOB, space, "writer")
@@ -211,6 +217,7 @@ def test_episodes_that_are_elsewhere_stay_or_join_again(talk):
     assert (talk.get(episode.id).space.name, talk.get(episode.id).session_space) == ("third", None)
 
 
+@pytest.mark.promise("rewind.foreign")
 @pytest.mark.parametrize("mode", ["live", "lazy"])
 def test_an_episode_that_joins_its_session_again_loses_what_was_rewound_meanwhile(talk, mode):
     talk.grant(BOB, "old", "writer")
@@ -227,6 +234,7 @@ def test_an_episode_that_joins_its_session_again_loses_what_was_rewound_meanwhil
     assert talk.get(episode.id).session_space is None
 
 
+@pytest.mark.promise("rewind.foreign")
 def test_an_episode_that_was_rewound_as_a_whole_is_deleted_when_its_session_comes_to_it(talk):
     talk.grant(BOB, "old", "writer")
     (episode,) = talk.list(Filter(space="old", kinds=("episode",))).items
@@ -274,6 +282,7 @@ def test_a_session_whose_episode_was_rewound_as_a_whole_moves_too(talk):
     assert found_in(talk, "new") == []
 
 
+@pytest.mark.promise("sessions.move")
 def test_readers_of_the_new_space_read_rewound_messages_in_the_log_and_nowhere_else(talk):
     (episode,) = talk.list(Filter(space="old", kinds=("episode",))).items
     talk.rewind("talk", 1, space="old")
@@ -293,6 +302,7 @@ def test_readers_of_the_new_space_read_rewound_messages_in_the_log_and_nowhere_e
         bob.get(episode.id)
 
 
+@pytest.mark.promise("sessions.move", "sessions.former-space")
 def test_an_episode_that_was_elsewhere_is_of_its_session_wherever_that_has_gone(talk):
     (episode,) = talk.list(Filter(space="old", kinds=("episode",))).items
     talk.move(episode.id, "third")
@@ -305,6 +315,7 @@ def test_an_episode_that_was_elsewhere_is_of_its_session_wherever_that_has_gone(
     assert episode.id in {hit.memory for hit in found}
 
 
+@pytest.mark.promise("sessions.move", "sessions.former-space")
 @pytest.mark.parametrize("last", ["the episode", "the session"])
 def test_a_lost_database_gets_an_episode_back_that_followed_its_session_later(home, last):
     space = "new" if last == "the episode" else "third"
@@ -341,6 +352,7 @@ def test_a_lost_database_gets_the_moved_session_back_from_its_files(home):
         assert [one.new for one in book.append("talk", again, space="new").messages] == [False, False]
 
 
+@pytest.mark.promise("sessions.move", "sessions.former-space")
 def test_concurrent_appends_land_in_one_place_and_nothing_is_lost(open_book):
     with open_book() as book, open_book() as other:
         book.append("talk", ["first"], space="a")
@@ -379,6 +391,7 @@ while True:
 """
 
 
+@pytest.mark.promise("sessions.move", "sessions.former-space")
 @pytest.mark.slow
 def test_a_process_that_is_killed_has_moved_all_of_it_or_nothing(place, open_book):
     book = open_book()

@@ -22,6 +22,7 @@ def places(uses) -> list[tuple[str, str, int, str]]:
     return [(use.space, use.session, use.seq, use.id) for use in uses]
 
 
+@pytest.mark.promise("hooks.uses")
 def test_the_turns_that_a_memory_reached_are_told_the_newest_first(book):
     memory = book.remember("Tulips need sandy soil", space="garden").id
     other = book.remember("Roses need loam", space="garden").id
@@ -38,6 +39,7 @@ def test_the_turns_that_a_memory_reached_are_told_the_newest_first(book):
     assert [use.revision for use in book.uses(other)] == [None]
 
 
+@pytest.mark.promise("hooks.uses")
 def test_a_use_that_is_sent_again_is_kept_once(book):
     memory = book.remember("Tulips need sandy soil", space="garden").id
     prompt = turn(book, 1)
@@ -50,6 +52,7 @@ def test_a_use_that_is_sent_again_is_kept_once(book):
     assert book.verify_log().findings == ()
 
 
+@pytest.mark.promise("hooks.uses")
 def test_a_memory_that_is_edited_or_deleted_is_still_told(book):
     memory = book.remember("Tulips need wet soil", space="garden").id
     book.record_uses("talk", [PromptPassage(memory, HASH, 1)], message=turn(book, 1))
@@ -59,6 +62,7 @@ def test_a_memory_that_is_edited_or_deleted_is_still_told(book):
     assert places(book.session_uses("talk")) == [("garden", "talk", 1, memory)]
 
 
+@pytest.mark.promise("hooks.uses")
 def test_an_episode_has_the_turns_that_its_messages_reached(book):
     turn(book, 1, "first")
     (message, _) = book.messages("first").items
@@ -74,6 +78,7 @@ def test_an_episode_has_the_turns_that_its_messages_reached(book):
     assert [use.memory for use in book.acting_as("user:bob").session_uses("talk")] == [None]
 
 
+@pytest.mark.promise("hooks.uses")
 def test_only_what_one_may_read_is_told(book):
     memory = book.remember("The safe opens at nine", space="vault").id
     open_to_all = book.remember("Tulips need sandy soil", space="garden").id

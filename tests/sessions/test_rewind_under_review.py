@@ -25,6 +25,7 @@ def rewound(book: Book, session: str = "talk") -> list[int]:
     return [message.seq for message in book.messages(session, space="team").items if message.rewound_at]
 
 
+@pytest.mark.promise("review.sessions")
 def test_an_agent_takes_back_what_it_has_appended_itself(team):
     bob, agent = team.acting_as(BOB, space="team"), team.acting_as(AGENT, space="team")
     bob.append("talk", ["We ship on Tuesday"])
@@ -37,6 +38,7 @@ def test_an_agent_takes_back_what_it_has_appended_itself(team):
     assert "Noted" not in team.get(episode).text
 
 
+@pytest.mark.promise("review.sessions")
 @pytest.mark.parametrize("is_settled", [True, False])
 def test_an_agent_takes_back_no_message_of_others(team, is_settled):
     bob = team.acting_as(BOB, space="team")
@@ -54,6 +56,7 @@ def test_an_agent_takes_back_no_message_of_others(team, is_settled):
     assert rewound(team) == [1, 2, 3, 4]
 
 
+@pytest.mark.promise("review.sessions")
 def test_messages_of_an_earlier_session_of_the_name_prove_nothing(team):
     agent, bob = team.acting_as(AGENT), team.acting_as(BOB)
     agent.append("talk", ["Mine"], space="team")
@@ -68,6 +71,7 @@ def test_messages_of_an_earlier_session_of_the_name_prove_nothing(team):
     assert rewound(team) == []
 
 
+@pytest.mark.promise("review.sessions")
 def test_an_agent_takes_nothing_out_of_an_episode_that_somebody_has_edited(team):
     agent = team.acting_as(AGENT, space="team")
     agent.append("talk", ["We ship on Tuesday", "Noted"])
@@ -80,6 +84,7 @@ def test_an_agent_takes_nothing_out_of_an_episode_that_somebody_has_edited(team)
     assert (rewound(team), team.get(episode)) == ([], before)
 
 
+@pytest.mark.promise("review.sessions")
 def test_a_rewind_by_an_agent_does_not_reach_an_episode_that_was_moved_into_a_space_under_review(team):
     agent = team.acting_as(AGENT, space="notes")
     agent.append("talk", ["We ship on Tuesday"])

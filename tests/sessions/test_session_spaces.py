@@ -41,6 +41,7 @@ def outcome(call):
 # --- names
 
 
+@pytest.mark.promise("sessions.spaces")
 def test_the_same_name_in_two_spaces_is_two_sessions(book):
     for space in ("team", "personal"):
         receipt = book.append("s", [f"the {space} text"], space=space)
@@ -54,6 +55,7 @@ def test_the_same_name_in_two_spaces_is_two_sessions(book):
     assert book.messages("s", space="personal").session.last == 1
 
 
+@pytest.mark.promise("sessions.spaces")
 def test_nobody_can_squat_a_name_in_another_space(book, bob):
     bob.append("support-43", ["hi"], space="hr")
     assert book.append("support-43", ["SECRET"]).space == "personal"
@@ -62,6 +64,7 @@ def test_nobody_can_squat_a_name_in_another_space(book, bob):
     assert bob.recall("SECRET", spaces="hr").hits == ()
 
 
+@pytest.mark.promise("sessions.spaces")
 def test_a_session_that_may_not_be_read_answers_as_one_that_does_not_exist(book, bob):
     book.append("taken", ["SECRET"], space="vault")
     for verb in (
@@ -99,6 +102,7 @@ def test_a_client_id_means_a_message_of_one_session(book):
 # --- calls without a space
 
 
+@pytest.mark.promise("sessions.default")
 def test_a_write_without_a_space_means_the_default_space(book):
     book.append("s", ["in team"], space="team")
     assert book.append("s", ["in personal"]).space == "personal"
@@ -108,6 +112,7 @@ def test_a_write_without_a_space_means_the_default_space(book):
     assert book.messages("u").session.space.name == "personal"
 
 
+@pytest.mark.promise("sessions.default")
 def test_a_read_without_a_space_takes_the_only_readable_session_and_else_asks(book, bob):
     book.append("s", ["in hr"], space="hr")
     book.append("s", ["in vault"], space="vault")
@@ -120,6 +125,7 @@ def test_a_read_without_a_space_takes_the_only_readable_session_and_else_asks(bo
         book.messages("nothing")
 
 
+@pytest.mark.promise("sessions.default")
 def test_a_verb_for_an_existing_session_takes_the_default_space_first_and_then_the_only_one(book, bob):
     book.append("s", ["elsewhere"], space="hr")
     assert book.settle("s").space == "hr"
@@ -159,6 +165,7 @@ def test_a_parent_is_a_session_of_the_same_space(book, bob):
         book.append("before", ["x"], space="hr", parent="s")
 
 
+@pytest.mark.promise("sessions.hidden")
 def test_a_parent_in_a_space_that_may_not_be_read_is_not_shown(book, bob):
     book.append("secret-plan", ["x"], space="vault")
     book.switch("secret-plan", "s", space="vault", to_space="hr")
@@ -166,6 +173,7 @@ def test_a_parent_in_a_space_that_may_not_be_read_is_not_shown(book, bob):
     assert (bob.messages("s").session.parent, bob.messages("s").session.parent_space) == (None, None)
 
 
+@pytest.mark.promise("sessions.parent")
 def test_an_append_may_name_the_parent_that_its_session_has_in_another_space(book):
     book.append("parent", ["x"], space="vault")
     book.switch("parent", "s", space="vault", to_space="hr")
@@ -178,6 +186,7 @@ def test_an_append_may_name_the_parent_that_its_session_has_in_another_space(boo
     assert texts(book, "s") == ["m1", "m2"]
 
 
+@pytest.mark.promise("sessions.once")
 def test_a_repeat_is_recognized_whatever_parent_it_names(book):
     first, other = NewMessage("one", client_id="1"), NewMessage("two", client_id="2")
     book.append("s", [first], space="hr", parent="before")
@@ -190,6 +199,7 @@ def test_a_repeat_is_recognized_whatever_parent_it_names(book):
     assert book.messages("s").session.parent == "before"
 
 
+@pytest.mark.promise("sessions.hidden")
 def test_neither_the_log_nor_a_refusal_names_a_session_of_another_space(book, bob):
     book.append("secret-plan", ["x"], space="vault")
     book.switch("secret-plan", "s", space="vault", to_space="hr")
@@ -241,6 +251,7 @@ def test_a_worker_settles_each_session_in_its_own_space(book):
 # --- an episode that was moved away from its session
 
 
+@pytest.mark.promise("rewind.foreign")
 def test_a_rewind_does_not_reach_an_episode_that_was_moved_into_a_foreign_space(book, bob):
     bob.append("s", ["the heron", "the otter"], space="hr")
     (episode,) = book.settle("s", space="hr").episodes
@@ -255,6 +266,7 @@ def test_a_rewind_does_not_reach_an_episode_that_was_moved_into_a_foreign_space(
     assert book.recall("otter", spaces="hr").hits == ()
 
 
+@pytest.mark.promise("rewind.foreign")
 def test_an_episode_that_comes_back_to_its_session_loses_what_was_rewound_meanwhile(book, bob):
     bob.append("s", ["the heron", "the otter"], space="hr")
     (episode,) = book.settle("s", space="hr").episodes
@@ -305,6 +317,7 @@ def test_an_episode_that_is_moved_carries_the_space_of_its_session(book):
     assert book.recall("otter", spaces="people").hits[0].session == "s"
 
 
+@pytest.mark.promise("sessions.hidden")
 def test_an_episode_names_its_session_only_to_those_who_may_read_that_space(book, bob):
     book.append("merger", ["the heron", "the otter"], space="vault")
     (episode,) = book.settle("merger", space="vault").episodes

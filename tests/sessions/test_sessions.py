@@ -46,6 +46,7 @@ def turns(count, first=1):
 # --- names
 
 
+@pytest.mark.promise("sessions.names")
 @pytest.mark.parametrize(
     "name", ["\u202es", "s\u2066", "s\u200b", "\ufeffs", "s\u2060", "s\u200f", "s\U000e0041", "s\x9c"]
 )
@@ -57,6 +58,7 @@ def test_no_session_begins_whose_name_hides_or_reorders_characters(book, name):
     assert [(one.id, one.closed) for one in book.sessions()] == [("s", None)]
 
 
+@pytest.mark.promise("sessions.names")
 def test_a_session_may_be_named_in_any_writing(book):
     for name in ("می\u200cشود", "👩\u200d💻", "Schiff\u00adfahrt", "क्\u200dष"):
         assert book.append(name, ["hello"]).session == book.sessions()[0].id == name
@@ -94,6 +96,7 @@ def test_sessions_are_listed_newest_first_with_what_is_unsettled(book):
     assert [one.id for one in book.sessions(space="team")] == ["b"]
 
 
+@pytest.mark.promise("sessions.parent")
 def test_parent_and_tags_are_fixed_when_a_session_is_made(book):
     book.append("s", ["one"], space="team", parent="before", tags=["x"])
     book.append("s", ["two"], space="team")
@@ -106,6 +109,7 @@ def test_parent_and_tags_are_fixed_when_a_session_is_made(book):
     assert [one.name for one in book.spaces()] == ["team"]
 
 
+@pytest.mark.promise("sessions.renamed")
 def test_a_former_name_of_a_space_means_no_session_of_it(book):
     book.append("s", ["one", "two"], space="team")
     book.rename_space("team", "crew")
@@ -118,6 +122,7 @@ def test_a_former_name_of_a_space_means_no_session_of_it(book):
     assert texts(book, "s", space="crew") == ["one", "two", "three"]
 
 
+@pytest.mark.promise("sessions.renamed")
 def test_a_former_name_answers_others_as_any_name_that_they_may_not_use(book):
     book.create_space("team")
     book.grant("user:bob", "team", "writer")
@@ -139,6 +144,7 @@ def test_a_former_name_answers_others_as_any_name_that_they_may_not_use(book):
     assert texts(bob, "s") == ["one"]
 
 
+@pytest.mark.promise("sessions.renamed")
 def test_nobody_catches_messages_for_the_default_space_in_the_one_that_had_its_name(book):
     book.append("s", ["one"])
     book.rename_space("personal", "team")
@@ -153,6 +159,7 @@ def test_nobody_catches_messages_for_the_default_space_in_the_one_that_had_its_n
 # --- switch
 
 
+@pytest.mark.promise("sessions.switch")
 def test_a_switch_settles_three_turns_under_the_old_session_and_begins_an_empty_one(place, open_book):
     book = open_book()
     book.append("old", turns(3), space="team", parent="before", tags=["x"])
@@ -395,6 +402,7 @@ def test_after_a_shutdown_a_new_session_of_the_same_book_stores_or_fails_loudly(
 # --- rewind
 
 
+@pytest.mark.promise("rewind.removes")
 def test_what_is_taken_back_leaves_recall_and_episodes_and_the_log_keeps_it(place, open_book):
     book = open_book()
     first = book.append("s", ["the heron nests early", "the heron nests late", "the otter swims"])

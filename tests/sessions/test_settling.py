@@ -79,6 +79,7 @@ def lose_the_database(home):
 # --- recall, before and after
 
 
+@pytest.mark.promise("sessions.found")
 def test_recall_tells_the_same_before_and_after_settling_to_the_last_digit(open_book):
     book, other = open_book(), open_book()
     book.remember("A note about another mill and its wheel.", space="personal")
@@ -94,6 +95,7 @@ def test_recall_tells_the_same_before_and_after_settling_to_the_last_digit(open_
     assert recalled_hits(book) == before
 
 
+@pytest.mark.promise("sessions.found")
 def test_a_message_is_found_at_once_from_another_process(place, open_book):
     book = open_book()
     child = capture_child.start("serve", place)
@@ -286,6 +288,7 @@ def _a_full_book(book):
     book.rewind("t", 1)
 
 
+@pytest.mark.promise("lost.files")
 def test_with_the_database_lost_every_settled_message_comes_back_from_its_file(home, open_book):
     book = open_book()
     _a_full_book(book)
@@ -330,6 +333,7 @@ def test_an_exported_folder_brings_its_messages_into_another_home(place, tmp_pat
 # --- nobody waits for anybody
 
 
+@pytest.mark.promise("sessions.failures")
 def test_a_session_whose_settling_is_blocked_does_not_delay_another(open_book, monkeypatch):
     book, other = open_book(), open_book()
     for name in ("blocked", "free"):
@@ -387,6 +391,7 @@ def test_a_worker_that_is_stuck_with_one_session_leaves_the_others_to_another_wo
     assert logs_of(other)["blocked"].session.unsettled < 100
 
 
+@pytest.mark.promise("sessions.failures")
 def test_a_session_whose_settling_fails_blocks_neither_its_messages_nor_others(timed, clock, monkeypatch):
     episode = settle._episode
 
@@ -419,6 +424,7 @@ def test_a_session_whose_settling_fails_blocks_neither_its_messages_nor_others(t
     assert timed.status().findings == ()
 
 
+@pytest.mark.promise("writes.offline")
 def test_no_model_and_no_network_are_needed_to_append_recall_and_settle(book, monkeypatch):
     def nowhere(*_args, **_named):
         raise AssertionError("somebody wants the network")
@@ -432,6 +438,7 @@ def test_no_model_and_no_network_are_needed_to_append_recall_and_settle(book, mo
     assert found(book, "heron")[0] == ids[0]
 
 
+@pytest.mark.promise("sessions.failures")
 def test_settling_goes_on_and_nothing_is_lost_when_topics_cannot_be_compared(timed, clock, monkeypatch):
     def nonsense(_some, _others):
         raise RuntimeError("no vectors today")
@@ -464,6 +471,7 @@ def test_a_session_that_fell_silent_is_settled_when_it_is_due_and_not_before(tim
     assert timed.work() == 0
 
 
+@pytest.mark.promise("sessions.episodes")
 @pytest.mark.slow
 def test_what_is_said_while_the_rest_is_settled_is_settled_later(chosen, timed, clock, monkeypatch):
     with closing(compose_book(chosen, clock=clock, create=True)) as other:
@@ -488,6 +496,7 @@ def test_what_is_said_while_the_rest_is_settled_is_settled_later(chosen, timed, 
     assert logs_of(timed)["s"].session.unsettled == 0
 
 
+@pytest.mark.promise("sessions.silence")
 @pytest.mark.parametrize("role", ["user", "assistant", "tool_call"])
 def test_a_session_settles_after_an_hour_of_silence_regardless_of_who_spoke_last(timed, clock, role):
     timed.append("s", [NewMessage("Who paints the mill?", role=role)])

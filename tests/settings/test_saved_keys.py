@@ -11,6 +11,8 @@ import pytest
 from commonbook.errors import BadInput, HomeReadOnly
 from commonbook.settings.remote import RemoteSettings, require_savable, save_key, saved_key
 
+pytestmark = pytest.mark.promise("client.saved-key")
+
 HERE = "http://127.0.0.1:7373"
 THERE = "https://memory.example.com:443"
 

@@ -28,6 +28,7 @@ def settings_at(cwd: Path) -> Settings:
     return Settings.load(environ={"HOME": str(user)}, cwd=cwd)
 
 
+@pytest.mark.promise("access.projects")
 def test_a_project_file_of_a_repository_names_no_space_until_it_is_trusted(clone: Path):
     assert default_space(settings_at(clone)) == "projects/birds"
     untrusted = untrusted_file(settings_at(clone))
@@ -45,6 +46,7 @@ def test_a_file_in_no_repository_is_the_persons_own(clone: Path):
     assert default_space(settings_at(clone)) == "work"
 
 
+@pytest.mark.promise("access.projects")
 def test_trust_is_for_one_path_and_one_content(clone: Path, tmp_path: Path):
     trust(settings_at(clone))
     (clone / ".commonbook.toml").write_text('space = "team/other"\n')
@@ -63,6 +65,7 @@ def test_nothing_in_a_repository_says_that_it_is_trusted(clone: Path):
     assert {path.name for path in clone.iterdir()} == {".git", ".commonbook.toml"}
 
 
+@pytest.mark.promise("access.projects")
 def test_an_untrusted_file_switches_capture_off_and_never_on(clone: Path):
     (clone / ".commonbook.toml").write_text('capture = "off"\n')
     assert not capture_allowed(settings_at(clone))
@@ -73,6 +76,7 @@ def test_an_untrusted_file_switches_capture_off_and_never_on(clone: Path):
     assert capture_allowed(settings_at(clone))
 
 
+@pytest.mark.promise("access.projects")
 @pytest.mark.parametrize("text", ["x = [", "nonsense", "space = 5", 'space = "../up"', "capture = 0", "\x00"])
 def test_an_untrusted_file_that_cannot_be_obeyed_is_ignored(clone: Path, text: str):
     (clone / ".commonbook.toml").write_text(text)

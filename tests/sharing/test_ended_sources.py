@@ -54,6 +54,7 @@ def noted(book: Book, *ids: str) -> set[datetime | None]:
     return {info.source_ends if info else None for info in infos}
 
 
+@pytest.mark.promise("lost.doubts")
 @pytest.mark.parametrize("ending", [retract, expire, end])
 @pytest.mark.parametrize("fault", ["lost", "older"])
 def test_a_copy_of_a_deleted_source_stays_ended(
@@ -106,6 +107,7 @@ def test_a_source_that_came_back_and_did_not_end_leaves_nothing_noted(book: Book
     assert (noted(book, copy), expired(book, copy)) == ({None}, [False])
 
 
+@pytest.mark.promise("lost.doubts")
 @pytest.mark.parametrize("refresh", ["live", "lazy", "snapshot"])
 def test_a_source_that_comes_back_leaves_no_old_end_in_its_copies(book: Book, refresh: Refresh):
     source = book.remember("oil is cheap", space="a").id
@@ -123,6 +125,7 @@ def test_a_source_that_comes_back_leaves_no_old_end_in_its_copies(book: Book, re
     assert (book.get(copy).marks, book.get(copy).text) == ((), "oil is cheap")
 
 
+@pytest.mark.promise("lost.doubts")
 def test_a_source_whose_file_comes_back_leaves_no_old_end_in_its_copies(book: Book, home: Path):
     source = book.remember("oil is cheap", space="a").id
     copy = book.share(source, "team").id
@@ -138,6 +141,7 @@ def test_a_source_whose_file_comes_back_leaves_no_old_end_in_its_copies(book: Bo
         assert (noted(book, copy), expired(book, copy)) == ({None}, [False])
 
 
+@pytest.mark.promise("lost.doubts")
 def test_a_sharer_who_may_no_longer_read_the_source_learns_nothing_of_its_end(book: Book):
     source = book.remember("oil is cheap", space="a").id
     book.grant("user:bob", "a", "reader")
@@ -149,6 +153,7 @@ def test_a_sharer_who_may_no_longer_read_the_source_learns_nothing_of_its_end(bo
     assert noted(book, copy) == {None}
 
 
+@pytest.mark.promise("lost.doubts")
 def test_a_forged_end_is_put_back(book: Book, home: Path):
     source = book.remember("oil is cheap", space="a").id
     copy = book.share(source, "team").id
@@ -172,6 +177,7 @@ def test_all_of_many_copies_note_the_end(book: Book):
     assert noted(book, *copies) == {ends}
 
 
+@pytest.mark.promise("copies.no-way-round")
 @pytest.mark.parametrize("fault", ["lost", "older"])
 @pytest.mark.parametrize("source_space", ["a", "z"], ids=["source first", "source last"])
 @pytest.mark.parametrize("is_deleted", [False, True], ids=["source there", "source deleted"])
@@ -211,6 +217,7 @@ def test_an_ended_copy_whose_file_was_moved_beside_another_copy_stays_ended(
     assert book.doctor() == ()
 
 
+@pytest.mark.promise("copies.no-way-round")
 def test_an_ended_copy_that_is_imported_beside_another_copy_stays_ended(book: Book, tmp_path: Path):
     with commonbook.open(tmp_path / "elsewhere", create=True) as origin:
         source = origin.remember("oil is cheap", space="a").id

@@ -170,6 +170,7 @@ CASES = {
 FAULTS = ("lost", "older", "copied in use")
 
 
+@pytest.mark.promise("lost.decisions", "lost.ties")
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("case", CASES)
 def test_what_happened_is_still_true(home: Path, tmp_path: Path, fault: str, case: str):
@@ -223,6 +224,7 @@ def retype(home: Path, path: str, old: str, new: str) -> None:
     file.write_text(text.replace(old, new))
 
 
+@pytest.mark.promise("lost.decisions", "lost.ties")
 @pytest.mark.parametrize("fault", ["lost", "older"])
 @pytest.mark.parametrize("edited", [("source",), ("copy",), ("source", "copy")])
 def test_files_edited_while_the_database_was_away(home: Path, tmp_path: Path, fault: str, edited: tuple[str, ...]):
@@ -295,6 +297,7 @@ def test_the_file_of_a_copy_from_an_older_commit_does_not_tie_it_again(home: Pat
 # --- versions
 
 
+@pytest.mark.promise("lost.versions")
 @pytest.mark.parametrize("fault", ["lost", "older"])
 def test_a_version_from_before_the_loss_never_matches_by_accident(home: Path, tmp_path: Path, fault: str):
     with commonbook.open(home, create=True) as book:
@@ -316,6 +319,7 @@ def test_a_version_from_before_the_loss_never_matches_by_accident(home: Path, tm
 # --- lines that only we may write
 
 
+@pytest.mark.promise("lost.decisions", "lost.ties")
 @pytest.mark.parametrize("fault", [None, "lost", "older"])
 def test_a_forged_or_edited_decision_is_no_decision(home: Path, tmp_path: Path, fault: str | None):
     with commonbook.open(home, create=True) as book:
@@ -362,6 +366,7 @@ def test_a_tie_whose_line_was_edited_is_only_a_claim_or_stays_as_it_was(home: Pa
         assert book.get(world.live).text == FIRST
 
 
+@pytest.mark.promise("lost.decisions", "lost.ties")
 def test_a_home_whose_keys_are_lost_too_keeps_its_words_and_claims_its_ties(home: Path):
     with commonbook.open(home, create=True) as book:
         world = World(book)

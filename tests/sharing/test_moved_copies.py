@@ -32,6 +32,7 @@ def memories_of(book: Book) -> dict[str, tuple[str, str | None, str]]:
     return {one.id: (one.space.name, one.freshness, one.text.split()[0]) for one in book.list(Filter()).items}
 
 
+@pytest.mark.promise("copies.moved")
 @pytest.mark.parametrize("to", ["personal", "other"])
 def test_one_that_is_moved_beside_its_root_or_a_copy_while_the_source_changes_is_detached(home, book, source, to):
     copy, other = book.share(source, "team").id, book.share(source, "other").id
@@ -47,6 +48,7 @@ def test_one_that_is_moved_beside_its_root_or_a_copy_while_the_source_changes_is
     assert book.doctor() == ()
 
 
+@pytest.mark.promise("copies.moved")
 def test_one_that_is_moved_to_where_another_copy_was_removed_follows_on(home, book, source):
     copy, other = book.share(source, "team").id, book.share(source, "other").id
     (home / book.get(other).path).unlink()

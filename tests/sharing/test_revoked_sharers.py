@@ -24,6 +24,7 @@ def after_revocation(book: Book, space: str = "team") -> list[tuple[str, str]]:
     return entries[max(at for at, (_, action) in enumerate(entries) if action == "revoke") + 1 :]
 
 
+@pytest.mark.promise("access.races", "copies.sharer")
 @pytest.mark.parametrize("refresh", ["live", "lazy"])
 def test_a_copy_follows_no_more_when_its_sharer_may_not_write_to_its_space(book: Book, bob: Book, refresh):
     source = bob.remember("deploy with make").id
@@ -40,6 +41,7 @@ def test_a_copy_follows_no_more_when_its_sharer_may_not_write_to_its_space(book:
     assert (book.get(copy).text, book.get(copy).freshness) == ("deploy with force", "fresh")
 
 
+@pytest.mark.promise("copies.sharer")
 def test_a_copy_follows_no_more_when_its_sharer_may_not_write_to_the_space_that_it_was_moved_to(book: Book, bob: Book):
     book.create_space("board")
     source = bob.remember("deploy with make").id
@@ -49,6 +51,7 @@ def test_a_copy_follows_no_more_when_its_sharer_may_not_write_to_the_space_that_
     assert (book.get(copy).text, book.get(copy).freshness) == ("deploy with make", "revoked")
 
 
+@pytest.mark.promise("copies.sharer")
 @pytest.mark.parametrize("after", [0, 1])
 def test_a_rewind_reaches_no_copy_whose_sharer_may_not_write_to_its_space(book: Book, bob: Book, after: int):
     bob.append("s", ["keep the zebra", "sell the yak"])
@@ -61,6 +64,7 @@ def test_a_rewind_reaches_no_copy_whose_sharer_may_not_write_to_its_space(book: 
     assert after_revocation(book) == []
 
 
+@pytest.mark.promise("copies.retied")
 @pytest.mark.parametrize("way", ["share", "adopt"])
 def test_somebody_who_may_write_to_the_space_ties_such_a_copy_again(book: Book, bob: Book, way: str):
     source = bob.remember("deploy with make").id
@@ -90,6 +94,7 @@ def test_a_copy_for_one_principal_alone_follows(book: Book, bob: Book):
 # --- approved requests
 
 
+@pytest.mark.promise("copies.sharer")
 def test_an_approved_copy_follows_in_the_name_of_the_one_who_approved_it(book: Book, bob: Book):
     book.grant(BOB, "team", "reader")
     book.grant(CAROL, "team", "admin")
@@ -110,6 +115,7 @@ def test_an_approved_copy_follows_in_the_name_of_the_one_who_approved_it(book: B
     assert after_revocation(book) == []
 
 
+@pytest.mark.promise("copies.sharer")
 def test_an_approved_copy_follows_no_more_when_its_requester_may_not_read_the_source(book: Book, bob: Book):
     book.grant(CAROL, "team", "admin")
     source = bob.remember("deploy with make").id
@@ -120,6 +126,7 @@ def test_an_approved_copy_follows_no_more_when_its_requester_may_not_read_the_so
     assert (book.get(copy).text, book.get(copy).freshness) == ("deploy with make", "revoked")
 
 
+@pytest.mark.promise("copies.sharer")
 def test_what_an_agent_requested_for_a_space_under_review_follows_once_a_person_approved_it(book: Book):
     for space in ("team", "scratch"):
         book.create_space(space)
@@ -151,6 +158,7 @@ def test_an_approved_copy_follows_on_after_its_file_was_rendered_again(book: Boo
 # --- spaces that two share
 
 
+@pytest.mark.promise("access.owner")
 def test_the_owner_revokes_a_grant_on_a_space_that_two_share(book: Book, bob: Book):
     source = bob.remember("deploy with make").id
     copy = bob.share_with(source, CAROL)
@@ -172,6 +180,7 @@ def test_the_owner_revokes_a_grant_on_a_space_that_two_share(book: Book, bob: Bo
     assert book.verify_log().findings == ()
 
 
+@pytest.mark.promise("access.owner")
 def test_a_grant_on_a_space_that_two_share_can_be_given_back_to_them_alone(book: Book, bob: Book):
     first, second = (bob.remember(text).id for text in ("deploy with make", "deploy with care"))
     space = bob.share_with(first, CAROL).space

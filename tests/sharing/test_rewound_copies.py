@@ -22,6 +22,7 @@ def recalled(book: Book, word: str, *spaces: str) -> list[str]:
     return [hit.space for hit in book.recall(word, spaces=spaces).hits if word in hit.text]
 
 
+@pytest.mark.promise("rewind.copies")
 @pytest.mark.parametrize("refresh", FOLLOWING)
 def test_a_copy_that_follows_loses_rewound_messages_in_the_same_transaction(book: Book, episode: str, refresh):
     copy = book.share(episode, "pub", refresh=refresh).id
@@ -33,6 +34,7 @@ def test_a_copy_that_follows_loses_rewound_messages_in_the_same_transaction(book
     assert all("walrus" not in book.get(one).text for one in (copy, below))
 
 
+@pytest.mark.promise("rewind.copies")
 @pytest.mark.parametrize("refresh", FOLLOWING)
 def test_a_copy_that_follows_is_deleted_when_all_its_messages_are_rewound(book: Book, episode: str, refresh):
     copy = book.share(episode, "pub", refresh=refresh).id
@@ -48,6 +50,7 @@ def test_a_copy_that_follows_is_deleted_when_all_its_messages_are_rewound(book: 
     assert book.doctor() == ()
 
 
+@pytest.mark.promise("rewind.copies")
 def test_snapshots_and_copies_that_were_edited_or_detached_keep_their_words(book: Book, episode: str):
     snapshot = book.share(episode, "a", refresh="snapshot").id
     edited, detached = book.share(episode, "b").id, book.share(episode, "c").id
@@ -73,6 +76,7 @@ def test_a_copy_whose_sharer_lost_the_right_keeps_its_words(book: Book, episode:
     assert (book.get(copy).freshness, "walrus" in book.get(copy).text) == ("revoked", True)
 
 
+@pytest.mark.promise("rewind.final")
 def test_an_older_revision_brings_no_rewound_message_back(book: Book, episode: str):
     copy = book.share(episode, "pub").id
     book.rewind("s", 1, space="hr")
@@ -84,6 +88,7 @@ def test_an_older_revision_brings_no_rewound_message_back(book: Book, episode: s
     assert book.get(copy).freshness == "fresh"
 
 
+@pytest.mark.promise("rewind.final")
 def test_an_older_revision_of_a_moved_episode_brings_back_nothing_that_was_rewound_before_the_move(book, episode):
     copy = book.share(episode, "pub").id
     book.rewind("s", 1, space="hr")
@@ -94,6 +99,7 @@ def test_an_older_revision_of_a_moved_episode_brings_back_nothing_that_was_rewou
     assert recalled(book, "walrus", "hr", "pub", "press") == []
 
 
+@pytest.mark.promise("rewind.final")
 def test_a_message_whose_rewind_did_not_reach_a_moved_episode_stays_in_its_revisions(book: Book, episode: str):
     book.grant(BOB, "hr", "writer")
     book.move(episode, "press")
@@ -104,6 +110,7 @@ def test_a_message_whose_rewind_did_not_reach_a_moved_episode_stays_in_its_revis
     assert book.get(episode).text == first.text
 
 
+@pytest.mark.promise("rewind.final")
 @pytest.mark.parametrize("is_moved", [False, True])
 def test_an_import_brings_no_rewound_message_back_into_a_deleted_episode(book, episode, tmp_path, is_moved):
     copy = book.share(episode, "pub").id
@@ -129,6 +136,7 @@ def test_an_import_brings_no_rewound_message_back_into_a_deleted_copy(book: Book
     assert ("walrus" in book.get(copy).text, book.get(copy).freshness) == (False, "fresh")
 
 
+@pytest.mark.promise("rewind.final")
 def test_an_import_does_not_bring_back_an_episode_that_was_rewound_as_a_whole(book, episode, tmp_path):
     book.export(str(tmp_path / "exported"))
     book.rewind("s", 0, space="hr")
@@ -139,6 +147,7 @@ def test_an_import_does_not_bring_back_an_episode_that_was_rewound_as_a_whole(bo
         book.get(episode)
 
 
+@pytest.mark.promise("rewind.final")
 @pytest.mark.parametrize("mode", ["live", "snapshot"])
 def test_an_undeleted_copy_brings_no_rewound_message_back(book: Book, episode: str, mode):
     book.grant(BOB, "pub", "writer")
@@ -162,6 +171,7 @@ def test_more_copies_than_one_transaction_takes_are_removed_by_a_job(book: Book,
     assert book.copies(episode) == () or all(not one.readable for one in book.copies(episode))
 
 
+@pytest.mark.promise("rewind.final")
 @pytest.mark.parametrize("refresh", FOLLOWING)
 def test_a_save_that_puts_rewound_messages_back_reaches_no_copy(home: Path, book: Book, episode: str, refresh):
     copy = book.share(episode, "pub", refresh=refresh).id

@@ -28,6 +28,7 @@ def recalled(book, query, space="team"):
 # --- following
 
 
+@pytest.mark.promise("copies.live")
 def test_a_live_copy_gives_the_new_text_at_once_to_get_and_to_recall_under_the_same_id(book, source):
     copy = book.share(source, "team")
     assert copy.new
@@ -43,6 +44,7 @@ def test_a_live_copy_gives_the_new_text_at_once_to_get_and_to_recall_under_the_s
     ]
 
 
+@pytest.mark.promise("copies.lazy")
 def test_a_lazy_copy_is_old_and_marked_in_recall_and_new_in_get_and_soon_in_recall_too(book, source):
     copy = book.share(source, "team", refresh="lazy")
     book.edit(source, text="Bertha owns the billing service")
@@ -55,6 +57,7 @@ def test_a_lazy_copy_is_old_and_marked_in_recall_and_new_in_get_and_soon_in_reca
     assert (memory.text, memory.freshness) == ("Carla owns the billing service", "fresh")
 
 
+@pytest.mark.promise("copies.marked")
 def test_a_snapshot_keeps_the_old_text_and_says_that_it_is_stale(book, source):
     copy = book.share(source, "team", refresh="snapshot")
     assert freshness(book, copy.id) == "fresh"
@@ -66,6 +69,7 @@ def test_a_snapshot_keeps_the_old_text_and_says_that_it_is_stale(book, source):
     assert listed.freshness == "stale"
 
 
+@pytest.mark.promise("copies.marked")
 def test_a_change_of_tags_makes_nothing_stale(book, source):
     copies = [book.share(source, space, refresh=mode).id for space, mode in (("a", "live"), ("b", "snapshot"))]
     before = [book.get(copy) for copy in copies]
@@ -87,6 +91,7 @@ def test_a_stale_copy_ranks_below_what_is_as_good_and_current(book, source):
 # --- what becomes of the source
 
 
+@pytest.mark.promise("copies.marked")
 def test_a_copy_says_when_its_source_is_deleted_and_is_otherwise_untouched(book, source):
     copy = book.share(source, "team").id
     before = book.get(copy)
@@ -96,6 +101,7 @@ def test_a_copy_says_when_its_source_is_deleted_and_is_otherwise_untouched(book,
     assert after._replace(freshness="fresh") == before
 
 
+@pytest.mark.promise("copies.marked")
 def test_a_copy_names_what_its_source_was_superseded_by(book, source):
     copy = book.share(source, "team").id
     successor = book.remember("Bertha owns it now", space="personal", replaces=source).id
@@ -122,6 +128,7 @@ def test_a_recall_in_the_copys_space_alone_names_a_successor_that_stands_elsewhe
 # --- one copy for each root and space
 
 
+@pytest.mark.promise("copies.one")
 def test_sharing_again_in_any_way_returns_what_is_there_unchanged(book, source):
     first = book.share(source, "team")
     for again in (
@@ -163,6 +170,7 @@ def test_two_spaces_have_two_copies_and_two_files(book, source):
 # --- chains
 
 
+@pytest.mark.promise("copies.marked")
 @pytest.mark.parametrize(("mode", "freshness"), [("live", "fresh"), ("lazy", "fresh"), ("snapshot", "stale")])
 def test_a_copy_of_a_copy_is_current_or_marked(book, source, mode, freshness):
     middle = book.share(source, "b", refresh=mode).id
@@ -175,6 +183,7 @@ def test_a_copy_of_a_copy_is_current_or_marked(book, source, mode, freshness):
     assert (memory.text == "the new text") == (freshness == "fresh")
 
 
+@pytest.mark.promise("copies.marked")
 def test_a_live_copy_of_a_snapshot_says_that_what_it_has_is_behind(book, source):
     middle = book.share(source, "b", refresh="snapshot").id
     last = book.share(middle, "c").id
@@ -194,6 +203,7 @@ def test_the_edits_of_a_diverged_copy_flow_on_to_its_own_copies(book, source):
 # --- diverged, detach, adopt
 
 
+@pytest.mark.promise("copies.edits")
 def test_a_copy_that_was_edited_is_not_written_over(book, source):
     copy = book.share(source, "team").id
     book.edit(copy, text="our own words")
@@ -252,6 +262,7 @@ def test_a_snapshot_can_be_refreshed_by_hand(book, source):
 # --- rights
 
 
+@pytest.mark.promise("copies.sharer")
 def test_an_ex_member_with_a_pulled_copy_keeps_it_and_gets_nothing_new(book):
     book.grant(ALICE, "team", "writer")
     book.grant(BOB, "team", "reader")
@@ -284,6 +295,7 @@ def test_sharing_needs_the_right_to_read_here_and_to_write_there(book, source):
     assert book.list(Filter(space="team")).items == ()
 
 
+@pytest.mark.promise("access.granted")
 def test_what_is_shared_with_one_principal_is_read_by_that_one_alone(book):
     members = [f"user:member{number}" for number in range(8)]
     for who in (ALICE, BOB, *members):
@@ -347,6 +359,7 @@ def test_sharing_and_refreshing_stand_in_the_history_and_in_the_log(book, source
 # --- lineage
 
 
+@pytest.mark.promise("lineage.walks")
 def test_lineage_goes_back_to_the_root_and_forward_to_every_copy(book, source):
     middle = book.share(source, "b").id
     last = book.share(middle, "c", refresh="snapshot").id
@@ -388,6 +401,7 @@ def test_copies_in_very_many_spaces_are_found_with_few_questions(book, source, m
     assert len(statements) < 40, len(statements)
 
 
+@pytest.mark.promise("lineage.ends")
 def test_a_deleted_ancestor_is_a_tombstone_with_its_id_and_time(book, source):
     middle = book.share(source, "b").id
     last = book.share(middle, "c").id
@@ -419,6 +433,7 @@ def test_a_deep_chain_is_cut_where_it_was_asked_to(book, source):
         book.lineage("0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c2e")
 
 
+@pytest.mark.promise("lineage.walks")
 def test_what_may_not_be_read_is_shown_without_title_text_or_space(book, source):
     middle = book.share(source, "b").id
     last = book.share(middle, "c").id
@@ -447,6 +462,7 @@ def test_a_second_source_that_was_written_into_the_file_of_a_copy_is_taken_out(b
     assert f"shared_from {other}" not in path.read_text()
 
 
+@pytest.mark.promise("lineage.imports")
 def test_a_tie_that_came_by_import_is_followed_only_once_somebody_who_may_has_adopted_it(book, folder, tmp_path):
     """The author of an imported folder could else have any memory copied to a space that it can read."""
     secret = book.remember("the code is 41", space="private").id

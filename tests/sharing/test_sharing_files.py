@@ -183,6 +183,7 @@ def test_a_source_edited_by_hand_takes_its_copies_along(home, book, source):
     assert "Bertha owns" in file_of(home, book, copies[0]).read_text()
 
 
+@pytest.mark.promise("lineage.walks")
 @pytest.mark.parametrize("line", ["shared", "links", "tags"])
 def test_what_makes_a_copy_is_not_for_editing(home, book, source, line):
     other = book.remember("something else", space="personal").id
@@ -536,6 +537,7 @@ def test_an_imported_copy_of_what_was_never_here_is_nobodys_copy(home, book, sou
 # --- no room in the front matter
 
 
+@pytest.mark.promise("copies.stuck")
 def test_a_copy_whose_front_matter_is_full_keeps_nobody_from_editing_the_source(home, book, source):
     full, other = (book.share(source, space).id for space in ("team", "other"))
     path = file_of(home, book, full)
@@ -563,6 +565,7 @@ def test_a_copy_whose_front_matter_is_full_keeps_nobody_from_editing_the_source(
     assert wrong_with_copies(book) == []
 
 
+@pytest.mark.promise("copies.stuck")
 def test_the_job_goes_on_past_a_copy_without_room_and_doctor_says_why(home, book, source, monkeypatch):
     full = book.share(source, "team").id
     path = file_of(home, book, full)

@@ -266,6 +266,7 @@ FIGHTS: tuple[Callable[[Ring], None], ...] = (
 )
 
 
+@pytest.mark.promise("copies.live")
 def test_after_every_round_of_concurrent_operations_on_copies_everything_agrees(place, book):
     with children(place) as processes:
         for fight in FIGHTS:
@@ -278,6 +279,7 @@ def test_after_every_round_of_concurrent_operations_on_copies_everything_agrees(
     assert look_at(place).wrong == []
 
 
+@pytest.mark.promise("copies.one")
 def test_twenty_who_share_one_memory_into_one_space_make_one_copy_and_unsharing_removes_it(place, book):
     with children(place) as processes:
         ring = Ring(book, processes, "twenty")
@@ -358,6 +360,7 @@ def few_at_once(monkeypatch):
     monkeypatch.setattr(propagate, "_BATCH", 50)
 
 
+@pytest.mark.promise("copies.whole")
 def test_a_crash_in_the_middle_of_a_fan_out_leaves_no_copy_behind_for_long(place, open_book, few_at_once, monkeypatch):
     with open_book() as book:
         source, copies = many_copies(book, COPIES)
@@ -407,6 +410,7 @@ def test_a_job_that_time_runs_out_for_goes_on_where_it_was_and_each_copy_changes
     assert wrong_with_fan_out(book, source, copies[1:], "the second words") == []
 
 
+@pytest.mark.promise("copies.live")
 def test_until_the_job_ran_copies_beyond_the_limit_count_as_stale_and_then_take_the_text_of_now(book, few_at_once):
     source, copies = many_copies(book, 14)
     assert book.edit(source, text="the second words").copies == 10
@@ -440,6 +444,7 @@ def test_copies_that_are_gone_diverged_or_detached_when_the_job_runs_are_left_al
     assert wrong_with_copies(book) == []
 
 
+@pytest.mark.promise("copies.live")
 def test_a_fan_out_goes_on_through_the_copies_of_copies(book, few_at_once):
     source, copies = many_copies(book, 12)
     below = [book.share(copy, f"below/{at}").id for at, copy in enumerate(copies)]
@@ -454,6 +459,7 @@ def test_a_fan_out_goes_on_through_the_copies_of_copies(book, few_at_once):
 # --- failures
 
 
+@pytest.mark.promise("copies.whole")
 @pytest.mark.parametrize(("owner", "name"), [(links, "add"), (memories, "add")])
 def test_a_share_that_cannot_be_written_whole_leaves_nothing_behind(book, monkeypatch, owner, name):
     source = book.remember("the first words", space="personal").id
@@ -504,6 +510,7 @@ def _nothing_shared(book: Book, source: str) -> None:
 # --- lazy copies and workers elsewhere
 
 
+@pytest.mark.promise("copies.lazy")
 def test_a_lazy_copy_that_a_recall_told_stale_is_refreshed_by_a_worker_elsewhere(place, book):
     source = book.remember("Alice owns the billing service", space="personal").id
     copy = book.share(source, "team", refresh="lazy").id
@@ -533,6 +540,7 @@ def test_a_lazy_copy_of_what_does_not_follow_is_stale_and_nobody_tries_in_vain(b
     assert (memory.text, memory.freshness) == ("the second words", "fresh")
 
 
+@pytest.mark.promise("copies.sharer")
 def test_a_get_by_somebody_who_may_only_read_refreshes_in_the_name_of_the_sharer(book):
     book.grant(ALICE, "alices", "writer")
     book.grant(ALICE, "team", "writer")

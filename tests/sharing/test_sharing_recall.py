@@ -159,6 +159,7 @@ def retract(book, source: str) -> None:
     book.triage(source, "retract")
 
 
+@pytest.mark.promise("copies.no-better")
 @pytest.mark.parametrize("end", [expire, supersede, retract])
 def test_recall_agrees_with_get_below_an_unshared_copy_when_the_source_ends(book, end):
     ground = book.remember("ground", space="personal").id

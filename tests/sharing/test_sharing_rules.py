@@ -34,6 +34,7 @@ def team(book):
 # --- matching
 
 
+@pytest.mark.promise("rules.shares")
 def test_what_a_rule_means_is_taken_in_at_once_and_follows_its_source(book):
     book.create_space("lab")
     book.add_rule("team", "lab", kinds=["fact"], tags=["open", "done"], importance=0.5)
@@ -109,6 +110,7 @@ def test_what_was_unshared_detached_or_deleted_does_not_come_back_by_itself(book
 # --- cycles
 
 
+@pytest.mark.promise("copies.one")
 def test_rules_both_ways_and_round_end_with_one_of_each_root_in_each_space(book):
     names = ["a", "b", "c"]
     for name in names:
@@ -175,6 +177,7 @@ def test_a_rule_needs_admin_where_it_takes_in_and_reader_where_it_takes_from(tea
     assert alice.add_rule("team", "lab").created_by == ALICE
 
 
+@pytest.mark.promise("rules.shares")
 def test_a_rule_whose_maker_lost_a_right_does_nothing_and_says_so(team):
     alice = team.acting_as(ALICE)
     alice.add_rule("team", "lab")
@@ -220,6 +223,7 @@ def test_rules_are_seen_by_those_who_administer_either_end_and_removed_where_the
     assert [one.action for one in team.log(space="team")][-2:] == ["rule.add", "rule.remove"]
 
 
+@pytest.mark.promise("rules.hidden")
 def test_a_writer_learns_nothing_of_the_rules_that_take_its_memories_in(team):
     carol = team.acting_as(CAROL)
     before = carol.remember("before", space="lab")
@@ -316,6 +320,7 @@ def test_what_waits_is_listed_to_those_who_may_decide_with_what_it_says(team, wa
             decide(waiting.id)
 
 
+@pytest.mark.promise("requests.decided")
 def test_an_approval_shares_in_the_name_of_the_rule_and_stands_in_the_log(team, waiting):
     done = team.acting_as(BOB).approve(waiting.id, note="welcome")
     assert (done.state, done.decided_by, done.note) == ("approved", BOB, "welcome")
@@ -347,6 +352,7 @@ def test_a_rejection_stands_however_the_source_changes(team, waiting):
         team.acting_as(ALICE).approve(waiting.id)
 
 
+@pytest.mark.promise("requests.decided")
 def test_neither_the_requester_nor_the_last_editor_can_approve(team, waiting):
     team.grant(CAROL, "team", "admin")
     carol = team.acting_as(CAROL)
@@ -374,6 +380,7 @@ def test_the_owner_cannot_approve_what_it_wrote_by_hand(home, book):
     assert book.acting_as(BOB).approve(waiting.id).state == "approved"
 
 
+@pytest.mark.promise("requests.decided")
 def test_what_is_deleted_or_may_no_longer_be_read_cannot_be_approved(team, waiting):
     bob = team.acting_as(BOB)
     team.revoke(ALICE, "lab")
@@ -449,6 +456,7 @@ def test_a_reader_asks_and_an_admin_who_cannot_read_the_source_agrees(team, read
     assert team.verify_log().findings == ()
 
 
+@pytest.mark.promise("requests.decided")
 def test_the_author_of_a_text_does_not_approve_a_request_for_it(team, reader):
     carol, _ = reader
     team.grant(BOB, "lab", "writer")
@@ -507,6 +515,7 @@ def test_a_key_shows_what_waits_only_as_far_as_it_reaches(team, reader):
 # --- with real processes
 
 
+@pytest.mark.promise("requests.decided")
 @pytest.mark.parametrize("deed", ["approve", "approve_or_reject"])
 def test_of_many_decisions_at_once_one_is_made_and_the_others_are_told_which(place, team, deed):
     team.acting_as(ALICE).add_rule("team", "lab", approval=True)

@@ -30,6 +30,7 @@ def state(book, *ids: str) -> list[tuple[str, str | None]]:
 # --- chains
 
 
+@pytest.mark.promise("copies.marked")
 def test_below_a_revoked_copy_nothing_is_fresh_with_an_old_text(book, source):
     middle = pulled_by_alice(book, source)
     last = book.share(middle, "below").id
@@ -54,6 +55,7 @@ def test_below_an_edited_copy_the_edit_counts(book, source):
     assert state(book, middle, last) == [("oil is ours", "revoked"), ("oil is ours", "fresh")]
 
 
+@pytest.mark.promise("copies.lazy")
 def test_a_lazy_copy_of_a_superseded_source_is_refreshed_by_a_get(book, source):
     copy = book.share(source, "team", refresh="lazy").id
     book.edit(source, text="oil costs seven")
@@ -104,6 +106,7 @@ def test_an_export_that_was_edited_and_imported_again_is_compared_by_its_words(b
     ]
 
 
+@pytest.mark.promise("lineage.imports")
 @pytest.mark.parametrize(("mode", "text", "freshness"), [("live", "seven", "fresh"), ("snapshot", "five", "stale")])
 def test_an_unshared_copy_that_an_import_brings_back_has_not_diverged(book, source, tmp_path, mode, text, freshness):
     copy = book.share(source, "team", refresh=mode).id
@@ -199,6 +202,7 @@ TAPS = {
 }
 
 
+@pytest.mark.promise("copies.new-words")
 @pytest.mark.parametrize("tap", TAPS)
 def test_nobody_gets_new_words_through_a_snapshot_without_the_right_to_read_its_source(book, source, tap):
     copy = book.share(source, "team", refresh="snapshot").id
@@ -242,6 +246,7 @@ def test_a_key_that_does_not_reach_the_source_pulls_nothing_through_a_snapshot(b
     assert state(book, copy) == [("oil costs seven", "fresh")]
 
 
+@pytest.mark.promise("copies.new-words")
 @pytest.mark.parametrize("mode", ["live", "lazy", "snapshot"])
 def test_an_edit_of_the_copy_gives_no_right_to_the_words_of_its_source(book, source, mode):
     copy = book.share(source, "team", refresh=mode).id
@@ -255,6 +260,7 @@ def test_an_edit_of_the_copy_gives_no_right_to_the_words_of_its_source(book, sou
     assert state(bob, copy) == [("oil costs seven", "fresh")]
 
 
+@pytest.mark.promise("copies.new-words")
 def test_a_writer_refreshes_what_follows_by_itself_and_may_make_it_follow_less(book, source):
     copy = book.share(source, "team", refresh="lazy").id
     bob = by_a_writer_of_the_copy(book)
@@ -272,6 +278,7 @@ def test_a_writer_refreshes_what_follows_by_itself_and_may_make_it_follow_less(b
 # --- tied again
 
 
+@pytest.mark.promise("copies.retied")
 def test_sharing_again_ties_a_revoked_copy_in_the_name_of_the_one_who_shares(book, source):
     copy = pulled_by_alice(book, source)
     book.edit(source, text="oil costs seven")
@@ -307,6 +314,7 @@ def test_an_orphan_is_tied_to_the_root_when_that_is_shared_again(book, source):
     assert state(book, copy) == [("oil costs nine", "fresh")]
 
 
+@pytest.mark.promise("copies.retied")
 def test_nobody_ties_a_copy_again_without_the_rights_to_share(book, source):
     copy = pulled_by_alice(book, source)
     alice = book.acting_as(ALICE)
@@ -350,6 +358,7 @@ def test_sharing_what_is_there_already_tells_how_it_stands(book, source):
 # --- all copies
 
 
+@pytest.mark.promise("lineage.ends")
 def test_all_copies_are_listed_however_long_the_chain_is(book, source):
     last, chain = source, []
     for number in range(40):

@@ -89,6 +89,7 @@ def is_recalled(book: Book, memory: str) -> bool:
     return memory in {hit.memory for name in ("team", "mine") for hit in book.recall("zebra", spaces=[name]).hits}
 
 
+@pytest.mark.promise("copies.no-way-round")
 @pytest.mark.parametrize("way", [*WITH_A_TIE, *WITHOUT_ONE])
 def test_no_way_around_the_source_makes_a_retracted_copy_hold_again(book: Book, way):
     book.create_space("mine")
@@ -112,6 +113,7 @@ def test_a_copy_of_a_retracted_and_deleted_source_stays_retracted_too(book: Book
     assert not is_recalled(book, copy)
 
 
+@pytest.mark.promise("copies.no-way-round")
 @pytest.mark.parametrize("way", WITHOUT_ONE)
 def test_a_retraction_that_a_detached_copy_keeps_can_be_taken_back(book: Book, way):
     book.create_space("mine")
@@ -125,6 +127,7 @@ def test_a_retraction_that_a_detached_copy_keeps_can_be_taken_back(book: Book, w
     assert "retracted" in book.get(thought).marks
 
 
+@pytest.mark.promise("copies.no-way-round")
 @pytest.mark.parametrize("way", WITHOUT_ONE)
 def test_a_detached_copy_keeps_a_retraction_although_it_was_kept_itself_before(book: Book, way):
     book.create_space("mine")
@@ -138,6 +141,7 @@ def test_a_detached_copy_keeps_a_retraction_although_it_was_kept_itself_before(b
     assert is_recalled(book, copy)
 
 
+@pytest.mark.promise("copies.no-way-round")
 @pytest.mark.parametrize("way", WITH_A_TIE)
 def test_a_copy_that_follows_no_more_is_suspect_and_superseded_with_its_source(book: Book, way):
     book.create_space("mine")
@@ -241,6 +245,7 @@ def keep_what_depends_on_it(bob: Book, thought: str, copy: str) -> object:
     return bob.get(thought).links[0].target_hash == bob.get(copy).copy_hash
 
 
+@pytest.mark.promise("copies.guesses")
 @pytest.mark.parametrize("way", [adopt_it, make_it_live, open_a_copy_of_it, keep_what_depends_on_it])
 def test_no_verb_tells_whether_a_guess_at_the_words_of_an_unreadable_source_is_right(book: Book, way):
     for space in ("vault", "team", "mine"):
@@ -255,6 +260,7 @@ def test_no_verb_tells_whether_a_guess_at_the_words_of_an_unreadable_source_is_r
     assert answers[0] == answers[1]
 
 
+@pytest.mark.promise("copies.guesses")
 def test_no_hash_tells_whether_a_guess_at_the_words_of_an_unreadable_source_is_right(book: Book, source: str):
     copy, bob = book.share(source, "team", refresh="snapshot").id, book.acting_as(BOB)
     book.edit(source, text="salary 5000")
@@ -268,6 +274,7 @@ def test_no_hash_tells_whether_a_guess_at_the_words_of_an_unreadable_source_is_r
             assert not {bob.get(copy).copy_hash, listed[copy]} & taken
 
 
+@pytest.mark.promise("copies.guesses")
 def test_a_copy_of_an_edited_copy_does_not_tell_that_it_guesses_the_words_of_its_source(book: Book, source: str):
     copy, bob = book.share(source, "team").id, book.acting_as(BOB)
     bob.edit(copy, text="ours")
@@ -281,6 +288,7 @@ def test_a_copy_of_an_edited_copy_does_not_tell_that_it_guesses_the_words_of_its
     assert answers == {("fresh", ("superseded",), "fresh")}
 
 
+@pytest.mark.promise("copies.guesses")
 @pytest.mark.parametrize("refresh", ["live", "lazy"])
 def test_a_copy_that_was_edited_to_a_guess_before_its_source_does_not_follow_it_again(book: Book, refresh):
     for space in ("vault", "team"):
@@ -299,6 +307,7 @@ def test_a_copy_that_was_edited_to_a_guess_before_its_source_does_not_follow_it_
     assert answers == [("diverged", 2)] * 2
 
 
+@pytest.mark.promise("copies.guesses")
 def test_a_decision_confirms_only_the_grounds_that_its_maker_may_read(book: Book):
     for space in ("vault", "team"):
         book.create_space(space)

@@ -21,6 +21,8 @@ from commonbook.text import recall_fence
 from commonbook.text.masking import mask
 from tests.support.best_of import takes_less_than
 
+pytestmark = pytest.mark.promise("secrets.kinds")
+
 LETTERS = "aB3dE5gH7jK9mN1pQ2sT4vW6yZ8bC0dF"
 """The keys of these tests are made of it, and are nobody's. Prefixes stand apart, so that no scanner is alarmed."""
 
@@ -362,6 +364,7 @@ def takes_linear_time(work: Callable[[str], object], text: str) -> None:
     takes_less_than(24 * max(small, 0.01), lambda: cpu_seconds(text))
 
 
+@pytest.mark.promise("secrets.linear")
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("piece", SPOKEN)
@@ -369,6 +372,7 @@ def test_eight_times_the_hostile_text_takes_about_eight_times_as_long(piece):
     takes_linear_time(mask, piece * (CHARS // len(piece)))
 
 
+@pytest.mark.promise("secrets.linear")
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_all_hostile_texts_together_take_linear_time():
@@ -442,6 +446,7 @@ WORKS: dict[str, Callable[[str], object]] = {
 }
 
 
+@pytest.mark.promise("secrets.linear")
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("work", WORKS.values(), ids=WORKS)
@@ -452,6 +457,7 @@ def test_anything_takes_linear_time(before, work):
         takes_linear_time(work, before + many[: CHARS // 2] if before else many)
 
 
+@pytest.mark.promise("secrets.linear")
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_mixture_of_everything_takes_linear_time():

@@ -46,6 +46,7 @@ def others(folder: Path) -> dict[str, bytes]:
     }
 
 
+@pytest.mark.promise("export.attachments")
 def test_attachments_are_copied_beside_their_notes_and_named(home: Path, vault: Path):
     os.utime(vault / "Board.canvas", (1_500_000_000, 1_500_000_000))
     with commonbook.open(home, create=True) as book:
@@ -60,6 +61,7 @@ def test_attachments_are_copied_beside_their_notes_and_named(home: Path, vault: 
         assert len(everything(book)) == 1
 
 
+@pytest.mark.promise("export.attachments")
 def test_no_file_of_the_home_is_overwritten(home: Path, vault: Path, tmp_path: Path):
     write(home, {"Board.canvas": "mine"})
     (tmp_path / "elsewhere").mkdir()
@@ -73,6 +75,7 @@ def test_no_file_of_the_home_is_overwritten(home: Path, vault: Path, tmp_path: P
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
+@pytest.mark.promise("export.attachments")
 def test_a_book_without_files_names_attachments_as_not_imported(place: Path | str, vault: Path):
     with commonbook.open(place, create=True) as book:
         report = book.import_folder(str(vault))
@@ -100,6 +103,7 @@ def test_an_archive_brings_attachments_too(home: Path, vault: Path, tmp_path: Pa
     assert others(home) == {path: (vault / path).read_bytes() for path in COPIED}
 
 
+@pytest.mark.promise("export.attachments")
 def test_an_export_has_the_attachments_of_its_spaces(home: Path, vault: Path, tmp_path: Path):
     with commonbook.open(home, create=True) as book:
         book.import_folder(str(vault), space="team")

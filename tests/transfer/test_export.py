@@ -88,6 +88,7 @@ def test_a_home_whose_database_is_lost_is_brought_back_from_its_folder(home: Pat
         assert {path: file_values(one) for path, one in everything(new).items()} == before
 
 
+@pytest.mark.promise("export.own-files")
 def test_an_edit_of_an_exported_file_comes_back_as_a_revision(book: Book, tmp_path: Path):
     receipt = book.remember("first")
     book.export(str(tmp_path / "out"))
@@ -98,6 +99,7 @@ def test_an_edit_of_an_exported_file_comes_back_as_a_revision(book: Book, tmp_pa
     assert [one.text for one in book.history(receipt.id)] == ["first", "second"]
 
 
+@pytest.mark.promise("export.own-files")
 def test_an_old_export_takes_nothing_back_and_its_edits_are_named(book: Book, tmp_path: Path):
     receipt = book.remember("first")
     book.export(str(tmp_path / "old"))
@@ -338,6 +340,7 @@ def test_a_folder_that_goes_through_a_book_comes_out_byte_by_byte(book: Book, tm
 # --- files of the home that are not in an export
 
 
+@pytest.mark.promise("export.left-out")
 def test_an_export_names_every_file_of_the_home_that_it_leaves_out(home: Path, tmp_path: Path):
     with opened(home) as book:
         kept = book.remember("kept").path
@@ -374,6 +377,7 @@ def test_an_export_names_every_file_of_the_home_that_it_leaves_out(home: Path, t
         assert everything_taken.attachments == ("picture.png", "program.xyz")
 
 
+@pytest.mark.promise("export.left-out")
 def test_an_export_says_where_it_has_an_older_state_than_the_file(home: Path, tmp_path: Path):
     with opened(home) as book:
         path = book.remember("first").path

@@ -81,6 +81,7 @@ def fill(book: Book) -> None:
     book.append("open", ["another of that name"])
 
 
+@pytest.mark.promise("export.sessions")
 @pytest.mark.parametrize("name", ["out", "out.zip", "out.tar", "out.tgz"])
 def test_every_session_comes_back_as_it_was(book: Book, other: Book, tmp_path: Path, name: str):
     fill(book)
@@ -113,6 +114,7 @@ def test_what_comes_back_can_be_exported_and_imported_on_the_other_engine(book: 
     }
 
 
+@pytest.mark.promise("export.sessions")
 def test_an_import_that_is_repeated_changes_nothing(book: Book, other: Book, tmp_path: Path):
     fill(book)
     book.export(str(tmp_path / "out"))
@@ -127,6 +129,7 @@ def test_an_import_that_is_repeated_changes_nothing(book: Book, other: Book, tmp
         assert {space: target.log(space=space, limit=1000) for space in SPACES} == logs
 
 
+@pytest.mark.promise("export.sessions")
 def test_sessions_go_on_after_an_import(book: Book, other: Book, tmp_path: Path):
     fill(book)
     book.export(str(tmp_path / "out"))
@@ -144,6 +147,7 @@ def test_sessions_go_on_after_an_import(book: Book, other: Book, tmp_path: Path)
     assert "walrus" not in str(other.list(Filter(space="team")).items)
 
 
+@pytest.mark.promise("export.sessions")
 def test_a_message_that_was_edited_before_its_export_is_known_again_by_its_client_id(
     book: Book, other: Book, tmp_path: Path
 ):
@@ -172,6 +176,7 @@ def test_a_repeat_of_a_masked_message_is_recognised_after_an_import(book: Book, 
     assert other.append("s", [sent]).messages[0].new is False
 
 
+@pytest.mark.promise("export.existing")
 def test_an_import_changes_no_session_that_exists_and_names_what_it_leaves_out(book: Book, other: Book, tmp_path: Path):
     book.append("s", ["the heron nests", "the otter swims"], space="team")
     book.export(str(tmp_path / "old"))
@@ -211,6 +216,7 @@ def test_sessions_are_imported_below_a_space(book: Book, other: Book, tmp_path: 
     assert (after.parent, after.parent_space) == ("before", "zoo/vault")
 
 
+@pytest.mark.promise("export.spaces")
 def test_of_two_sessions_of_one_name_that_come_into_one_space_the_second_is_skipped(
     book: Book, other: Book, tmp_path: Path
 ):
@@ -230,6 +236,7 @@ def test_of_two_sessions_of_one_name_that_come_into_one_space_the_second_is_skip
     assert (after.parent, after.parent_space) == ("before", "zoo")
 
 
+@pytest.mark.promise("export.spaces")
 def test_sessions_and_their_parents_are_found_in_spaces_that_were_renamed(book: Book, other: Book, tmp_path: Path):
     book.append("before", ["it begins"], space="vault")
     book.switch("before", "after", space="vault", to_space="team")
@@ -250,6 +257,7 @@ def test_sessions_and_their_parents_are_found_in_spaces_that_were_renamed(book: 
     assert (later.parent, later.parent_space) == ("after", "crew")
 
 
+@pytest.mark.promise("export.spaces")
 def test_parents_are_found_when_the_folder_of_a_space_becomes_another_space(book: Book, other: Book, tmp_path: Path):
     book.append("before", ["it begins"], space="team/a")
     book.switch("before", "after", space="team/a", to_space="team")
@@ -295,6 +303,7 @@ def test_a_long_session_has_several_files(book: Book, other: Book, tmp_path: Pat
         assert "of its 9 messages" in report.skipped[0].why
 
 
+@pytest.mark.promise("export.existing")
 def test_an_episode_that_is_missing_is_named(book: Book, other: Book, tmp_path: Path):
     book.append("s", ["the heron nests"], space="team")
     (episode,) = book.settle("s", space="team").episodes
@@ -376,6 +385,7 @@ def test_a_dry_run_tells_which_sessions_would_come(book: Book, other: Book, tmp_
     assert (tried.sessions, tried.messages, tried.skipped) == (done.sessions, done.messages, done.skipped)
 
 
+@pytest.mark.promise("export.left-out")
 def test_an_export_names_what_it_leaves_out(book: Book, tmp_path: Path):
     note = book.remember("one", space="team").id
     assert book.export(str(tmp_path / "out")).left_out == ("the signed log",)
@@ -403,6 +413,7 @@ def test_a_message_that_was_edited_in_its_episode_comes_back_with_its_present_wo
     assert [one.text for one in other.messages("s").items] == ["the heron nests", "the otter dives"]
 
 
+@pytest.mark.promise("export.left-out")
 def test_a_bundle_names_the_messages_that_it_leaves_out(book: Book, tmp_path: Path):
     book.append("s", ["the heron nests", "the otter swims"], space="team")
     book.append("t", ["the walrus sleeps"], space="team")
@@ -414,6 +425,7 @@ def test_a_bundle_names_the_messages_that_it_leaves_out(book: Book, tmp_path: Pa
     assert not (tmp_path / "out" / "team" / "_sessions").exists()
 
 
+@pytest.mark.promise("export.sessions")
 def test_an_import_that_was_killed_before_its_sessions_is_completed(
     book: Book, other: Book, tmp_path: Path, monkeypatch
 ):

@@ -31,6 +31,7 @@ def test_an_obsidian_vault_becomes_memories_with_tags_and_links(book: Book, vaul
     assert set(report.ids) == {memory.id for memory in everything(book).values()}
 
 
+@pytest.mark.promise("links.text")
 def test_links_and_tags_in_a_text_are_not_copied_into_its_front_matter(book: Book, folder: Folder, vault: Path):
     book.import_folder(str(vault))
     home, garden = titled(book, "Home"), titled(book, "Garden")

@@ -57,6 +57,7 @@ BUNDLE = {
 }
 
 
+@pytest.mark.promise("export.okf")
 def test_links_to_the_sources_of_a_concept_are_made_once(book: Book, tmp_path: Path):
     top = write(tmp_path / "shop", BUNDLE)
     report = book.import_folder(str(top))
@@ -123,6 +124,7 @@ def test_links_in_the_body_count_as_long_as_they_stand_there(book: Book, tmp_pat
     assert mentioned(book, notes["log.md"].id) == []
 
 
+@pytest.mark.promise("export.okf")
 @pytest.mark.parametrize("name", ["shop", "shop.zip"])
 def test_no_byte_of_the_front_matter_is_lost(tmp_path: Path, name: str):
     top = write(tmp_path / "shop", BUNDLE)
@@ -145,6 +147,7 @@ def test_no_byte_of_the_front_matter_is_lost(tmp_path: Path, name: str):
     assert "commonbook_type" not in "".join(files.values())
 
 
+@pytest.mark.promise("export.okf")
 def test_an_export_of_it_is_a_bundle_that_says_the_same(book: Book, tmp_path: Path):
     book.import_folder(str(write(tmp_path / "shop", BUNDLE)))
     stale = "---\ntype: Metric\nstale_after: 2020-01-01\n---\nOld numbers\n"

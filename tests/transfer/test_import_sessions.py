@@ -34,6 +34,7 @@ def foreign(book: Book, tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.promise("export.existing")
 @pytest.mark.parametrize("settled", [False, True])
 def test_an_imported_episode_changes_no_session_that_exists(book: Book, foreign: Path, settled: bool):
     for space in ("team", "vault"):
@@ -61,6 +62,7 @@ def test_an_imported_episode_begins_a_session_where_there_is_none_of_that_name(b
     assert log_of(book, "secret", "vault") == [(1, "the first", None)]
 
 
+@pytest.mark.promise("export.existing")
 def test_a_session_comes_with_all_of_its_episodes(book: Book, tmp_path: Path):
     for text in ("the heron", "the otter", "the walrus"):
         book.append("talk", [text], space="team")

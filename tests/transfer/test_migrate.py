@@ -191,6 +191,7 @@ def kill_move(place: str | Path, keys: str, to: str | Path, moment: str) -> None
     assert subprocess.run(command, check=False, cwd=Path(__file__).parents[2]).returncode == -signal.SIGKILL
 
 
+@pytest.mark.promise("move.killed")
 @pytest.mark.parametrize(("moment", "back"), [("copying", False), ("checking the log", False), ("comparing", True)])
 def test_a_move_that_is_killed_leaves_the_source_whole_and_starts_again(
     full: Path, empty: str, tmp_path: Path, moment: str, back: bool
@@ -218,6 +219,7 @@ def test_a_move_that_is_killed_leaves_the_source_whole_and_starts_again(
     assert not takes_writes(old, keys)
 
 
+@pytest.mark.promise("move.killed")
 @pytest.mark.parametrize("moment", ["switched", "writing files"])
 def test_a_move_that_is_killed_after_the_switch_is_completed_and_at_no_time_do_both_take_writes(
     full: Path, tmp_path: Path, moment: str

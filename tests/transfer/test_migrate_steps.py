@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.promise("move.complete"), pytest.mark.slow]
 
 _NAMES = count()
 NOTE = "Alice owns the billing service"

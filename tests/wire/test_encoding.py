@@ -56,6 +56,7 @@ def values_of(type_: Any, depth: int = 2) -> st.SearchStrategy[Any]:
 RESULTS = {signature(getattr(Book, verb.name)).result for verb in (*VERBS.values(), IMPORT, EXPORT)}
 
 
+@pytest.mark.promise("http.same")
 @pytest.mark.parametrize("type_", sorted(RESULTS, key=str), ids=str)
 @settings(max_examples=10, deadline=None)
 @given(data=st.data())

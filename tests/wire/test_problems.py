@@ -32,6 +32,7 @@ def example(cls: type[CommonbookError]) -> CommonbookError:
     return cls("a message", fix="a fix")
 
 
+@pytest.mark.promise("http.same")
 @pytest.mark.parametrize("error", all_errors(), ids=lambda error: error.type)
 def test_an_error_comes_back_as_it_was(error):
     status = problems.status_of(error)

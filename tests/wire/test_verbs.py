@@ -16,6 +16,7 @@ def arguments_of(verb: Verb) -> set[str]:
     return {argument.name for argument in signature(getattr(Book, verb.name), options=options).arguments}
 
 
+@pytest.mark.promise("http.same")
 def test_every_public_name_of_a_book_is_served_or_left_out_for_a_reason():
     public = {name for name in dir(Book) if not name.startswith("_")}
     served = {verb.name for verb in ALL}

@@ -22,6 +22,8 @@ from commonbook.write.foreign_writes import ForeignWrite
 from commonbook.write.transaction import write
 from tests.admin.test_grants import HARMLESS, OWNERS
 
+pytestmark = pytest.mark.promise("access.current-space")
+
 ANA, BOB = "user:ana", "user:bob"
 SECRET = "salary"
 UNKNOWN = "0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c2e"

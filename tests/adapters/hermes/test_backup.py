@@ -52,6 +52,7 @@ def texts(home: Path) -> set[str]:
         return {memory.text.strip() for memory in book.list(limit=1000).items}
 
 
+@pytest.mark.promise("hermes.backup")
 def test_a_copy_taken_during_writes_is_whole_and_comes_back_when_there_is_no_book(home, hermes_home, tmp_path):
     kept = tmp_path / "kept.tar"
     acknowledged: list[str] = []
@@ -96,6 +97,7 @@ def test_a_copy_taken_during_writes_is_whole_and_comes_back_when_there_is_no_boo
     assert texts(home) == set()
 
 
+@pytest.mark.promise("hermes.backup")
 def test_a_book_that_is_there_is_replaced_only_on_demand_and_kept(home, hermes_home, tmp_path, capsys):
     with commonbook.open(home, create=True) as book:
         book.remember("In the backup")

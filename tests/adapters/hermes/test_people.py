@@ -52,6 +52,7 @@ def agent(place, tmp_path):
         assert not one.errors
 
 
+@pytest.mark.promise("hermes.people")
 @pytest.mark.parametrize("who", PEOPLE, ids=str)
 def test_nobody_is_given_what_another_one_said(agent, who):
     agent("s1", **BOB).turn(HERON, "Noted.")
@@ -99,6 +100,7 @@ def test_spaces_are_named_by_profile_and_user(agent, place):
     }
 
 
+@pytest.mark.promise("hermes.people")
 def test_no_two_people_share_a_name():
     chosen = random.Random(1)
     ids = ["Bob", "bob", "a@b", "a-b", "a_b", "a__b", "2026-11", "x.md", "..", "日本", "\ud800", "A" * 300, "a" * 300]

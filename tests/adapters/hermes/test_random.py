@@ -210,6 +210,7 @@ class Script:
         self.hermes.errors, self.hermes.slowest = old.errors, max(old.slowest, self.hermes.slowest)
 
 
+@pytest.mark.promise("hermes.once")
 @pytest.mark.parametrize("number", range(SCRIPTS))
 def test_a_random_conversation_is_stored_as_it_was(place, number, tmp_path):
     script = Script(f"{SEED} {number}", tmp_path)

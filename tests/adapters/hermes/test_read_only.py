@@ -42,6 +42,7 @@ def locked(home, monkeypatch):
     )
 
 
+@pytest.mark.promise("hermes.slow")
 def test_a_read_only_home_recalls_and_its_turns_wait(provider, home, locked, monkeypatch):
     before = {path: path.stat().st_mtime_ns for path in home.rglob("*") if path.is_file()}
     assert provider.is_available()

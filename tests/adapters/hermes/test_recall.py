@@ -110,6 +110,7 @@ def test_a_queued_recall_is_handed_out_once(provider, herons, slow):
     assert slow.begun.acquire(timeout=60), "the same was handed out twice"
 
 
+@pytest.mark.promise("hermes.people")
 def test_a_switch_does_not_wait_for_a_recall_and_its_late_result_is_handed_to_nobody(provider, place, herons, slow):
     hermes = Hermes(provider)
     hermes.provider.sync_turn("hello", "hi")

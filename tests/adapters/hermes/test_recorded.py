@@ -25,6 +25,7 @@ def stored(sessions) -> list[list[str]]:
     return [[one.role, one.text] for _, (_, messages) in sessions for one in messages]
 
 
+@pytest.mark.promise("hermes.typed")
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.stem)
 def test_what_the_real_hermes_hands_over_is_stored_as_it_was_typed(place, path, tmp_path):
     recording = json.loads(path.read_text(encoding="utf-8"))

@@ -10,6 +10,8 @@ from commonbook.adapters.hermes.provider import CommonbookMemoryProvider
 from commonbook.model.memory import Filter
 from tests.support.hermes import Hermes, Turn, check, everything, reading, turns_of
 
+pytestmark = pytest.mark.promise("hermes.once")
+
 
 def talk(hermes, *words, drain=True):
     for word in words:

@@ -91,6 +91,7 @@ def arrived(place, session, count):
 # --- a slow and a failing book
 
 
+@pytest.mark.promise("hermes.slow")
 def test_a_book_that_hangs_holds_up_no_call_and_everything_arrives_once_and_in_order(provider, place, caplog):
     hermes = Hermes(provider)
     hermes.turn("before", "all is well")
@@ -368,6 +369,7 @@ def start(tmp_path, place, first, last):
     )
 
 
+@pytest.mark.promise("hermes.durable")
 def test_every_turn_that_was_acknowledged_survives_kill_minus_nine_once(place, tmp_path, provider):
     dice, done = random.Random(SEED), 0
     for _ in range(KILLS):

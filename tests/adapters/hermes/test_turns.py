@@ -17,6 +17,7 @@ def stored_turns(place, session="s1"):
         return turns_of(everything(book)[session][1])
 
 
+@pytest.mark.promise("hermes.durable")
 def test_every_turn_is_on_disk_when_its_call_returns(provider, place, batches):
     hermes = Hermes(provider, batches=batches)
     for number in range(5):
@@ -184,6 +185,7 @@ def stored_texts(place, session="s1"):
         return [one.text for one in everything(book)[session][1]]
 
 
+@pytest.mark.promise("hermes.interrupted")
 def test_a_question_is_on_disk_when_its_turn_has_started(provider, place):
     hermes = Hermes(provider)
     hermes.turn("first", "one")
@@ -191,6 +193,7 @@ def test_a_question_is_on_disk_when_its_turn_has_started(provider, place):
     assert stored_texts(place) == ["first", "one", "count the reeds"]
 
 
+@pytest.mark.promise("hermes.interrupted")
 def test_words_of_interrupted_turns_are_kept_apart_though_hermes_joins_them(provider, place, batches):
     hermes = Hermes(provider, batches=batches)
     hermes.turn("first", "one")

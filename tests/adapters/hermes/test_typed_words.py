@@ -9,6 +9,8 @@ from commonbook.adapters.hermes.transcript_diff import transcript_messages
 from commonbook.adapters.hermes.typed_words import typed_words
 from tests.support.hermes import Hermes, everything, reading
 
+pytestmark = pytest.mark.promise("hermes.typed")
+
 SKILL = (
     '[IMPORTANT: The user has invoked the "deploy" skill, indicating they want you to follow its instructions. The '
     "full skill content is loaded below.]\n\n# Deploy\nRun it [with care].\n\n[Skill directory: /skills/deploy]"

@@ -60,6 +60,7 @@ def test_what_was_approved_is_stored(provider, gate, home):
     assert stored(home) == ["Tea without sugar"]
 
 
+@pytest.mark.promise("hermes.approval")
 def test_what_waits_for_approval_is_proposed_and_the_model_is_told(provider, gate, home):
     gate.decision = WAITS
     answer = remember(provider, "Tea without sugar", kind="preference", tags=["tea"])
@@ -91,6 +92,7 @@ def test_what_was_rejected_is_gone_and_other_agents_are_not_reviewed(provider, g
     assert stored(home) == ["Lunch is at noon"]
 
 
+@pytest.mark.promise("hermes.approval")
 def test_what_was_denied_is_not_stored(provider, gate, home):
     gate.decision = SimpleNamespace(allow=False, blocked=True, stage=False, message="denied by user")
     assert "denied by user" in remember(provider, "Tea without sugar")["error"]

@@ -24,6 +24,8 @@ from commonbook.ports.index import Delta, IndexQuery, IndexResult
 from tests.support.index_contract import IndexContract, check_readers_while_writing, kill_a_writer, number_of
 from tests.support.index_worlds import ASKED, answer, commit, entry, marker, step, vector, wrong_with
 
+pytestmark = pytest.mark.promise("recall.index")
+
 KILLS = int(os.environ.get("COMMONBOOK_KILLS", "6"))
 SEED = 20261115
 

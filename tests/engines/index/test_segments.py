@@ -49,6 +49,8 @@ from tests.support.index_worlds import (
     vector,
 )
 
+pytestmark = pytest.mark.promise("recall.spaces")
+
 ALL = frozenset(SPACES)
 Lay = Callable[..., Laid]
 NOBODY = np.zeros(0, np.uint64)

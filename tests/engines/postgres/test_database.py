@@ -154,6 +154,7 @@ def test_a_transaction_inside_another_is_a_mistake(db):
     db.write(lambda tx: tx.run("INSERT INTO kept (a) VALUES (1)"))
 
 
+@pytest.mark.promise("postgres.retries")
 def test_an_operation_that_was_overtaken_is_run_again_from_the_beginning(db):
     counts: list[Any] = []
 
@@ -167,6 +168,7 @@ def test_an_operation_that_was_overtaken_is_run_again_from_the_beginning(db):
     assert everything(db) == [(1, 0)]
 
 
+@pytest.mark.promise("postgres.retries")
 def test_two_that_lock_each_other_out_both_come_through(db):
     db.write(lambda tx: tx.run("INSERT INTO kept (a) VALUES (1), (2)"))
     both = threading.Barrier(2, timeout=60)
@@ -232,6 +234,7 @@ def test_what_can_never_be_there_twice_ends_in_an_error(db, monkeypatch):
         db.write(lambda tx: tx.run("INSERT INTO kept (a) VALUES (1), (1)"))
 
 
+@pytest.mark.promise("postgres.waits")
 def test_who_waits_too_long_for_a_lock_is_told_so(postgres_book, db):
     db.write(lambda tx: tx.run("INSERT INTO kept (a) VALUES (1)"))
     impatient = opened(postgres_book[0], busy_seconds=0.2)
@@ -244,6 +247,7 @@ def test_who_waits_too_long_for_a_lock_is_told_so(postgres_book, db):
     assert everything(db) == [(1, 6)]
 
 
+@pytest.mark.promise("postgres.waits")
 def test_a_statement_that_takes_too_long_is_ended(postgres_book, monkeypatch):
     impatient = opened(postgres_book[0], busy_seconds=0.2)
     # Only now, and for the next connection: opening may take as long as it takes.
@@ -311,6 +315,7 @@ def killing(db: PostgresDatabase) -> Callable[[Any], None]:
     return kill
 
 
+@pytest.mark.promise("postgres.retries")
 def test_a_connection_lost_in_the_middle_of_an_operation_is_made_anew(db):
     kill, counts = killing(db), list[int]()
 
@@ -325,6 +330,7 @@ def test_a_connection_lost_in_the_middle_of_an_operation_is_made_anew(db):
     assert everything(db) == [(1, 0)]
 
 
+@pytest.mark.promise("postgres.retries")
 def test_a_connection_lost_before_the_commit_is_told_from_one_lost_after_it(db):
     kill, counts = killing(db), list[int]()
 
@@ -380,6 +386,7 @@ def never_arrived(connection, _commit):
     raise psycopg.OperationalError("the connection is lost")
 
 
+@pytest.mark.promise("postgres.retries")
 def test_a_commit_whose_answer_was_lost_is_not_made_twice(db, monkeypatch):
     Commits(monkeypatch, answer_lost)
     assert db.write(Counting()) == 1
@@ -398,6 +405,7 @@ def test_a_line_that_broke_off_inside_the_driver_is_lost_too(db, monkeypatch):
     assert everything(db) == [(0, 0)]
 
 
+@pytest.mark.promise("postgres.retries")
 def test_a_commit_that_never_arrived_is_made_again(db, monkeypatch):
     Commits(monkeypatch, never_arrived, never_arrived)
     assert db.write(Counting()) == 3
@@ -447,6 +455,7 @@ def test_an_error_of_what_was_sent_with_the_commit_is_no_doubt(db, monkeypatch):
     assert everything(db) == [(0, 0), (1, 0)]
 
 
+@pytest.mark.promise("postgres.waits")
 def test_who_gives_up_in_doubt_says_so(postgres_book, db, monkeypatch):
     impatient = opened(postgres_book[0], busy_seconds=0.3)
     monkeypatch.setattr(retry, "new_id", lambda: "the mark")
@@ -543,6 +552,7 @@ def test_a_process_may_have_any_number_of_files_open(postgres_book):
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+@pytest.mark.promise("postgres.waits")
 def test_a_server_that_restarts_is_waited_for():
     with Server.started(fsync="on") as server:
         server.make_template()
@@ -565,6 +575,7 @@ def test_a_server_that_restarts_is_waited_for():
         db.close()
 
 
+@pytest.mark.promise("postgres.failover")
 @pytest.mark.parametrize("proving", [False, True])
 @pytest.mark.parametrize("blow", ["cancel", "terminate", "kill"])
 def test_a_commit_that_only_one_server_has_is_not_acknowledged(blow, proving):
@@ -652,6 +663,7 @@ def test_a_number_comes_back_as_it_was_whatever_the_server_would_show(postgres):
     postgres.drop_database("short")
 
 
+@pytest.mark.promise("writes.durable")
 def test_a_server_that_would_not_make_commits_durable_is_overruled(postgres):
     address = postgres.make_database("lazy", template=TEMPLATE)
     postgres.run("ALTER DATABASE lazy SET synchronous_commit = off")

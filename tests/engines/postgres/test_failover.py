@@ -178,6 +178,7 @@ def test_of_three_servers_and_two_workers_one_each_is_killed_and_nothing_is_lost
         assert _wrong_with_load(place, load, ["b"]) == []
 
 
+@pytest.mark.promise("postgres.failover")
 @pytest.mark.usefixtures("_keys")
 def test_a_standby_that_is_promoted_has_everything_that_was_acknowledged():
     with Server.started(fsync="on") as one:

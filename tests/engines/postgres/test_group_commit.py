@@ -145,6 +145,7 @@ def test_a_session_is_not_looked_for_where_another_is(crowd, book, address, monk
     assert third.messages[0].seq == 2
 
 
+@pytest.mark.promise("access.races")
 def test_nobody_is_stored_with_others_behind_a_rename_that_took_the_space_out_of_its_reach(
     crowd, book, address, monkeypatch
 ):
@@ -219,6 +220,7 @@ def test_those_who_wait_for_one_space_go_together_when_it_is_free(crowd, book, a
     assert book.verify_log().findings == ()
 
 
+@pytest.mark.promise("access.races")
 @pytest.mark.parametrize("how", ["grant", "key"])
 def test_whose_right_is_taken_while_it_writes_is_refused_and_the_others_are_stored(
     crowd, book, address, monkeypatch, how

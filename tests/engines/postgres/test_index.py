@@ -51,6 +51,8 @@ from tests.support.index_worlds import (
 from tests.support.postgres_server import wait_for_transactions
 from tests.support.statements import recorded
 
+pytestmark = pytest.mark.promise("recall.index")
+
 KILLS = int(os.environ.get("COMMONBOOK_KILLS", "6"))
 SEED = 20261116
 ALL = frozenset(SPACES)

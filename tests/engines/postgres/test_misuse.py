@@ -117,6 +117,7 @@ def test_a_user_or_database_that_is_not_there(careful, refusal):
     assert "bob" in refusal(careful.address("book", user="bob"), DatabaseRefused).message
 
 
+@pytest.mark.promise("postgres.waits")
 @pytest.mark.parametrize(
     "address",
     [
@@ -203,6 +204,7 @@ def test_a_read_only_standby(careful, refusal):
     assert "primary" in refusal(address, DatabaseUnreachable).fix
 
 
+@pytest.mark.promise("builds.refused")
 @pytest.mark.parametrize(
     ("columns", "values"),
     [("version INTEGER", "99"), ("version INTEGER", "1"), ("version INTEGER, fingerprint BIGINT", "1, 4711")],

@@ -18,6 +18,8 @@ from commonbook.errors import NotAllowed
 from commonbook.model.memory import Draft
 from tests.support.index_worlds import DIMENSIONS, entry
 
+pytestmark = pytest.mark.promise("recall.spaces")
+
 NOBODY = np.zeros(0, np.uint64)
 
 

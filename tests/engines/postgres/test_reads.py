@@ -13,6 +13,8 @@ from commonbook.book.book import Book
 from commonbook.errors import NotFound
 from commonbook.model.session import NewMessage
 
+pytestmark = pytest.mark.promise("postgres.retries")
+
 
 @pytest.fixture
 def book(postgres_book: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Book]:

@@ -28,6 +28,8 @@ from commonbook.model.memory import Filter
 from commonbook.model.session import NewMessage
 from commonbook.ports.database import RetryTransaction, Transaction
 
+pytestmark = pytest.mark.promise("postgres.retries")
+
 
 class Wire:
     """A proxy that forwards both directions until it is cut: then the server gets the last bytes some time later."""

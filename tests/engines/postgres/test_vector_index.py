@@ -19,6 +19,8 @@ from commonbook.ports.index import Delta, IndexedPassage, IndexQuery
 from tests.support.crowds import until
 from tests.support.index_worlds import entry, hang_up, marker, memory_id, opened
 
+pytestmark = pytest.mark.promise("recall.vector-index")
+
 DIMENSIONS = 48
 OURS = frozenset({"ours"})
 BOTH = frozenset({"ours", "theirs"})

@@ -16,6 +16,8 @@ import pytest
 from commonbook.engines.process.fair_lock import FairLock
 from commonbook.errors import Busy
 
+pytestmark = pytest.mark.promise("processes.waits")
+
 HOLD = """
 import sys, time
 from commonbook.engines.process.fair_lock import FairLock

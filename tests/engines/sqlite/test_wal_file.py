@@ -15,6 +15,8 @@ import commonbook
 from commonbook.book.answer_once import answer_once
 from commonbook.errors import DiskFull, HomeError
 
+pytestmark = pytest.mark.promise("writes.read-ahead")
+
 LIMIT_SECONDS = 60
 
 

@@ -66,6 +66,7 @@ def ids_in(parts: list[str]) -> list[str]:
     return re.findall(r"decision ([0-9a-f-]{36})", "\n".join(parts))
 
 
+@pytest.mark.promise("hooks.cacheable")
 def test_unchanged_memory_gives_unchanged_bytes_over_twenty_turns(twin):
     first = requests()
     twin()
@@ -82,6 +83,7 @@ def test_unchanged_memory_gives_unchanged_bytes_over_twenty_turns(twin):
     assert first[-1].count("") > TURNS // 2
 
 
+@pytest.mark.promise("hooks.cacheable")
 def test_news_is_appended_at_the_turn_and_nothing_before_it_changes(twin, home):
     unchanged = requests()
     twin()

@@ -111,6 +111,7 @@ _VALUES = st.recursive(
 )
 
 
+@pytest.mark.promise("install.undone")
 @given(
     value=st.dictionaries(st.text(max_size=4), _VALUES, max_size=4),
     indent=st.sampled_from([None, 0, 1, 2, 4, "\t"]),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 import commonbook
 from tests.interfaces.agents.test_hooks import RECORDED, SESSION, answer, event, garden, hook, prompt
 
@@ -25,6 +27,7 @@ def parents(home: Any) -> dict[str, str | None]:
         return {session.id: session.parent for session in book.sessions()}
 
 
+@pytest.mark.promise("hooks.branches")
 def test_the_recorded_branch_of_claude_code_goes_on_from_its_session(garden, home):
     events = [json.loads(line) for line in (RECORDED / "claude-code-branch.jsonl").read_text().splitlines()]
     for each in [*events, *events]:
@@ -36,6 +39,7 @@ def test_the_recorded_branch_of_claude_code_goes_on_from_its_session(garden, hom
         assert book.messages(fork).session.space.name == "projects/garden"
 
 
+@pytest.mark.promise("hooks.branches")
 def test_a_fork_gets_nothing_again_that_is_in_its_prompt(garden, home):
     with commonbook.open(home) as book:
         book.remember("Tulips need sandy soil", space="projects/garden")
@@ -52,6 +56,7 @@ def test_a_fork_gets_nothing_again_that_is_in_its_prompt(garden, home):
     assert "ends with seventeen" in hook(prompt(QUESTION, "5", session=second))
 
 
+@pytest.mark.promise("hooks.branches")
 def test_words_that_came_after_the_fork_are_recalled_in_it(garden, home):
     hook(prompt("The roses by the wall are red", "1"))
     branch()

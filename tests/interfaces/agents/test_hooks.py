@@ -108,6 +108,7 @@ def stored(home: Path, session: str = SESSION) -> list[tuple[str, str, str]]:
         return [(each.role, each.author, each.text) for each in book.messages(session).items]
 
 
+@pytest.mark.promise("hooks.once")
 @pytest.mark.parametrize("client", CLIENTS)
 def test_the_recorded_events_of_an_agent_are_stored_once(garden, home, client):
     events = [json.loads(line) for line in (RECORDED / f"{client}.jsonl").read_text().splitlines()]
@@ -127,6 +128,7 @@ def test_the_recorded_events_of_an_agent_are_stored_once(garden, home, client):
         assert actors == {f"agent:{client}"}
 
 
+@pytest.mark.promise("hooks.next-session")
 def test_what_was_told_in_one_session_is_in_the_prompt_of_the_next(garden, home):
     hook(event("SessionStart", source="startup"))
     hook(prompt("The roses by the south wall are watered on Mondays"))
@@ -140,6 +142,7 @@ def test_what_was_told_in_one_session_is_in_the_prompt_of_the_next(garden, home)
     assert recall_fence.unfence_any(found).strip() == ""
 
 
+@pytest.mark.promise("hooks.cacheable")
 def test_a_start_brings_the_newest_memories_with_the_same_bytes_each_time(garden, home):
     with commonbook.open(home) as book:
         for number in range(5):
@@ -160,12 +163,14 @@ def test_words_that_a_prompt_quotes_need_not_occur(garden, home):
     assert "sandy" in hook(prompt('Which soil do "red" tulips need here?'))
 
 
+@pytest.mark.promise("hooks.budget")
 def test_a_prompt_that_nothing_answers_gets_nothing(garden, home):
     with commonbook.open(home) as book:
         book.remember("Tulips need sandy soil", space="projects/garden")
     assert hook(prompt("Please explain how the tax on diesel engines is computed")) == ""
 
 
+@pytest.mark.promise("hooks.cacheable")
 def test_what_is_in_the_conversation_already_is_not_added_again(garden, home):
     with commonbook.open(home) as book:
         book.remember("Tulips need sandy soil", space="projects/garden")
@@ -175,6 +180,7 @@ def test_what_is_in_the_conversation_already_is_not_added_again(garden, home):
     assert "sandy" in hook(prompt(question, "1", session="other"))
 
 
+@pytest.mark.promise("hooks.next-session")
 def test_what_was_said_before_a_compaction_is_recalled_after_it(garden, home):
     hook(prompt("The gardener's phone number ends with seventeen", "1"))
     question = "With what does the phone number of the gardener end?"
@@ -184,6 +190,7 @@ def test_what_was_said_before_a_compaction_is_recalled_after_it(garden, home):
     assert "ends with seventeen" in hook(prompt(question, "3"))
 
 
+@pytest.mark.promise("hooks.uses")
 def test_the_book_keeps_which_memory_was_put_into_which_turn(garden, home):
     with commonbook.open(home) as book:
         memory = book.remember("Tulips need sandy soil", space="projects/garden").id
@@ -210,6 +217,7 @@ def test_the_book_keeps_which_memory_was_put_into_which_turn(garden, home):
     assert memory in command_line("session", "show", "other")
 
 
+@pytest.mark.promise("hooks.uses")
 def test_what_was_put_into_a_turn_is_kept_until_the_book_can_take_it(garden, home, monkeypatch):
     with commonbook.open(home) as book:
         memory = book.remember("Tulips need sandy soil", space="projects/garden").id
@@ -227,6 +235,7 @@ def test_what_was_put_into_a_turn_is_kept_until_the_book_can_take_it(garden, hom
     assert list((home / ".commonbook" / "hooks" / "uses" / "claude-code").iterdir()) == []
 
 
+@pytest.mark.promise("hooks.budget")
 def test_recalled_text_that_comes_back_is_not_stored(garden, home):
     fenced = prompts.fence(["Tulips need sandy soil"], "0" * 32)
     hook(prompt(f"{fenced}\n\nHow deep do I plant them?"))
@@ -246,6 +255,7 @@ def test_secrets_are_masked_before_they_are_spooled(garden, home):
         assert spooled.stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.promise("hooks.harmless")
 def test_a_locked_home_delays_nothing_and_loses_nothing(garden, home):
     hook(prompt("The first thing that was said", "1"))
     second, end = prompt("The second thing that was said", "2"), event("SessionEnd", reason="other")
@@ -260,6 +270,7 @@ def _locked(home: Path) -> Any:
     return FairLock(str(home / ".commonbook" / "write.lock")).hold(60.0)
 
 
+@pytest.mark.promise("hooks.harmless")
 @pytest.mark.parametrize(
     "data",
     [b"", b"{", b"[]", b"null", b"\xff\xfe", b"[" * 100_000, b'{"hook_event_name": "Stop"}', b"{}" + b" " * (5 << 20)],
@@ -269,6 +280,7 @@ def test_input_that_is_no_event_is_nothing(garden, home, data):
     assert hook(data) == ""
 
 
+@pytest.mark.promise("hooks.harmless")
 def test_unknown_events_agents_and_options_end_with_zero(garden, home):
     assert hook_process(event("PreToolUse", tool_name="Bash")) == ""
     assert hook_process(event("SessionStart"), client="emacs") == ""
@@ -276,6 +288,7 @@ def test_unknown_events_agents_and_options_end_with_zero(garden, home):
     assert hook_process({**event("UserPromptSubmit"), "prompt": 7, "session_id": ["x"]}) == ""
 
 
+@pytest.mark.promise("hooks.harmless")
 def test_a_missing_or_broken_home_or_a_missing_grant_does_not_disturb(garden, home, tmp_path):
     assert hook_process(prompt("Where do the tulips grow?"), env={"COMMONBOOK_HOME": str(tmp_path / "nowhere")}) == ""
     assert not (tmp_path / "nowhere").exists()
@@ -289,6 +302,7 @@ def test_a_missing_or_broken_home_or_a_missing_grant_does_not_disturb(garden, ho
     assert len(list((home / ".commonbook" / "hooks" / "spool" / "claude-code").iterdir())) == 1
 
 
+@pytest.mark.promise("hooks.harmless")
 def test_a_server_that_is_down_does_not_disturb(garden, tmp_path):
     env = {"COMMONBOOK_KEY": "cbk_none", "XDG_STATE_HOME": str(tmp_path / "state")}
 
@@ -303,6 +317,7 @@ def tool_use(name: str, output: Any, call: str = "toolu_1", **more: Any) -> dict
     return event("PostToolUse", prompt_id="1", **fields, **more)
 
 
+@pytest.mark.promise("hooks.tool-output")
 def test_output_of_tools_is_stored_if_the_agent_sends_it(garden, home):
     hook(prompt("List the beds of the garden, please", "1"))
     for _ in range(2):
@@ -318,6 +333,7 @@ def test_output_of_tools_is_stored_if_the_agent_sends_it(garden, home):
     assert [role for role, _, _ in stored(home)] == ["user", "tool", "tool", "assistant"]
 
 
+@pytest.mark.promise("hooks.off")
 def test_a_project_can_switch_it_off(garden, home):
     (garden / ".commonbook.toml").write_text('capture = "off"\n')
     assert hook(prompt("The roses are watered on Mondays")) == ""
@@ -326,6 +342,7 @@ def test_a_project_can_switch_it_off(garden, home):
     assert not (home / ".commonbook" / "hooks").exists()
 
 
+@pytest.mark.promise("hooks.once")
 def test_a_session_stays_in_the_space_of_its_first_event(garden, home, tmp_path, monkeypatch):
     hook(event("SessionStart", source="startup"))
     monkeypatch.chdir(repository(tmp_path / "kitchen"))
@@ -375,6 +392,7 @@ def test_events_of_vs_code_are_read_too(garden, home):
     assert [text for _, _, text in stored(home)] == ["Water the roses", "Done."]
 
 
+@pytest.mark.promise("hooks.paths")
 def test_no_field_of_an_event_is_opened_or_becomes_a_name(garden, home, tmp_path):
     trap = tmp_path / "trap"
     os.mkfifo(trap)
@@ -387,6 +405,7 @@ def test_no_field_of_an_event_is_opened_or_becomes_a_name(garden, home, tmp_path
     assert inside <= {"claude-code", "hooks"}
 
 
+@pytest.mark.promise("hooks.budget")
 def test_the_context_has_at_most_1500_tokens(garden, home):
     with commonbook.open(home) as book:
         for number in range(30):
@@ -398,6 +417,7 @@ def test_the_context_has_at_most_1500_tokens(garden, home):
         assert 0 < len(found) <= 1500 * 4
 
 
+@pytest.mark.promise("hooks.budget")
 @pytest.mark.parametrize("text", ["yes", "ok, go ahead", "Continue, please!", "/compact now", "thanks", "1", ""])
 def test_a_trivial_prompt_asks_for_nothing(text):
     assert context.is_trivial(text)
@@ -408,6 +428,7 @@ def test_other_prompts_are_not_trivial(text):
     assert not context.is_trivial(text)
 
 
+@pytest.mark.promise("hooks.once")
 def test_the_same_words_in_two_turns_are_two_messages(garden, home):
     for turn in ("1", "2", "2"):
         hook(prompt("Please water the roses", turn))
@@ -425,6 +446,7 @@ def test_status_says_what_hooks_did(garden, home):
     assert report["hooks"]["claude-code"]["last"] == "UserPromptSubmit"
 
 
+@pytest.mark.promise("hooks.harmless")
 def test_two_agents_at_once_on_one_home(garden, home):
     processes = []
     for number in range(6):

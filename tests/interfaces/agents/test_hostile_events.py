@@ -42,6 +42,7 @@ def report(home: Path, client: str = "claude-code") -> dict[str, Any]:
     return found
 
 
+@pytest.mark.promise("hooks.odd-events")
 @pytest.mark.parametrize(
     ("odd", "kept"),
     [
@@ -73,6 +74,7 @@ def test_an_event_in_another_encoding_of_unicode_is_read(garden, home, encoding)
     assert texts(home) == [WORDS]
 
 
+@pytest.mark.promise("hooks.odd-events")
 @pytest.mark.parametrize("session", ["..", ".", "--help", "a\0b", "x" * 5000, "../../etc", "é", "-", "a b"])
 def test_any_id_of_a_session_can_be_stored(garden, home, session):
     hook(prompt(WORDS, session=session))
@@ -81,6 +83,7 @@ def test_any_id_of_a_session_can_be_stored(garden, home, session):
         assert [message.text for message in book.messages(found.id).items] == [WORDS]
 
 
+@pytest.mark.promise("hooks.odd-events")
 def test_a_prompt_that_is_too_long_for_a_message_is_stored_in_parts(garden, home):
     long = "".join(f"Line {number} is about roses\U0001f339.\n" for number in range(60_000)).strip()
     assert len(long.encode()) > MAX_MESSAGE_BYTES
@@ -96,12 +99,14 @@ def test_parts_that_are_equal_are_all_stored(garden, home):
     assert "".join(texts(home)) == "ab" * MAX_MESSAGE_BYTES
 
 
+@pytest.mark.promise("hooks.odd-events")
 def test_an_event_that_is_too_large_is_reported(garden, home):
     hook(json.dumps(prompt("x" * (5 << 20))).encode())
     assert report(home)["failed"] == 1
     assert "an event of more than 4 MiB was left out" in command_line("status")
 
 
+@pytest.mark.promise("hooks.harmless")
 @pytest.mark.parametrize(
     "words",
     [
@@ -124,6 +129,7 @@ def test_closed_pipes_end_with_zero_and_nothing_on_standard_output(garden, home,
         assert json.loads(done.stdout).keys() == {"hookSpecificOutput"}
 
 
+@pytest.mark.promise("hooks.harmless")
 def test_a_reader_that_is_gone_ends_with_zero(garden, home):
     with commonbook.open(home) as book:
         book.remember("Tulips need sandy soil", space="projects/garden")
@@ -139,6 +145,7 @@ def test_a_reader_that_is_gone_ends_with_zero(garden, home):
     assert texts(home) == ["Which soil do tulips need here?"]
 
 
+@pytest.mark.promise("hooks.refused")
 def test_a_fault_on_one_message_keeps_back_its_session_alone(garden, home, monkeypatch):
     real = Book.append
 
@@ -157,6 +164,7 @@ def test_a_fault_on_one_message_keeps_back_its_session_alone(garden, home, monke
     assert texts(home, "bad") == ["The first of the bad session", "The second of the bad session"]
 
 
+@pytest.mark.promise("hooks.refused")
 def test_a_session_that_was_moved_out_of_reach_keeps_no_other_back(garden, home):
     hook(prompt("The first words of the session", "1"))
     with commonbook.open(home) as book:
@@ -170,6 +178,7 @@ def test_a_session_that_was_moved_out_of_reach_keeps_no_other_back(garden, home)
     assert "have no place" in kept.read_text()
 
 
+@pytest.mark.promise("hooks.harmless")
 def test_a_recall_that_was_cut_off_is_told_and_the_index_catches_up_in_steps(garden, home):
     with commonbook.open(home) as book:
         book.remember_many(
@@ -197,6 +206,7 @@ def test_what_was_stored_is_counted_also_if_the_recall_fails(garden, home, monke
     assert (report(home)["stored"], report(home)["failed"]) == (1, 1)
 
 
+@pytest.mark.promise("hooks.harmless")
 def test_a_home_that_cannot_be_written_does_not_disturb(garden, home):
     hook(prompt("The first thing that was said", "1"))
     folder = home / ".commonbook" / "hooks" / "spool" / "claude-code"
@@ -224,6 +234,7 @@ def test_what_a_killed_hook_left_half_written_is_removed_in_time(garden, home):
     assert (part.exists(), waiting.exists()) == (False, True)
 
 
+@pytest.mark.promise("hooks.next-session")
 def test_a_compression_that_a_person_asked_gemini_for_is_a_compaction(garden, home):
     def say(name: str, at: str, **fields: Any) -> str:
         return hook(event(name, timestamp=at, **fields), client="gemini")

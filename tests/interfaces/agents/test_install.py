@@ -81,6 +81,7 @@ def meanings(files: dict[str, bytes], client: str) -> dict[str, object]:
     return {golden: meaning(data, FILES[client][golden]) for golden, data in files.items()}
 
 
+@pytest.mark.promise("install.undone")
 @pytest.mark.parametrize("client", FILES)
 def test_an_installation_is_as_the_golden_files_and_its_removal_undoes_it(user, client):
     put_golden(user, client)
@@ -96,6 +97,7 @@ def test_an_installation_is_as_the_golden_files_and_its_removal_undoes_it(user, 
     assert main(["uninstall", client, "--yes"]) == 0
 
 
+@pytest.mark.promise("install.undone")
 @pytest.mark.parametrize("client", FILES)
 def test_a_copy_of_each_changed_file_is_kept_beside_it(user, client):
     put_golden(user, client)
@@ -104,6 +106,7 @@ def test_a_copy_of_each_changed_file_is_kept_beside_it(user, client):
     assert copies == of_golden(client, "before")
 
 
+@pytest.mark.promise("install.undone")
 @pytest.mark.parametrize("client", FILES)
 def test_files_that_an_installation_made_are_gone_without_a_trace(user, client):
     assert main(["install", client, "--yes"]) == 0
@@ -118,6 +121,7 @@ def test_every_agent_of_the_table_has_golden_files():
     assert FILES.keys() == CLIENTS.keys() - {"other", "hermes"}
 
 
+@pytest.mark.promise("install.asks")
 @pytest.mark.parametrize("client", FILES)
 def test_no_key_is_written_and_the_principal_is_named(user, client, monkeypatch):
     put_golden(user, client)
@@ -140,6 +144,7 @@ def test_an_agent_reaches_personal_and_its_project_and_what_else_was_named(user,
         assert "commonbook install codex" in words
 
 
+@pytest.mark.promise("install.asks")
 def test_an_installation_again_changes_no_grant(user):
     assert main(["install", "gemini", "--yes"]) == 0
     with commonbook.open(user / "commonbook") as book:
@@ -149,6 +154,7 @@ def test_an_installation_again_changes_no_grant(user):
         assert book.log_size() == before
 
 
+@pytest.mark.promise("install.asks")
 def test_without_a_terminal_nothing_is_changed_without_yes(user, capsys):
     assert main(["install", "gemini"]) == 2
     assert "--yes" in capsys.readouterr().err
@@ -204,6 +210,7 @@ def test_a_server_and_another_home_are_named_in_the_command(user, tmp_path):
     assert config["mcp_servers"]["commonbook"]["args"][-2:] == ["--home", str(tmp_path / "other")]
 
 
+@pytest.mark.promise("install.foreign")
 def test_configurations_of_other_tools_or_with_mistakes_are_left_alone(user, capsys):
     config = user / ".codex" / "config.toml"
     config.parent.mkdir()
@@ -223,6 +230,7 @@ def test_configurations_of_other_tools_or_with_mistakes_are_left_alone(user, cap
         assert settings.read_text() == text
 
 
+@pytest.mark.promise("install.undone")
 def test_a_link_to_a_configuration_stays_a_link(user):
     real = user / "dotfiles.json"
     real.write_text("{}\n")
@@ -302,6 +310,7 @@ def test_bad_input_is_refused_with_a_fix(user, capsys, words, named):
     assert list(user.iterdir()) == []
 
 
+@pytest.mark.promise("install.asks")
 def test_the_address_of_a_database_is_not_written_into_files(user, capsys, monkeypatch):
     monkeypatch.setenv("COMMONBOOK_DATABASE", "postgresql://ada:secret@db.example/book")
     assert main(["install", "codex", "--yes"]) == 2
@@ -319,6 +328,7 @@ def test_a_hook_of_an_earlier_place_is_replaced(user, monkeypatch):
     assert meanings(contents(user, "claude-code"), "claude-code") == after
 
 
+@pytest.mark.promise("hooks.tool-output")
 @pytest.mark.parametrize("client", ["claude-code", "codex", "gemini"])
 def test_hooks_can_be_switched_off_and_on_again(user, client):
     put_golden(user, client)

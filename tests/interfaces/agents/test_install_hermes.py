@@ -74,6 +74,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
+@pytest.mark.promise("install.undone")
 def test_an_installation_is_as_the_golden_file_in_every_profile_and_its_removal_undoes_it(user, hermes):
     before = files(user)
     assert main(["install", "hermes", "--yes"]) == 0
@@ -242,6 +243,7 @@ print(found[0].name, found[0].is_available(), found[0].get_status_config({}))
     assert "-m pip install commonbook" in done.stdout
 
 
+@pytest.mark.promise("install.undone")
 @pytest.mark.parametrize(
     "text",
     [

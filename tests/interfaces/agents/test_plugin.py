@@ -9,6 +9,7 @@ import zipfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from commonbook.interfaces.agents.clients import CLIENTS, Request, Scope
@@ -41,6 +42,7 @@ def request_of(agent: str, scope: Scope, folder: str) -> Request:
     )
 
 
+@pytest.mark.promise("install.plugins")
 def test_the_plugin_has_what_install_writes_into_a_project(tmp_path):
     request = request_of("claude-code", "project", str(tmp_path))
     servers, settings = plan_install(CLIENTS["claude-code"], request).changes
@@ -48,6 +50,7 @@ def test_the_plugin_has_what_install_writes_into_a_project(tmp_path):
     assert parsed(PLUGIN / "hooks" / "hooks.json") == json.loads(settings.after or "")
 
 
+@pytest.mark.promise("install.plugins")
 def test_the_plugin_of_codex_has_what_install_writes(tmp_path):
     request = request_of("codex", "user", str(tmp_path))
     (config,) = plan_install(CLIENTS["codex"], request).changes
@@ -66,6 +69,7 @@ def test_the_manifest_of_codex_names_files_that_there_are():
     assert (CODEX / skill).read_bytes() == (PLUGIN / skill).read_bytes()
 
 
+@pytest.mark.promise("install.plugins")
 def test_the_entry_of_the_registry_keeps_its_rules():
     """The rules are those of the schema that the entry names, and of the registry for packages of PyPI."""
     entry = parsed(ROOT / "server.json")
@@ -84,6 +88,7 @@ def test_the_entry_of_the_registry_keeps_its_rules():
     assert (arguments.command, arguments.actor) == ("mcp", "agent:other")
 
 
+@pytest.mark.promise("install.plugins")
 def test_the_bundle_has_the_sources_and_starts_the_server(tmp_path):
     path = make_mcpb.build(tmp_path)
     with zipfile.ZipFile(path) as bundle:

@@ -72,6 +72,7 @@ def test_a_grant_is_given_listed_and_taken_away(team):
     assert team("grant", "list").err == "no grants\n"
 
 
+@pytest.mark.promise("access.granted")
 def test_somebody_else_does_what_was_granted_and_no_more(team):
     team("grant", "add", "agent:reviewer", "team", "writer")
     result = team("remember", "seen", "--space", "team", "--as", "agent:reviewer", "--json")
@@ -90,6 +91,7 @@ def test_somebody_else_does_what_was_granted_and_no_more(team):
     assert team("--as", "agent:reviewer", "status", "--json").json["counts"]["memories"] == 2
 
 
+@pytest.mark.promise("writes.bad-input")
 @pytest.mark.parametrize(
     ("args", "code"),
     [
@@ -158,6 +160,7 @@ def test_a_key_has_the_default_space_that_it_was_made_with(team, monkeypatch):
     assert (refused.code, refused.error["fix"]) == (4, "name one of those that it may write to: team")
 
 
+@pytest.mark.promise("access.secret")
 @pytest.mark.parametrize(("secret", "code"), [("cbk_nonsense", 4), ("two words", 2), ("", 0)])
 def test_a_key_that_opens_nothing_is_refused_and_never_shown(team, monkeypatch, secret, code):
     monkeypatch.setenv("COMMONBOOK_KEY", secret)
@@ -174,6 +177,7 @@ def test_a_key_in_the_settings_is_not_shown_with_them(monkeypatch):
     assert "cbk_secret" not in repr(Settings.load())
 
 
+@pytest.mark.promise("access.secret")
 def test_the_secret_is_printed_once_and_kept_nowhere(team, stored):
     result = team("key", "create", "user:bob")
     key, principal, secret = result.out.rstrip("\n").split("\t")

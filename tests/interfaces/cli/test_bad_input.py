@@ -21,6 +21,8 @@ from commonbook.interfaces.cli.main import main
 from commonbook.model.memory import MAX_TEXT_BYTES
 from tests.interfaces.cli.test_cli import Cli, cli, cli_without_book
 
+pytestmark = pytest.mark.promise("writes.bad-input")
+
 __all__ = ["cli", "cli_without_book"]
 
 UNKNOWN = "01a1e0fd-4dd4-7b8b-8d8e-afb3dac445c8"

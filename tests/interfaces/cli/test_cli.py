@@ -170,11 +170,13 @@ def test_what_follows_two_dashes_is_never_an_option(cli):
     assert cli("show", result.json["id"], "--json").json["text"] == "--json"
 
 
+@pytest.mark.promise("writes.bad-input")
 def test_remember_without_a_text_is_refused(cli):
     assert cli("remember").code == 2
     assert cli("remember", "a", "--file", "b").code == 2
 
 
+@pytest.mark.promise("writes.once")
 def test_a_key_is_stored_once_and_other_content_under_it_is_a_conflict(cli):
     first = cli.remember("tea", "--key", "k1")
     assert cli.remember("tea", "--key", "k1") == {**first, "new": False}
@@ -311,6 +313,7 @@ def test_delete_by_id_removes_several_and_a_dry_run_none(cli):
     assert sorted(cli.ids("--deleted")) == sorted([one, two])
 
 
+@pytest.mark.promise("undo.asks")
 def test_delete_by_filter_needs_an_agreement(cli):
     one = cli.remember("one", "--tag", "old", "--kind", "fact")["id"]
     two = cli.remember("two")["id"]

@@ -83,6 +83,7 @@ WRITING = (
 )  # fmt: skip
 
 
+@pytest.mark.promise("home.init")
 @pytest.mark.parametrize("args", [*READING, *WRITING], ids=" ".join)
 def test_no_command_but_a_confirmed_init_changes_a_folder_of_notes(cli, vault, tmp_path, args, home):
     (tmp_path / "other").mkdir()
@@ -98,6 +99,7 @@ def test_no_command_but_a_confirmed_init_changes_a_folder_of_notes(cli, vault, t
     assert {path.name for path in tmp_path.iterdir()} == {"other", "vault", "work"}
 
 
+@pytest.mark.promise("home.init")
 @pytest.mark.parametrize("how", ["option", "variable"])
 @pytest.mark.parametrize("args", [("status",), ("remember", "tea"), ("import", ".", "--dry-run")], ids=" ".join)
 def test_a_slip_in_the_name_of_the_home_makes_no_folder(cli, tmp_path, args, how, home, monkeypatch):
@@ -128,6 +130,7 @@ def default_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "user" / "commonbook"
 
 
+@pytest.mark.promise("home.default")
 def test_the_default_home_is_made_by_the_first_write(cli, default_home, home):
     for args in (("status",), ("list",), ("recall", "tea"), ("edit", "x", "y"), ("import", ".", "--dry-run")):
         result = cli(*args, "--json")
@@ -139,6 +142,7 @@ def test_the_default_home_is_made_by_the_first_write(cli, default_home, home):
     assert (default_home / ".commonbook" / "state.db").exists()
 
 
+@pytest.mark.promise("home.default")
 def test_files_that_lie_in_the_default_home_become_no_memories_unasked(cli, default_home, home):
     default_home.mkdir()
     (default_home / "README.md").write_text("the source of a program of this name")
@@ -161,6 +165,7 @@ def changed_lines(vault: Path) -> tuple[list[str], list[str]]:
     return re.findall(r"(?m)^\+(.*)$", diff), re.findall(r"(?m)^-(.*)$", diff)
 
 
+@pytest.mark.promise("home.plan")
 def test_init_does_exactly_what_it_has_shown(cli, vault, home):
     plan = cli("init", str(vault), "--dry-run", "--json").json
     assert (plan["home"], plan["made"], plan["notes"], plan["skipped"]) == (str(vault), False, NOTES, [])
@@ -179,6 +184,7 @@ def test_init_does_exactly_what_it_has_shown(cli, vault, home):
     assert git(vault, "ls-files", "--others", "--exclude-standard").splitlines() == plan["new_files"]
 
 
+@pytest.mark.promise("home.plan")
 def test_init_shows_the_spaces_that_space_files_make(cli, vault, home):
     id_ = "01a1e8ff-b9b9-7484-8097-96f195bf7782"
     (vault / "Daily Notes" / ".space.toml").write_text(f'name = "diary"\nid = "{id_}"\n')
@@ -194,6 +200,7 @@ def test_init_shows_the_spaces_that_space_files_make(cli, vault, home):
     assert {"diary": id_}.items() <= {space["name"]: space["id"] for space in listed}.items()
 
 
+@pytest.mark.promise("home.space")
 def test_init_makes_the_folder_a_space_of_the_name_that_is_given(cli, vault, tmp_path, home):
     plan = cli("init", str(vault), "--space", "work", "--dry-run", "--json").json
     assert (plan["spaces"], plan["new_files"]) == ([{"name": "work", "notes": NOTES}], [".space.toml"])
@@ -249,6 +256,7 @@ def test_init_of_a_new_folder_makes_it_a_space(cli, tmp_path, home):
     assert not (tmp_path / "third").exists()
 
 
+@pytest.mark.promise("home.plan")
 def test_init_adds_lines_to_the_front_matter_and_changes_no_other_line(cli, vault, home):
     before = {path: path.read_bytes() for path in vault.rglob("*.md")}
     plan = cli("init", str(vault), "--yes", "--json").json
@@ -299,6 +307,7 @@ def test_init_of_a_home_changes_nothing(cli, vault, home):
     assert after == before
 
 
+@pytest.mark.promise("home.refusals")
 def test_a_folder_inside_a_home_is_not_made_another_home(cli, vault, home):
     cli("init", str(vault), "--yes")
     result = cli("init", str(vault / "projects"), "--yes", "--json")
@@ -332,6 +341,7 @@ def test_init_makes_a_folder_that_does_not_exist(cli, tmp_path, home):
     assert cli("init", "x", "--home", "y", "--yes").code == 2
 
 
+@pytest.mark.promise("home.plan")
 @pytest.mark.parametrize(("typed", "made"), [("n\n", False), ("\n", False), ("y\n", True)])
 def test_init_shows_the_plan_and_asks_on_a_terminal(terminal, vault, typed, made):
     seen = terminal("init", str(vault), typed=typed)
@@ -360,6 +370,7 @@ def brought(cli, vault: Path, tmp_path: Path) -> Path:
     return clone
 
 
+@pytest.mark.promise("home.refusals")
 def test_init_refuses_the_hidden_folder_of_another_machine_unless_it_is_trusted(cli, brought, home):
     before = everything_below(brought)
     for args in ((), ("--yes",), ("--dry-run",)):
@@ -419,6 +430,7 @@ def tables(address: str) -> int:
     return int(count)
 
 
+@pytest.mark.promise("home.reading")
 @pytest.mark.parametrize("making", [("remember", "tea"), ("init", "--yes")], ids=" ".join)
 def test_a_reading_command_makes_no_tables_in_a_database_and_the_first_write_does(cli, empty_database, making, home):
     for args in (("status",), ("list",), ("import", ".", "--dry-run"), ("worker", "--once"), ("init", "--dry-run")):

@@ -636,6 +636,7 @@ def test_a_reader_that_goes_away_is_no_drama(tmp_path):
     assert (done.returncode, done.stderr) == (141, b"")
 
 
+@pytest.mark.promise("recall.prompt")
 def test_the_prompt_of_an_agent_can_be_looked_at(cli):
     for number in range(12):
         cli.remember(f"Alice owns part {number} of billing")

@@ -151,6 +151,7 @@ def test_one_time_too_many_lines_are_refused_whole(cli):
     assert cli("session", "show", "s1").code == 3
 
 
+@pytest.mark.promise("writes.bad-input")
 def test_errors_have_their_exit_codes(cli):
     cli("session", "append", "s1", "x", "--client-id", "c", "--space", "team/x")
     assert cli("session", "append", "s1", "other", "--client-id", "c", "--space", "team/x").code == 5
@@ -347,6 +348,7 @@ def test_a_worker_settles_until_it_is_interrupted_and_ends_cleanly(cli, tmp_path
     assert cli("doctor").code == 0
 
 
+@pytest.mark.promise("sessions.episodes")
 def test_a_worker_that_is_interrupted_in_the_middle_leaves_every_message_in_one_place(cli, tmp_path):
     for session in range(8):
         cli("session", "append", f"s{session}", "--jsonl", stdin=_old_messages(30))
@@ -376,6 +378,7 @@ def test_status_counts_sessions_messages_and_jobs(cli):
     assert "messages: 2 (2 not in an episode yet)\n" in cli("status").out
 
 
+@pytest.mark.promise("sessions.failures")
 def test_work_that_failed_for_good_is_shown_with_its_error_and_can_be_retried(cli, monkeypatch):
     cli("session", "append", "s1", "--jsonl", stdin=_old_messages(3))
 

@@ -75,6 +75,7 @@ def test_pull_takes_into_the_space_that_is_meant(cli, source):
     assert cli("pull", source[-8:], "--to", "other", "--json").json["space"] == "other"
 
 
+@pytest.mark.promise("copies.marked")
 def test_a_copy_says_in_show_list_and_recall_where_it_came_from(cli, source):
     copy = share(cli, source, "team")
     memory = cli("show", copy, "--json").json
@@ -144,6 +145,7 @@ def test_trouble_goes_to_standard_error_with_its_exit_code(cli, source, args, co
 # --- following
 
 
+@pytest.mark.promise("copies.live")
 def test_a_live_copy_gives_the_new_text_at_once_to_show_and_recall(cli, source):
     copy = share(cli, source, "team")
     cli("edit", source, "Bertha runs the invoicing desk")
@@ -152,6 +154,7 @@ def test_a_live_copy_gives_the_new_text_at_once_to_show_and_recall(cli, source):
     assert recalled(cli, "Alice and her service") == []
 
 
+@pytest.mark.promise("copies.lazy")
 def test_a_lazy_copy_is_new_when_it_is_shown_and_marked_and_soon_new_when_it_is_recalled(cli, source):
     copy = share(cli, source, "team", "--refresh", "lazy")
     cli("edit", source, "Bertha owns the billing service")
@@ -163,6 +166,7 @@ def test_a_lazy_copy_is_new_when_it_is_shown_and_marked_and_soon_new_when_it_is_
     assert shown(cli, copy) == ("Carla owns the billing service", "fresh")
 
 
+@pytest.mark.promise("copies.marked")
 def test_a_snapshot_keeps_the_old_text_and_is_marked_until_it_is_refreshed(cli, source):
     copy = share(cli, source, "team", "--refresh", "snapshot")
     cli("edit", source, "Bertha owns the billing service")
@@ -183,6 +187,7 @@ def test_a_change_of_tags_makes_nothing_stale(cli, source):
 # --- what becomes of the source
 
 
+@pytest.mark.promise("copies.marked")
 def test_a_copy_says_when_its_source_is_deleted(cli, source):
     copy = share(cli, source, "team")
     before = cli("show", copy, "--json").json
@@ -209,6 +214,7 @@ def test_a_copy_names_what_its_source_was_superseded_by(cli, source):
 # --- lineage
 
 
+@pytest.mark.promise("lineage.walks")
 def test_sharing_back_and_forth_leaves_one_copy_in_each_space_and_one_lineage(cli, source):
     team = share(cli, source, "team")
     mine = cli("pull", team, "--to", "mine", "--json").json["id"]
@@ -222,6 +228,7 @@ def test_sharing_back_and_forth_leaves_one_copy_in_each_space_and_one_lineage(cl
     assert tree["copies"][0]["copies"][0]["id"] == mine
 
 
+@pytest.mark.promise("copies.marked")
 @pytest.mark.parametrize(("refresh", "stands"), [("live", "fresh"), ("snapshot", "stale")])
 def test_a_copy_of_a_copy_is_current_or_marked_and_both_are_in_the_lineage(cli, source, refresh, stands):
     middle = share(cli, source, "b")
@@ -257,6 +264,7 @@ def test_a_lineage_in_a_pipe_is_rows_with_their_depth(cli, source):
     assert cli("copies", middle).out.split("\t")[:5] == [last, middle, "c", "snapshot", "stale"]
 
 
+@pytest.mark.promise("lineage.ends")
 def test_a_lineage_ends_in_a_tombstone_also_after_a_rebuild(cli, source):
     middle = share(cli, source, "b")
     last = share(cli, middle, "c")
@@ -270,6 +278,7 @@ def test_a_lineage_ends_in_a_tombstone_also_after_a_rebuild(cli, source):
     assert f"deleted {root['deleted']}" in cli("lineage", source).out
 
 
+@pytest.mark.promise("lineage.ends")
 def test_a_deep_chain_is_cut_where_it_was_asked_to_and_says_so(cli, source):
     chain = [source]
     for number in range(9):
@@ -282,6 +291,7 @@ def test_a_deep_chain_is_cut_where_it_was_asked_to_and_says_so(cli, source):
     assert cli("lineage", source).err == ""
 
 
+@pytest.mark.promise("lineage.ends")
 def test_a_circle_made_by_hand_has_an_end(cli, source, home):
     copy = share(cli, source, "team")
     text = (home / cli("show", copy, "--json").json["path"]).read_text()
@@ -300,6 +310,7 @@ def test_a_circle_made_by_hand_has_an_end(cli, source, home):
 # --- who may
 
 
+@pytest.mark.promise("copies.sharer")
 def test_an_ex_member_with_a_pulled_copy_is_refused_and_the_copy_says_revoked(cli):
     cli("grant", "add", "user:bob", "team", "reader")
     cli("grant", "add", "user:bob", "bob", "admin")
@@ -315,6 +326,7 @@ def test_an_ex_member_with_a_pulled_copy_is_refused_and_the_copy_says_revoked(cl
     assert "not readable for you" in cli("--as", "user:bob", "lineage", pulled).out
 
 
+@pytest.mark.promise("access.granted")
 def test_what_is_shared_with_one_principal_is_read_by_that_one_alone(cli):
     for name in ("alice", "bob", "carla"):
         cli("grant", "add", f"user:{name}", "team", "writer")
@@ -329,6 +341,7 @@ def test_what_is_shared_with_one_principal_is_read_by_that_one_alone(cli):
 # --- edits of a copy
 
 
+@pytest.mark.promise("copies.edits")
 def test_a_copy_that_was_edited_is_not_written_over_until_someone_decides(cli, source):
     copy = share(cli, source, "team")
     cli("edit", copy, "our own words")

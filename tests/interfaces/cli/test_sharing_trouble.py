@@ -77,6 +77,7 @@ def commands(place) -> Commands:
 # --- no embedder
 
 
+@pytest.mark.promise("copies.edits")
 @pytest.mark.slow
 def test_a_refresh_needs_no_embedder_and_its_vectors_are_those_of_the_source(commands):
     for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
@@ -162,6 +163,7 @@ def everything(book: Book, place: Path | str) -> object:
     return rows, files
 
 
+@pytest.mark.promise("copies.whole")
 @pytest.mark.parametrize(
     ("table", "which"),
     [
@@ -185,6 +187,7 @@ def test_a_share_that_cannot_be_written_whole_leaves_nothing_behind(commands, pl
     assert wrong_with_copies(book) == []
 
 
+@pytest.mark.promise("copies.whole")
 def test_an_edit_whose_copies_cannot_be_logged_does_not_happen(commands, place, book):
     source = commands("remember", "the first words")["id"]
     for space in ("a", "b", "c"):
@@ -200,6 +203,7 @@ def test_an_edit_whose_copies_cannot_be_logged_does_not_happen(commands, place, 
 # --- a crash in the middle of a fan-out
 
 
+@pytest.mark.promise("copies.whole")
 @pytest.mark.slow
 def test_commands_that_are_killed_in_the_middle_of_a_fan_out_lose_no_copy(commands, open_book):
     dice = random.Random(f"{SEED} fan-out")
@@ -234,6 +238,7 @@ def test_commands_that_are_killed_in_the_middle_of_a_fan_out_lose_no_copy(comman
     assert (status.waiting_jobs, status.failed_jobs, status.pending_files) == (0, 0, 0)
 
 
+@pytest.mark.promise("copies.whole")
 @pytest.mark.slow
 def test_an_edit_that_is_killed_changes_all_copies_that_change_with_it_or_none(commands, open_book, place):
     dice = random.Random(f"{SEED} edit")

@@ -255,6 +255,7 @@ def test_deleting_by_a_filter_asks_first(terminal, tmp_path, memory):
     assert json.loads(pipe(tmp_path, "list", "--json"))["items"] == []
 
 
+@pytest.mark.promise("undo.asks")
 def test_deleting_by_id_names_the_title_and_asks_on_a_terminal_unless_told_not_to(terminal, tmp_path, memory):
     question = terminal("delete", memory, typed="n\n").plain
     assert "Alice owns" in question.partition("Delete 1 memory? [y/N]")[0]
@@ -275,6 +276,7 @@ def test_receipts_on_a_terminal_say_only_what_was_done(terminal, tmp_path, memor
     assert f"Undeleted {memory[-8:]} in office" in terminal("undelete", memory).plain
 
 
+@pytest.mark.promise("move.announced")
 def test_a_migration_asks_on_a_terminal_and_the_old_home_then_says_in_every_answer_that_it_was_moved(
     terminal, tmp_path, memory
 ):

@@ -17,6 +17,8 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from commonbook.book.book import Book
 from commonbook.model.spaces import Role
 
+pytestmark = pytest.mark.promise("http.faults")
+
 EXAMPLES = int(os.environ.get("COMMONBOOK_FUZZ_EXAMPLES", "1"))
 
 schemathesis.openapi.media_type("application/zip", st.binary(max_size=200))

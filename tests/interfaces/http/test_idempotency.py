@@ -171,6 +171,7 @@ def test_the_table_has_every_changing_verb():
     assert ARGUMENTS.keys() == {verb.name for verb in CHANGING}
 
 
+@pytest.mark.promise("http.idempotency")
 def test_every_changing_verb_is_done_once_for_a_key(book, client, subtests):
     book.create_space("team")
     for verb in CHANGING:
@@ -241,6 +242,7 @@ def test_two_principals_may_use_the_same_key(book, client, client_of):
     assert one.json()["id"] != other.json()["id"]
 
 
+@pytest.mark.promise("http.idempotency")
 def test_neither_key_nor_answer_can_be_read_in_the_database(book, client, stored):
     secret = send(client, VERBS["create_key"], {"principal": "agent:a"}, "a-key-of-ours").json()["secret"]
     everything = b"".join(stored().values())
@@ -248,6 +250,7 @@ def test_neither_key_nor_answer_can_be_read_in_the_database(book, client, stored
     assert b"a-key-of-ours" not in everything
 
 
+@pytest.mark.promise("http.idempotency")
 def test_of_concurrent_requests_with_one_key_one_runs_and_all_get_its_answer(book, app):
     secret = book.create_key("user:local").secret
     answers: list[bytes] = []
@@ -319,6 +322,7 @@ with commonbook.open(sys.argv[1]) as book:
 """
 
 
+@pytest.mark.promise("http.idempotency")
 @pytest.mark.parametrize(
     ("verb", "arguments"),
     [
@@ -355,6 +359,7 @@ class Ahead:
         return self._clock.now() + self._by
 
 
+@pytest.mark.promise("http.idempotency")
 @pytest.mark.parametrize(("hours", "kept"), [(24, True), (49, False)])
 def test_answers_are_kept_for_a_day_and_removed_by_later_requests(book, client, hours, kept, monkeypatch):
     monkeypatch.setattr("commonbook.book.answer_once.REMOVAL_INTERVAL", 1)

@@ -110,6 +110,7 @@ def served(book: Book, monkeypatch: pytest.MonkeyPatch) -> Starlette:
     return app
 
 
+@pytest.mark.promise("http.keys")
 def test_every_route_refuses_every_stranger(book, served, subtests):
     routes = all_routes(served)
     assert {path for _, path in routes} >= {verb.path for verb in WITH_KEY} | {"/metrics", "/v1/changes"}
@@ -168,6 +169,7 @@ def arguments_of(book: Book, verb: Verb, memory: str) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.promise("http.keys")
 def test_a_key_without_rights_reads_and_changes_nothing(book, client_of, world, subtests):
     client = client_of(book.create_key("agent:nobody").secret)
     for verb in WITH_KEY:
@@ -199,6 +201,7 @@ def test_only_the_owner_learns_where_the_book_is(book, client, client_of):
     assert stranger.get("/v1/home").json() == stranger.get("/v1/status").json()["home"] == ""
 
 
+@pytest.mark.promise("http.keys")
 def test_a_readers_key_reads_and_changes_nothing(book, client_of, world, subtests):
     book.grant("agent:reader", "s", "reader")
     book.grant("agent:reader", "team", "reader")
@@ -230,6 +233,7 @@ def test_a_readers_key_reads_and_changes_nothing(book, client_of, world, subtest
             assert made == []
 
 
+@pytest.mark.promise("http.keys")
 def test_the_owners_verbs_are_refused_to_an_admin_of_every_space(book, client_of, world, subtests):
     for space in book.spaces():
         book.grant("agent:admin", space.name, "admin")

@@ -14,6 +14,8 @@ from commonbook.interfaces.http.app import make_app
 from commonbook.settings.settings import Settings
 from tests.transfer.test_migrate import empty, settings
 
+pytestmark = pytest.mark.promise("client.once")
+
 __all__ = ["empty"]
 
 

@@ -16,6 +16,8 @@ from commonbook.interfaces.http.authentication import view_of
 from commonbook.interfaces.http.config import ServerConfig
 from tests.support.crowds import until
 
+pytestmark = pytest.mark.promise("sessions.group-commit")
+
 REQUESTS = 12
 
 

@@ -43,6 +43,7 @@ def test_recall_answers_like_the_book(book, client):
     assert [hit["score"] for hit in hits] == [hit.score for hit in local]
 
 
+@pytest.mark.promise("http.shapes")
 def test_an_unknown_argument_is_refused_by_its_name(client):
     response = client.post("/v1/memories", json={"text": "x", "colour": "red"})
     assert response.status_code == 422
@@ -65,6 +66,7 @@ def test_an_error_of_the_book_has_its_message_and_fix(book, client):
     assert (details["detail"], details["fix"]) == (caught.value.message, caught.value.fix)
 
 
+@pytest.mark.promise("http.etags")
 def test_the_version_is_the_entity_tag(client):
     receipt = client.post("/v1/memories", json={"text": "one"})
     assert receipt.headers["etag"] == '"1"'
@@ -80,6 +82,7 @@ def test_the_version_is_the_entity_tag(client):
     assert problem_of(client.patch(path, json={"text": "three", "expected_version": 1}))["status"] == 409
 
 
+@pytest.mark.promise("http.etags")
 def test_the_entity_tag_changes_with_what_the_book_derives(book, client):
     old, new = book.remember("one").id, book.remember("two").id
     first = client.get(f"/v1/memories/{old}").headers["etag"]
@@ -103,6 +106,7 @@ def test_several_if_match_headers_are_one_list(client):
     assert client.patch(path, json={"text": "two"}, headers=twice).status_code == 400
 
 
+@pytest.mark.promise("http.etags")
 @pytest.mark.parametrize("verb", ["undelete", "share", "link", "triage"])
 def test_a_change_that_compares_no_versions_refuses_if_match(book, client, verb):
     memory, other = book.remember("one", space="a").id, book.remember("two", space="a").id
@@ -178,6 +182,7 @@ def test_an_unknown_path_and_method_are_problems(client):
     assert client.get("/v1/memories/").status_code == 404
 
 
+@pytest.mark.promise("http.shapes")
 @pytest.mark.parametrize(
     "body",
     [
@@ -266,6 +271,7 @@ def test_a_trick_in_the_name_of_a_space_is_refused(client, space):
     assert client.post("/v1/memories", json={"text": "x", "space": space}).status_code in (400, 422)
 
 
+@pytest.mark.promise("http.faults")
 def test_a_fault_of_the_program_tells_nothing_but_the_id_of_the_request(app, book, client, monkeypatch, caplog):
     def fail(*_arguments, **_options):
         raise RuntimeError("the secret text of a memory")

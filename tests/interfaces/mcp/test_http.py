@@ -31,6 +31,7 @@ def key_of_ana(book: Book) -> str:
     return book.create_key("agent:ana", space="team").secret
 
 
+@pytest.mark.promise("mcp.revisions")
 def test_the_sdk_uses_tools_resources_and_the_prompt_in_both_eras(book, server):
     key, private = key_of_ana(book), book.remember("Salaries are secret", space="private").id
 
@@ -82,6 +83,7 @@ def test_errors_of_the_protocol_have_the_codes_of_their_revision(book, home, ser
         asyncio.run(use(mode))
 
 
+@pytest.mark.promise("http.keys")
 def test_requests_pass_the_same_guards_as_those_of_other_routes(book, home, server):
     key = key_of_ana(book)
     allowed = {"Authorization": f"Bearer {key}", **ACCEPT}
@@ -107,6 +109,7 @@ def test_requests_pass_the_same_guards_as_those_of_other_routes(book, home, serv
         assert client.get("/.well-known/oauth-protected-resource").status_code == 404
 
 
+@pytest.mark.promise("http.keys")
 def test_a_revoked_key_opens_nothing_any_more(book, home, server):
     key = book.create_key("agent:ana")
     headers = {"Authorization": f"Bearer {key.secret}", **ACCEPT}
@@ -138,6 +141,7 @@ def test_an_agent_on_stdio_uses_the_book_of_a_server(book, server, tmp_path):
     assert book.get(memory).author == "agent:ana"
 
 
+@pytest.mark.promise("client.outbox")
 def test_messages_for_a_server_that_is_down_arrive_later(book, home, tmp_path):
     key, first = key_of_ana(book), ServerProcess()
     env = {"COMMONBOOK_KEY": key, "COMMONBOOK_OUTBOX": str(tmp_path / "outbox.db")}

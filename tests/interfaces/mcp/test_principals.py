@@ -25,6 +25,7 @@ def let_in(book) -> None:
         book.grant(AGENT, space, "writer")
 
 
+@pytest.mark.promise("agents.reach")
 def test_an_agent_without_a_name_is_not_the_owner(book):
     book.remember("Salaries are secret", space="private")
     with PlainClient() as client:
@@ -33,6 +34,7 @@ def test_an_agent_without_a_name_is_not_the_owner(book):
         assert "commonbook grant add agent:other personal writer" in words
 
 
+@pytest.mark.promise("agents.reach")
 def test_an_agent_reaches_its_project_and_personal_alone(book, tmp_path, monkeypatch):
     let_in(book)
     mine = book.remember("The dog is called Rex", space="personal").id
@@ -95,6 +97,7 @@ def test_an_agent_whose_grants_have_expired_reaches_nothing(book, monkeypatch):
         sources.confined_book(book, AGENT, changes=True, space="garden")
 
 
+@pytest.mark.promise("agents.revoked")
 def test_a_revoked_grant_is_not_given_again(book, tmp_path, monkeypatch):
     let_in(book)
     monkeypatch.chdir(repository(tmp_path / "garden"))
@@ -114,6 +117,7 @@ def test_an_agent_that_may_only_read_projects_makes_none(book, tmp_path, monkeyp
     assert "projects/garden" not in {space.name for space in book.spaces()}
 
 
+@pytest.mark.promise("agents.reach")
 def test_a_space_that_was_granted_by_name_is_reached_too(book):
     let_in(book)
     book.create_space("team")
@@ -138,6 +142,7 @@ def test_an_agent_is_named_by_its_principal_or_by_its_key_and_not_by_both(home):
         assert client.process.wait(60) == 2
 
 
+@pytest.mark.promise("agents.revoked")
 def test_a_confined_view_reaches_less_than_its_principal(book):
     for space in ("team/a", "team/b"):
         book.create_space(space)
@@ -174,6 +179,7 @@ def test_the_book_is_opened_by_the_first_call(home):
     assert not home.exists()
 
 
+@pytest.mark.promise("agents.reach")
 def test_an_injected_prompt_gets_nothing_of_other_spaces_through_any_tool(book, tmp_path, monkeypatch):
     let_in(book)
     mine = book.remember("The dog is called Rex", space="personal").id

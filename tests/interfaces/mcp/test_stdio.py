@@ -25,6 +25,7 @@ MAX_MB_AFTER_RECALL = 45
 MODES = ("auto", "legacy")
 
 
+@pytest.mark.promise("mcp.revisions")
 @pytest.mark.parametrize("mode", MODES)
 def test_the_sdk_finds_tools_resources_and_the_prompt(book, mode):
     memory = book.remember("Tea is at four", space="personal").id
@@ -53,6 +54,7 @@ def test_the_sdk_finds_tools_resources_and_the_prompt(book, mode):
     asyncio.run(use())
 
 
+@pytest.mark.promise("mcp.text")
 @pytest.mark.parametrize("mode", MODES)
 def test_the_sdk_gets_errors_of_tools_and_of_the_protocol(book, mode):
     from mcp import MCPError
@@ -76,6 +78,7 @@ def test_the_sdk_gets_errors_of_tools_and_of_the_protocol(book, mode):
     asyncio.run(use())
 
 
+@pytest.mark.promise("mcp.revisions")
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"])
 def test_every_older_revision_is_spoken(book, home, version):
     with PlainClient(*OWNER, "--home", str(book.home)) as client:
@@ -125,6 +128,7 @@ def test_lines_that_are_no_requests_are_refused_and_the_server_goes_on(book, hom
         assert client.request("ping")["result"] == {}
 
 
+@pytest.mark.promise("mcp.order")
 def test_calls_run_in_the_order_in_which_they_came(book):
     with PlainClient(*OWNER) as client:
         client.send("tools/call", name="remember", arguments={"text": "Tea is at four"})
@@ -145,6 +149,7 @@ def test_a_cancelled_call_is_not_answered(book, home):
         assert last["result"]["structuredContent"]["hits"] == []
 
 
+@pytest.mark.promise("mcp.order")
 def test_hand_edits_between_two_calls_are_seen(book, home):
     with PlainClient(*OWNER) as client:
         memory = client.call("remember", text="Tea is at four")["structuredContent"]["id"]
@@ -186,6 +191,7 @@ def end_of_input(client: PlainClient) -> None:
     assert client.process.wait(60) == 0
 
 
+@pytest.mark.promise("mcp.end")
 def test_it_ends_soon_in_the_middle_of_a_call(book, home):
     def attempt() -> float:
         lock = FairLock(str(home / ".commonbook" / "write.lock"))
@@ -226,6 +232,7 @@ def test_a_signal_ends_it_at_once(book, home, number):
         client.process.wait(60)
 
 
+@pytest.mark.promise("mcp.end")
 def test_several_processes_use_one_book_at_once(book):
     def work(number: int) -> list[str]:
         with PlainClient(*OWNER) as client:
@@ -245,6 +252,7 @@ def test_several_processes_use_one_book_at_once(book):
         assert [m.text for m in stored if m.text.startswith(f"{number}.")] == [f"{number}.{each}" for each in range(10)]
 
 
+@pytest.mark.promise("mcp.end")
 def test_kill_minus_nine_loses_no_answered_call(book):
     acknowledged = []
     for round_ in range(3):
@@ -260,6 +268,7 @@ def test_kill_minus_nine_loses_no_answered_call(book):
     assert book.verify_log().ok
 
 
+@pytest.mark.promise("mcp.small")
 def test_the_first_answer_is_cheap_and_an_idle_server_small(book, home):
     book.remember("Tea is at four", space="personal")
     with PlainClient(*OWNER) as client:
@@ -274,6 +283,7 @@ def test_the_first_answer_is_cheap_and_an_idle_server_small(book, home):
         assert process.num_threads() <= 3
 
 
+@pytest.mark.promise("mcp.broken-home")
 def test_a_home_that_is_missing_or_broken_is_an_error_of_the_tool(tmp_path):
     with PlainClient(*OWNER, "--home", str(tmp_path / "nowhere")) as client:
         assert client.initialize()["serverInfo"]

@@ -23,6 +23,8 @@ from commonbook.interfaces.http.guards.config import GuardConfig
 from commonbook.interfaces.http.guards.stack import guarded
 from commonbook.interfaces.http.serving.events import ChangeStreams
 
+pytestmark = pytest.mark.promise("access.login")
+
 OWN_PAGE = {"Origin": "http://127.0.0.1:7373", "Sec-Fetch-Site": "same-origin"}
 FOREIGN: dict[str, dict[str, str]] = {
     "no page": {},

@@ -86,6 +86,7 @@ def described(event: Event) -> list[tuple[object, object]]:
     return [(change["space"], change["action"]) for change in event.changes]
 
 
+@pytest.mark.promise("servers.stream")
 def test_a_stream_has_each_change_once_also_after_it_was_broken_and_on_another_server(book):
     with serving(None) as first, serving(None) as second:
         with listening(first, space="team/") as listener:
@@ -101,6 +102,7 @@ def test_a_stream_has_each_change_once_also_after_it_was_broken_and_on_another_s
             assert described(listener.next()) == [("team", "delete")]
 
 
+@pytest.mark.promise("servers.stream")
 def test_a_stream_has_changes_of_readable_spaces_only_and_ends_with_a_revoked_grant_or_key(book):
     book.remember("plans", space="team")
     book.grant(ALICE, "team", "reader")
@@ -122,6 +124,7 @@ def test_a_stream_has_changes_of_readable_spaces_only_and_ends_with_a_revoked_gr
             assert client.get("/v1/changes", headers=STREAM).status_code == 401
 
 
+@pytest.mark.promise("servers.end")
 def test_open_streams_end_with_the_server_in_time(home):
     def attempt() -> float:
         with serving(home) as server, listening(server) as first, listening(server) as second:

@@ -64,6 +64,7 @@ def start_worker() -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
+@pytest.mark.promise("servers.fleet")
 def test_of_three_servers_and_two_workers_one_each_is_killed_and_nothing_is_lost_or_doubled(book, tmp_path):
     with ExitStack() as stack:
         servers: list[Server] = [stack.enter_context(serving(None, "--no-worker")) for _ in range(3)]

@@ -61,6 +61,7 @@ def test_a_server_remembers_recalls_and_ends_with_its_signal(server):
     assert server.key not in json.dumps(lines)
 
 
+@pytest.mark.promise("servers.durable")
 def test_what_was_answered_is_there_after_kill_minus_nine_and_a_restart(chosen, open_book):
     open_book()
     with serving(None) as first:
@@ -87,6 +88,7 @@ def test_two_servers_serve_one_book(chosen, open_book):
         assert (first.end(), second.end()) == (0, 0)
 
 
+@pytest.mark.promise("servers.revoked-key")
 def test_a_key_revoked_through_one_server_is_refused_by_the_others_at_once(chosen, open_book):
     open_book()
     with serving(None) as first, serving(None) as second, serving(None) as third, first.client() as client:
@@ -321,6 +323,7 @@ def ends_well(server: Server) -> None:
     assert server.end() == 0
 
 
+@pytest.mark.promise("servers.end")
 def test_a_request_that_is_still_running_does_not_hold_the_end_for_long(home):
     def attempt() -> float:
         with serving(home) as server:
@@ -333,6 +336,7 @@ def test_a_request_that_is_still_running_does_not_hold_the_end_for_long(home):
     takes_less_than(3.5, attempt)
 
 
+@pytest.mark.promise("servers.end")
 def test_a_request_that_waits_for_a_lock_does_not_hold_the_end_for_long(home):
     def attempt() -> float:
         with serving(home) as server, server.client() as client:
