@@ -14,7 +14,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run tour test check check-models check-clients check-hermes lint format bench bundle constraints clean
+.PHONY: help run tour test check check-models check-clients check-hermes lint format promises bench bundle constraints clean
 
 help:  ## Show the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,17 +41,21 @@ check-clients: $(DEV)  ## Test with real agents and the conformance suite of MCP
 check-hermes: $(DEV)  ## Test with the real Hermes from PyPI (300 MB, in .hermes; HERMES_VERSION=... for another)
 	@PYTHON=$(PYTHON) tools/check-hermes $(ARGS)
 
-lint: $(DEV)  ## Rules, format, types, import arrows and words
+lint: $(DEV)  ## Rules, format, types, import arrows, words, and a test for each promise
 	@$(BIN)/ruff check --quiet --output-format concise .
 	@$(BIN)/ruff format --quiet --check . || { echo "make format puts the files right" >&2; exit 1; }
 	@$(BIN)/mypy --no-error-summary
 	@$(BIN)/python tools/check_style.py
 	@$(BIN)/python tools/check_words.py
+	@$(BIN)/python tools/promises.py --check
 	@out=$$($(BIN)/lint-imports --no-logo 2>&1) || { printf '%s\n' "$$out" >&2; exit 1; }
 
 format: $(DEV)  ## Format the code, and mend what ruff can
 	@$(BIN)/ruff check --quiet --fix-only .
 	@$(BIN)/ruff format --quiet .
+
+promises: $(READY)  ## List the tests of each promise of the pages (ARGS=sessions for some)
+	@$(BIN)/python tools/promises.py $(ARGS)
 
 bench: $(DEV)  ## Measure, each figure beside its reference
 	@$(BIN)/python -m benchmarks $(ARGS)

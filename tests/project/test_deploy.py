@@ -112,6 +112,7 @@ def test_the_services_of_the_compose_file_work_together(postgres_database, tmp_p
         assert worker.wait(60) == 0
 
 
+@pytest.mark.promise("servers.end")
 @pytest.mark.slow
 def test_servers_that_are_restarted_one_by_one_answer_all_the_time_and_lose_nothing(
     postgres_book, monkeypatch, tmp_path

@@ -123,7 +123,7 @@ def test_the_shell_commands_of_the_readme_run(tmp_path):
     assert "the log is intact" in done.stdout
 
 
-@pytest.mark.parametrize("page", ["GUARANTEES.md", "SECURITY.md"])
+@pytest.mark.parametrize("page", ["SECURITY.md"])
 def test_every_test_that_a_page_of_promises_names_exists(page):
     text = (ROOT / "docs" / page).read_text(encoding="utf-8")
     named = re.findall(r"`((?:tests|benchmarks)/[\w/]+\.py)`|`(test_\w+)`", text)
