@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commonbook.adapters.hermes import transcript_diff
-from commonbook.adapters.hermes.transcript_diff import TranscriptMessage
+from commonbook.adapters.hermes import transcripts
+from commonbook.adapters.hermes.transcripts import TranscriptMessage
 from commonbook.text import masking, recall_fence
 
 
@@ -18,7 +18,7 @@ def messages_of(words: str) -> list[TranscriptMessage]:
 
 def new_text(known: str, words: str, **how: bool) -> str:
     how = {"unknown_prefix": False, "completes_turn": True, **how}
-    return "".join(one.text for one in transcript_diff.compare(list(known), messages_of(words), **how).new)
+    return "".join(one.text for one in transcripts.compare(list(known), messages_of(words), **how).new)
 
 
 @pytest.mark.parametrize(
@@ -71,21 +71,18 @@ def test_of_a_transcript_that_begins_with_what_was_said_elsewhere_only_the_last_
     ],
 )
 def test_what_was_undone_shows_in_the_next_turn_s_transcript(known, words, kept, new):
-    found = transcript_diff.compare_after_undo(
-        list(known), messages_of(words), unknown_prefix=False, completes_turn=True
-    )
+    found = transcripts.compare_after_undo(list(known), messages_of(words), unknown_prefix=False, completes_turn=True)
     assert found is not None
     assert (known[: found.kept], "".join(one.text for one in found.new)) == (kept, new)
 
 
 def test_what_was_undone_cannot_be_told_from_a_transcript_that_has_nothing_in_common():
     assert (
-        transcript_diff.compare_after_undo(list("AaBb"), messages_of("XxYy"), unknown_prefix=False, completes_turn=True)
+        transcripts.compare_after_undo(list("AaBb"), messages_of("XxYy"), unknown_prefix=False, completes_turn=True)
         is None
     )
     assert (
-        transcript_diff.compare_after_undo(list("Bb"), messages_of("Cc"), unknown_prefix=True, completes_turn=True)
-        is None
+        transcripts.compare_after_undo(list("Bb"), messages_of("Cc"), unknown_prefix=True, completes_turn=True) is None
     )
 
 
@@ -100,14 +97,14 @@ def test_a_conversation_told_turn_by_turn_is_known_as_it_is(turns, cut):
             words = words[-2:]
         words += [*messages_of(turn), TranscriptMessage("assistant", f"{turn}{at}", f"{turn}{at}")]
         whole += turn + f"{turn}{at}"
-        found = transcript_diff.compare(known, words, unknown_prefix=False, completes_turn=True)
+        found = transcripts.compare(known, words, unknown_prefix=False, completes_turn=True)
         known += [one.fingerprint for one in found.new]
     assert "".join(known) == whole
 
 
 @given(st.text(max_size=200))
 def test_what_was_cleaned_is_stored_as_it_is(text):
-    cleaned = transcript_diff.clean(text)
+    cleaned = transcripts.clean(text)
     assert masking.mask(recall_fence.unfence_any(cleaned)).text == cleaned
     assert "\0" not in cleaned
 
@@ -122,4 +119,4 @@ def test_summaries_tools_and_systems_say_nothing():
         "not a message",
         {"role": "assistant"},
     ]
-    assert [(one.role, one.text) for one in transcript_diff.transcript_messages(messages)] == [("user", "hello\nthere")]
+    assert [(one.role, one.text) for one in transcripts.transcript_messages(messages)] == [("user", "hello\nthere")]

@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from commonbook.adapters.hermes.provider import CommonbookMemoryProvider
-from commonbook.adapters.hermes.transcript_diff import transcript_messages
-from commonbook.adapters.hermes.typed_words import typed_words
+from commonbook.adapters.hermes.transcripts import transcript_messages, typed_words
 from tests.support.hermes import Hermes, everything, reading
 
 pytestmark = pytest.mark.promise("hermes.typed")

@@ -1,11 +1,22 @@
-"""The factory makes the parts of the provider from its options. Only here are the book and its spill file opened."""
+"""The factory makes the parts of the provider from its options. Only here are the book and its spill file opened.
+
+It also makes copies of the book for `hermes backup`, and puts them back after `hermes import`. Hermes archives files
+outside of its folder as they are, without the write-ahead log of a database, and brings them back to the same place. So
+it is handed a copy in one file. When a session starts and there is no book, a copy that an import has brought is put
+back. A copy that was made here, and stayed because the process was killed, is not: its note says so.
+"""
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
+import sys
 from collections.abc import Mapping
+from contextlib import suppress
+from datetime import UTC, datetime
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from commonbook.adapters.hermes import options, user_spaces
@@ -14,14 +25,12 @@ from commonbook.adapters.hermes.options import Options
 from commonbook.adapters.hermes.recorder import Speakers
 from commonbook.adapters.hermes.shared_book import SharedBook, shared_books
 from commonbook.adapters.hermes.user_spaces import UserSpaces
-from commonbook.errors import BadInput, CommonbookError, HomeReadOnly
+from commonbook.errors import BadInput, CommonbookError, HomeReadOnly, NoHome
 from commonbook.settings.default_space import capture_allowed as may_capture
 from commonbook.settings.default_space import default_space
 from commonbook.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from commonbook.book.book import Book
     from commonbook.client.outbox_client import Client
     from commonbook.ports.outbox import Transport
@@ -31,6 +40,9 @@ _ANSWER_SECONDS: Final = 4.0
 """After twice this time another process sends the messages of a process that was killed while sending."""
 
 _DEFAULT_PROFILE: Final = "default"
+
+_BACKUPS: Final = "backups"
+"""Hermes leaves folders of this name out when it archives its own folder: the copy is archived once."""
 
 _NOT_IN_A_TAG: Final = re.compile(r"[,\[\]{}#\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
 _NOT_IN_A_NAME: Final = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]+")
@@ -151,9 +163,7 @@ def status(hermes_home: str) -> dict[str, str]:
         shown["problem"] = reason
     elif settings.database is None and os.path.exists(settings.home) and not os.access(settings.home, os.W_OK):
         shown["access"] = "read-only: recall works, and turns wait in the spill file"
-    from commonbook.adapters.hermes import backup
-
-    if brought := backup.waiting(hermes_home):
+    if brought := _waiting_copy(hermes_home):
         shown["backup"] = (
             f"brought on {brought:%Y-%m-%d %H:%M} UTC; `hermes commonbook put-back` replaces the book by it"
         )
@@ -163,20 +173,6 @@ def status(hermes_home: str) -> dict[str, str]:
 def capture_enabled(config: Options) -> bool:
     """Tell whether the project allows its sessions to be recorded."""
     return may_capture(_settings(config))
-
-
-def backup_paths(hermes_home: str) -> list[str]:
-    """Return what a backup needs: a copy of the book, if it is on this machine."""
-    from commonbook.adapters.hermes import backup
-
-    return backup.paths(_settings(options.load(hermes_home)), hermes_home)
-
-
-def put_back(hermes_home: str, *, replace: bool = False) -> str:
-    """Put a book back that `hermes import` has brought, and return what was done; an empty text if nothing."""
-    from commonbook.adapters.hermes import backup
-
-    return backup.put_back(_settings(options.load(hermes_home)), hermes_home, replace=replace)
 
 
 def speakers(config: Options, session_info: Mapping[str, Any]) -> Speakers:
@@ -190,3 +186,81 @@ def speakers(config: Options, session_info: Mapping[str, Any]) -> Speakers:
         agent=f"agent:hermes/{profile}" if profile not in ("", _DEFAULT_PROFILE) else "agent:hermes",
         tags=tuple(dict.fromkeys(tag for tag in cleaned if tag)),
     )
+
+
+# --- backups
+
+
+def backup_paths(hermes_home: str) -> list[str]:
+    """Return the file that a backup needs: a copy of a book on this machine; the process removes it when it ends."""
+    from commonbook.compose import home_copy
+
+    settings = _settings(options.load(hermes_home))
+    if settings.database is not None:
+        return []
+    copy = _copy(hermes_home)
+    try:
+        home_copy.copy_home(settings, str(copy), replace=True)
+    except NoHome:
+        return []
+    except CommonbookError as error:
+        sys.stderr.write(
+            f"Commonbook: no consistent copy of the book ({error.message}); its files are taken as they are\n"
+        )
+        return [settings.home]
+    _note(copy).write_text(str(copy.stat().st_mtime_ns), encoding="ascii")
+    atexit.register(_remove_copy, copy, os.getpid())
+    return [str(copy)]
+
+
+def put_back(hermes_home: str, *, replace: bool = False) -> str:
+    """Put a copy that an import has brought in the place of the book, and return what was done, if anything.
+
+    A book that is there stays, unless it is to be replaced; then it is moved aside.
+    """
+    settings = _settings(options.load(hermes_home))
+    if _waiting_copy(hermes_home) is None or settings.database is not None:
+        return ""
+    from commonbook.compose import home_copy
+
+    is_free = home_copy.has_no_home(settings.home)
+    if not is_free and not replace:
+        return ""
+    aside = None if is_free else f"{settings.home}.before-{datetime.now(UTC):%Y%m%dT%H%M%S}"
+    home_copy.restore_home(str(_copy(hermes_home)), settings.home, aside=aside)
+    _copy(hermes_home).unlink(missing_ok=True)
+    kept = f"; the former one is {aside}" if aside else ""
+    return f"The book was put back from a backup, to {settings.home}{kept}."
+
+
+def _waiting_copy(hermes_home: str) -> datetime | None:
+    """Return when a copy was brought by an import, if one waits to be put back."""
+    copy = _copy(hermes_home)
+    try:
+        status = copy.stat()
+    except OSError:
+        return None
+    return None if _is_made_here(copy) else datetime.fromtimestamp(status.st_mtime, UTC)
+
+
+def _copy(hermes_home: str) -> Path:
+    return options.folder(hermes_home) / _BACKUPS / "book.tar"
+
+
+def _note(copy: Path) -> Path:
+    return copy.with_suffix(".made-here")
+
+
+def _is_made_here(copy: Path) -> bool:
+    with suppress(OSError):
+        return _note(copy).read_text(encoding="ascii") == str(copy.stat().st_mtime_ns)
+    return False
+
+
+def _remove_copy(copy: Path, process: int) -> None:
+    # A child of this process ends too.
+    if os.getpid() == process and _is_made_here(copy):
+        for path in (copy, _note(copy)):
+            path.unlink(missing_ok=True)
+        with suppress(OSError):
+            copy.parent.rmdir()

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from commonbook.adapters.hermes.transcript_diff import clean
+from commonbook.adapters.hermes.transcripts import clean
 from commonbook.model.memory import Filter, Memory
 from commonbook.text import masking
 

@@ -19,7 +19,7 @@ from commonbook.adapters.hermes import factory, options, tools
 from commonbook.adapters.hermes.keeper import Keeper, Warn
 from commonbook.adapters.hermes.memory_mirror import mirror
 from commonbook.adapters.hermes.recorder import Recorder
-from commonbook.adapters.hermes.typed_words import is_review
+from commonbook.adapters.hermes.transcripts import is_review
 from commonbook.adapters.hermes.user_spaces import UserSpaces
 from commonbook.errors import BadInput, CommonbookError, HomeError
 from commonbook.model.session import SwitchReason

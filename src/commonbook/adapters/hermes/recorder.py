@@ -1,8 +1,11 @@
 """The recorder stores each turn once, under the session, parent and tags that were current when it was said.
 
-A question is stored when its turn starts, the answer when Hermes hands the turn over. The recorder keeps a ledger of
-the known messages for each session. The ledger is read from the book when the session is first used, and then kept up
-to date. A transcript is compared with the ledger, and only new messages are stored.
+A question is stored when its turn starts, so that a turn which is interrupted or killed does not lose it. It is held
+back while an earlier turn is open: the answer to that one may still be queued, and belongs before it. The answer is
+stored when Hermes hands the turn over.
+
+The recorder keeps a ledger of the known messages for each session. The ledger is read from the book when the session is
+first used, and then kept up to date. A transcript is compared with the ledger, and only new messages are stored.
 """
 
 from __future__ import annotations
@@ -10,13 +13,13 @@ from __future__ import annotations
 import re
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from commonbook.adapters.hermes import transcript_diff
+from commonbook.adapters.hermes import transcripts
 from commonbook.adapters.hermes.keeper import Keeper, StoredSession, Warn
-from commonbook.adapters.hermes.ledger import KnownMessage, Ledger, OpenTurn, OpenTurns, known_message, with_overtaken
-from commonbook.adapters.hermes.transcript_diff import LastTurn, TranscriptDiff, TranscriptMessage
+from commonbook.adapters.hermes.transcripts import LastTurn, TranscriptDiff, TranscriptMessage
 from commonbook.errors import Busy
 from commonbook.model.ids import new_id
 from commonbook.model.session import NewMessage, SwitchReason
@@ -25,7 +28,182 @@ from commonbook.ports.outbox import SessionContext
 _MAX_LEDGERS: Final = 64
 _BATCH_MESSAGES: Final = 1000
 _MAX_PARENTS: Final = 8
+_MAX_TURNS: Final = 32
 _CONTINUING_REASONS: Final = ("branch", "compress")
+
+
+# --- the known state of sessions: the messages of each (its ledger), and the turns that are open
+
+
+@dataclass(slots=True, eq=False)
+class OpenTurn:
+    """A turn that has started: its session, its question, and the client ids of the question if it is stored."""
+
+    session: str
+    question: TranscriptMessage
+    ids: tuple[str, ...] = ()
+    is_first: bool = False
+    """Whether it is the first turn of its session."""
+    is_unplaced: bool = False
+    """Whether it may belong to a session to which Hermes is about to switch."""
+
+    @property
+    def is_held(self) -> bool:
+        """Whether the question is not stored yet."""
+        return not self.ids
+
+
+class OpenTurns:
+    """All open turns of a process."""
+
+    def __init__(self) -> None:
+        """Start without turns."""
+        self._turns: list[OpenTurn] = []
+
+    def add(self, turn: OpenTurn) -> OpenTurn | None:
+        """Add a turn that starts; return the oldest one if there are too many, which is not open any more."""
+        turn.is_unplaced |= any(one.is_unplaced for one in self._turns)
+        self._turns.append(turn)
+        return self._turns.pop(0) if len(self._turns) > _MAX_TURNS else None
+
+    def of_session(self, session: str) -> list[OpenTurn]:
+        """Return the open turns of a session."""
+        return [turn for turn in self._turns if turn.session == session and not turn.is_unplaced]
+
+    def is_next(self, turn: OpenTurn) -> bool:
+        """Tell whether no earlier turn is open that belongs to its session, or may belong to it."""
+        return next(one for one in self._turns if one.is_unplaced or one.session == turn.session) is turn
+
+    def held(self) -> Iterator[OpenTurn]:
+        """Yield the turns whose question is not stored."""
+        return (turn for turn in list(self._turns) if turn.is_held)
+
+    def place(self, session: str) -> None:
+        """Put turns that waited for a switch into the session to which Hermes has switched."""
+        unplaced = [turn for turn in self._turns if turn.is_unplaced]
+        for index, turn in enumerate(unplaced):
+            if index and turn.is_first:
+                break
+            turn.session, turn.is_unplaced = session, False
+
+    def remove(self, turns: Collection[OpenTurn]) -> None:
+        """Remove turns that are stored, or overtaken by one that is."""
+        self._turns = [turn for turn in self._turns if turn not in turns]
+
+    def up_to(self, messages: Sequence[TranscriptMessage], start: int) -> list[OpenTurn]:
+        """Return the turn with this question, as the last one, and those that it has overtaken.
+
+        Of several turns with the same words it is the one whose predecessors stand before it in the transcript; else
+        the first.
+        """
+        if start >= len(messages):
+            return []
+        words = {messages[start].fingerprint, transcripts.fingerprint("user", messages[start].text)}
+        matches = [index for index, turn in enumerate(self._turns) if turn.question.fingerprint in words]
+        if not matches:
+            return []
+        best = max(matches, key=lambda index: (self._overtaken(index, messages, start), -index))
+        found = self._turns[best]
+        return [*(turn for turn in self._turns[:best] if turn.session == found.session), found]
+
+    def _overtaken(self, index: int, messages: Sequence[TranscriptMessage], start: int) -> int:
+        count = 0
+        while count < min(index, start):
+            message = messages[start - count - 1]
+            if message.role != "user" or message.fingerprint != self._turns[index - count - 1].question.fingerprint:
+                break
+            count += 1
+        return count
+
+
+def _with_overtaken(
+    changes: TranscriptDiff, opened: Sequence[OpenTurn], stored_early: Collection[str]
+) -> TranscriptDiff:
+    """Return changes with the questions that were held back before this turn, if the transcript does not show them."""
+    new = [message.fingerprint for message in changes.new]
+    found = {*new, *stored_early}
+    lost = [turn.question for turn in opened[:-1] if turn.is_held and turn.question.fingerprint not in found]
+    question = opened[-1].question.fingerprint if lost else ""
+    at = new.index(question) if question in new else 0
+    return changes._replace(new=(*changes.new[:at], *lost, *changes.new[at:])) if lost else changes
+
+
+class KnownMessage(NamedTuple):
+    """A known message: its fingerprint, and its client ids if it belongs to this session (several if it was split)."""
+
+    fingerprint: str
+    ids: tuple[str, ...] = ()
+    words: str = ""
+    """The text, if a person typed it."""
+
+
+@dataclass(slots=True)
+class Ledger:
+    """The known messages of a session, and the state of its transcripts."""
+
+    context: SessionContext
+    generation: str
+    message_count: int = 0
+    """Number of messages that it ever had. Client ids consist of the generation and this number."""
+    known: list[KnownMessage] = field(default_factory=list)
+    inherits_from: str | None = None
+    """The session whose transcript this one continues. Its known messages are copied when the first turn comes here,
+    because its own last turns may still be queued when Hermes switches."""
+    parent: str | None = None
+    """The parent that another process recorded; a transcript may begin with messages of it."""
+    unknown_prefix: bool = False
+    """Whether a transcript may begin with messages that are not in the ledger."""
+    is_compressed: bool = False
+    """Whether a transcript may begin after the first messages of the ledger."""
+    has_ended: bool = False
+    """Whether Hermes has reported the end of the session, and no turn of it came since."""
+    undo_pending: bool = False
+    """Whether messages were undone; the next transcript shows which."""
+    stored_early: list[str] = field(default_factory=list)
+    """Fingerprints of messages that a whole transcript brought before their own turn was synced."""
+    last_transcript: list[str] = field(default_factory=list)
+    """Fingerprints of the last transcript that came with a turn; the same transcript again is a repeat."""
+    turns_since_settle: int = 0
+    """Number of turns since the session was last settled."""
+    last_turn: tuple[int, list[str]] = (0, [])
+    """How many turns had started when the last turn was synced, and the fingerprints of that turn. The same turn
+    again is a repeat, unless another one has started."""
+
+    notices: set[str] = field(default_factory=set)
+    """Fingerprints of messages that Hermes wrote within a turn, in the name of the user."""
+    readable: bool = True
+    """Whether the session could be read from the book."""
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether it is not known which messages the session has."""
+        return not self.readable and not self.known
+
+    def fingerprints(self) -> list[str]:
+        """Return the fingerprints of the known messages."""
+        return [message.fingerprint for message in self.known]
+
+    def index(self, turn: OpenTurn) -> int | None:
+        """Return the index of the stored question of an open turn."""
+        return next((at for at, message in enumerate(self.known) if turn.ids and message.ids == turn.ids), None)
+
+    def unanswered(self) -> list[list[TranscriptMessage]]:
+        """Return the messages of the user in runs without an answer between them."""
+        runs: list[list[TranscriptMessage]] = [[]]
+        for message in self.known:
+            if message.words:
+                runs[-1].append(TranscriptMessage("user", message.words, message.fingerprint))
+            elif runs[-1]:
+                runs.append([])
+        return runs
+
+
+def _known_message(role: str, text: str, client_id: str) -> KnownMessage:
+    """Return a message of the book."""
+    return KnownMessage(transcripts.fingerprint(role, text), (client_id,), text if role == "user" else "")
+
+
+# --- the recorder
 
 
 class Speakers(NamedTuple):
@@ -59,7 +237,7 @@ class Recorder:
         """Note that a turn starts, and store its question; `number` is 1 in a session without earlier turns."""
         with self._lock:
             self._turns_started += 1
-            if question := transcript_diff.transcript_message("user", words):
+            if question := transcripts.transcript_message("user", words):
                 turn = OpenTurn(session_name(session), question, is_first=number == 1)
                 # Hermes switches to a new session behind the turns that are queued: this one may be ahead of it.
                 ledger = self._ledger(turn.session)
@@ -71,7 +249,7 @@ class Recorder:
 
     def _leave_to_next(self, session: str, ledger: Ledger, messages: Sequence[object]) -> None:
         """Take turns out of a session that ends without them: they started ahead of the switch to the next session."""
-        if ledger.is_compressed or transcript_diff.has_summary(messages):
+        if ledger.is_compressed or transcripts.has_summary(messages):
             return
         turns = self._open.of_session(session)
         start = max((at for at, turn in enumerate(turns) if turn.is_first), default=len(turns))
@@ -118,19 +296,19 @@ class Recorder:
         with self._lock:
             session = session_name(session)
             ledger = self._ledger(session)
-            transcript = self._transcript(session, ledger, transcript_diff.split_question(messages or (), user))
-            turn = transcript_diff.with_turn(transcript, user, assistant, known=ledger.fingerprints())
+            transcript = self._transcript(session, ledger, transcripts.split_question(messages or (), user))
+            turn = transcripts.with_turn(transcript, user, assistant, known=ledger.fingerprints())
             last = [message.fingerprint for message in turn.messages[turn.start :]]
             opened = self._open.up_to(turn.messages, turn.start)
             ledger.notices.update(turn.notices)
             if messages:
-                ledger.is_compressed |= transcript_diff.has_summary(messages)
+                ledger.is_compressed |= transcripts.has_summary(messages)
                 self._inherit(ledger, turn.messages[: turn.start])
                 self._take_back_misplaced(session, ledger, opened[-1:])
                 changes = self._diff_turn(session, ledger, turn, last, opened[-1] if opened else None)
             else:
                 changes = self._diff_bare_turn(ledger, turn, last, opened)
-            self._apply(session, ledger, with_overtaken(changes, opened, ledger.stored_early))
+            self._apply(session, ledger, _with_overtaken(changes, opened, ledger.stored_early))
             self._open.remove(opened)
             ledger.has_ended = False
             # Only after storing: a turn that could not be stored is synced again, and is then no repeat.
@@ -169,7 +347,7 @@ class Recorder:
         """Return the messages of a transcript as they were typed: none of Hermes, and none joined."""
         unanswered = self._unanswered(ledger)
         unanswered[-1] += [turn.question for turn in self._open.of_session(session) if turn.is_held]
-        parsed = transcript_diff.split_joined(transcript_diff.transcript_messages(messages), unanswered)
+        parsed = transcripts.split_joined(transcripts.transcript_messages(messages), unanswered)
         return [message for message in parsed if message.fingerprint not in ledger.notices]
 
     def checkpoint(self, session: str, messages: Iterable[object]) -> None:
@@ -184,7 +362,7 @@ class Recorder:
         with self._lock:
             session, messages = session_name(session), list(messages)
             ledger = self._ledger(session)
-            ledger.is_compressed |= transcript_diff.has_summary(messages)
+            ledger.is_compressed |= transcripts.has_summary(messages)
             # An empty transcript means that Hermes has none, not that everything was undone.
             if transcript := self._transcript(session, ledger, messages):
                 self._inherit(ledger, transcript)
@@ -203,7 +381,7 @@ class Recorder:
                 return changes
         fingerprints = [message.fingerprint for message in turn.messages]
         searched = last if ledger.unknown_prefix else fingerprints
-        stored_before = all(fingerprint in ledger.stored_early for fingerprint in last) and transcript_diff.is_sublist(
+        stored_before = all(fingerprint in ledger.stored_early for fingerprint in last) and transcripts.is_sublist(
             ledger.fingerprints(), searched
         )
         is_repeat = started is None and self._is_repeat(ledger, fingerprints, last) and not ledger.undo_pending
@@ -222,7 +400,7 @@ class Recorder:
         if at is not None:
             # The transcript may have the question in other words, by which it is recognised from now on.
             ledger.known[at] = ledger.known[at]._replace(fingerprint=question)
-            return transcript_diff.compare_started(
+            return transcripts.compare_started(
                 ledger.fingerprints(),
                 at,
                 turn,
@@ -232,9 +410,7 @@ class Recorder:
         if question in ledger.stored_early:
             return None
         prior = [message.fingerprint for message in turn.messages[: turn.start]]
-        retried = transcript_diff.retry_index(
-            ledger.fingerprints(), prior, question, is_compressed=ledger.is_compressed
-        )
+        retried = transcripts.retry_index(ledger.fingerprints(), prior, question, is_compressed=ledger.is_compressed)
         return None if retried is None else TranscriptDiff(retried, tuple(turn.messages[turn.start :]))
 
     def _is_repeat(self, ledger: Ledger, fingerprints: list[str], last: list[str]) -> bool:
@@ -269,7 +445,7 @@ class Recorder:
             if ledger.undo_pending
             else None
         )
-        return changes or transcript_diff.compare(
+        return changes or transcripts.compare(
             ledger.fingerprints(),
             transcript,
             inherited=sum(not message.ids for message in ledger.known),
@@ -283,7 +459,7 @@ class Recorder:
         ledger.undo_pending = False
         self._load_parents(ledger, _MAX_PARENTS)
         known = ledger.fingerprints()
-        changes = transcript_diff.compare_after_undo(
+        changes = transcripts.compare_after_undo(
             known,
             transcript,
             unknown_prefix=ledger.unknown_prefix or ledger.is_compressed,
@@ -319,7 +495,7 @@ class Recorder:
         new, known, count = [], [], ledger.message_count
         for message in messages:
             author = self.speakers.user if message.role == "user" else self.speakers.agent
-            parts = transcript_diff.split_text(message.text)
+            parts = transcripts.split_text(message.text)
             ids = tuple(
                 f"hermes:{ledger.generation}:{count + number}:{message.fingerprint[:12]}"
                 for number in range(1, len(parts) + 1)
@@ -340,13 +516,13 @@ class Recorder:
         messages = [
             message
             for message in (
-                transcript_diff.transcript_message("user", task),
-                transcript_diff.transcript_message("assistant", result),
+                transcripts.transcript_message("user", task),
+                transcripts.transcript_message("assistant", result),
             )
             if message
         ]
         fingerprints = "\n".join(message.fingerprint for message in messages)
-        fingerprint = transcript_diff.fingerprint("delegation", fingerprints)[:12]
+        fingerprint = transcripts.fingerprint("delegation", fingerprints)[:12]
         child_session = session_name(child or f"{session}.{fingerprint}")
         author = {"user": self.speakers.agent, "assistant": "agent:subagent"}
         new = [
@@ -357,7 +533,7 @@ class Recorder:
                 client_id=f"hermes:delegation:{fingerprint}:{index}:{part}",
             )
             for index, message in enumerate(messages)
-            for part, piece in enumerate(transcript_diff.split_text(message.text))
+            for part, piece in enumerate(transcripts.split_text(message.text))
         ]
         if new:
             tags = (*self.speakers.tags, "delegation")
@@ -455,11 +631,11 @@ class Recorder:
             # The session may exist or not. A generation of its own keeps its client ids apart from all others.
             return Ledger(context, _new_generation(), unknown_prefix=True, last_turn=last_turn, readable=False)
         known = [
-            known_message(message.role, message.text, message.client_id or message.id)
+            _known_message(message.role, message.text, message.client_id or message.id)
             for message in stored.messages
             if message.rewound_at is None
         ]
-        known += [known_message(message.role, message.text, message.client_id) for message in stored.pending]
+        known += [_known_message(message.role, message.text, message.client_id) for message in stored.pending]
         if stored.session is None:
             return Ledger(context, "1", message_count=len(known), known=known, last_turn=last_turn)
         return Ledger(
