@@ -66,7 +66,7 @@ def test_a_memory_waits_and_is_approved_or_rejected(asking):
     assert TEA in prompt
     with commonbook.open(agent.place) as book:
         (memory,) = (one for one in book.list().items if one.text.strip() == TEA)
-    assert (memory.space.name, memory.kind, memory.author) == ("hermes/default/local", "preference", "agent:hermes")
+    assert (memory.space, memory.kind, memory.author) == ("hermes/default/local", "preference", "agent:hermes")
 
 
 def test_a_person_at_the_terminal_is_asked_at_once(asking, assert_stored):

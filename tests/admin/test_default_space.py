@@ -28,7 +28,7 @@ def at(open_book: OpenBook, monkeypatch: pytest.MonkeyPatch) -> At:
 
 def written(book: Book, text: str = "a line") -> str:
     """Write to the default space, and return its name."""
-    return book.get(book.remember(text).id).space.name
+    return book.get(book.remember(text).id).space
 
 
 # --- repositories

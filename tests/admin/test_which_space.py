@@ -19,7 +19,7 @@ def team(book: Book) -> Book:
     ("name", "expected"), [("team", {"team"}), ("team/", {"team", "team/core"}), ("/", {"team", "team/core", "other"})]
 )
 def test_lists_and_searches_take_a_space_or_all_below_it(team: Book, tmp_path, name, expected):
-    assert {memory.space.name for memory in team.list(Filter(space=name)).items} == expected
+    assert {memory.space for memory in team.list(Filter(space=name)).items} == expected
     assert {session.space.name for session in team.sessions(space=name)} == expected
     assert {hit.space for hit in team.recall("otter seal", spaces=name, k=50).hits} == expected
     assert {hit.space for hit in team.recall("otter seal", spaces=[name], k=50).hits} == expected

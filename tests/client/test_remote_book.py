@@ -203,7 +203,7 @@ def test_a_key_gives_its_own_rights_and_no_others(book, server, connect):
     alice = connect(server.url, book.create_key("user:alice", space="team").secret)
     assert (alice.actor, alice.default_space) == ("user:alice", "team")
     assert [memory.text for memory in alice.list().items] == ["for the team"]
-    assert book.get(alice.remember("from alice").id).space.name == "team"
+    assert book.get(alice.remember("from alice").id).space == "team"
     with pytest.raises(NotAllowed):
         alice.remember("no", space="personal")
     with pytest.raises(NotAllowed):
@@ -215,7 +215,7 @@ def test_a_key_gives_its_own_rights_and_no_others(book, server, connect):
 def test_the_space_of_a_connection_is_that_of_calls_that_name_none(book, server, connect, key):
     here = connect(server.url, key, space="team/backend")
     assert here.default_space == "team/backend"
-    assert book.get(here.remember("in the team").id).space.name == "team/backend"
+    assert book.get(here.remember("in the team").id).space == "team/backend"
     assert here.append("talk", ["hello"]).space == "team/backend"
     assert [hit.title for hit in here.recall("in the team").hits][:1] == ["in the team"]
     with pytest.raises(BadInput):

@@ -113,7 +113,7 @@ def test_whatever_many_do_to_the_same_memories_rows_links_history_and_log_agree(
         }
         assert incoming == named
         assert all(memory.id in {one.id for one in every(book, tags=(tag,))} for tag in memory.tags)
-        assert memory.path.startswith(f"{memory.space.name}/")
+        assert memory.path.startswith(f"{memory.space}/")
     assert book.verify_log().findings == ()
     book.close()
     assert look_at(place).wrong == []
@@ -125,7 +125,7 @@ def test_a_space_that_is_renamed_while_many_write_to_it_takes_everything_along(p
     found = every(book)
     assert {memory.id for memory in found} == set(results)
     # Below the folder of the space there is one for the month.
-    assert all(memory.path.rsplit("/", 2)[0] == memory.space.name for memory in found)
+    assert all(memory.path.rsplit("/", 2)[0] == memory.space for memory in found)
     book.close()
     assert look_at(place).wrong == []
 

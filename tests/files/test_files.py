@@ -113,7 +113,7 @@ def test_a_hand_edit_shows_within_two_seconds_while_another_process_watches(home
                 wait_until(lambda: len(book.list(Filter(space="personal")).items) == 2)
                 moved = home / "elsewhere" / "moved.md"
                 (home / receipt.path).rename(moved)
-                wait_until(lambda: book.get(receipt.id).space.name == "elsewhere")
+                wait_until(lambda: book.get(receipt.id).space == "elsewhere")
                 wait_until(lambda: book.status().pending_files == 0)
                 moved.unlink()
                 wait_until(lambda: receipt.id not in {one.id for one in book.list().items})
@@ -133,7 +133,7 @@ def test_a_new_file_without_front_matter_becomes_a_memory_and_gets_one(home: Pat
     path.write_bytes(b"# A heading\r\n\r\nand text\r\n")
     book = open_book()
     (memory,) = book.list().items
-    assert (memory.space.name, memory.title, memory.author) == ("team", "Some idea", "user:filesystem")
+    assert (memory.space, memory.title, memory.author) == ("team", "Some idea", "user:filesystem")
     assert memory.path == "team/My Notes/Some idea.md"
     assert path.read_bytes() == f"---\r\nid: {memory.id}\r\n---\r\n\r\n# A heading\r\n\r\nand text\r\n".encode()
     assert book.sync().read == 0
@@ -191,7 +191,7 @@ def test_a_removed_file_removes_its_memory_and_brings_it_back_with_its_history(
     aside.rename(place)
     back = open_book()
     memory = back.get(receipt.id)
-    assert (memory.text, memory.space.name, memory.tags) == ("two", "elsewhere", ("x",))
+    assert (memory.text, memory.space, memory.tags) == ("two", "elsewhere", ("x",))
     assert texts(back, receipt.id) == ["one", "two"]
     assert [entry.action for entry in back.log(space="elsewhere")] == ["space.create", "restore"]
     assert back.doctor() == ()
@@ -205,7 +205,7 @@ def test_a_moved_file_keeps_its_id_and_links(home: Path, book: Book, open_book: 
     (home / receipt.path).rename(new)
     again = open_book()
     memory = again.get(receipt.id)
-    assert (memory.space.name, memory.path) == ("b", "b/renamed by hand.md")
+    assert (memory.space, memory.path) == ("b", "b/renamed by hand.md")
     assert [link.source for link in again.links(target.id)] == [receipt.id]
     assert again.list().items[0].id == receipt.id
     assert again.status().memories == 2
@@ -245,7 +245,7 @@ def test_a_folder_renamed_by_hand_moves_everything_in_it(home: Path, book: Book,
     (home / "old").rename(home / "new")
     again = open_book()
     # The id in its space file says which space it is; that keeps its name, on which rights depend.
-    assert {again.get(one.id).space.name for one in made} == {"old/place"}
+    assert {again.get(one.id).space for one in made} == {"old/place"}
     assert {again.get(one.id).path.rpartition("/")[0] for one in made} == {
         f"new/place/{one.path.split('/')[2]}" for one in made
     }

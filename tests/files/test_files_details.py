@@ -29,8 +29,7 @@ def everything(home: Path) -> list[tuple[object, ...]]:
         found: list[tuple[object, ...]] = [
             (
                 memory.id,
-                memory.space.id,
-                memory.space.name,
+                memory.space,
                 memory.revision,
                 memory.version,
                 memory.text,
@@ -117,7 +116,7 @@ def test_with_the_database_lost_the_folder_brings_ids_spaces_and_links_back(home
             assert getattr(after, field) == getattr(before, field), field
         assert after.version > 10**12, "no version from before the loss matches by accident"
         assert after.revision == 1
-        assert after.space.name == before.space.name
+        assert after.space == before.space
         assert [link.source for link in again.links(target.id)] == [receipt.id]
         entry = again.log(space="team/x")[0]
         assert (entry.action, '"origin":"folder"' in entry.payload) == ("space.create", True)
@@ -295,7 +294,7 @@ def test_a_save_at_a_path_of_a_space_that_was_renamed_edits_the_memory(home: Pat
     book.rename_space("b", "d")
     save_again(home / renamed.path, stale.replace("\ntwo\n", "\ntwo more\n"))
     again = open_book()
-    assert (again.get(renamed.id).text, again.get(renamed.id).space.name) == ("two more", "d")
+    assert (again.get(renamed.id).text, again.get(renamed.id).space) == ("two more", "d")
     assert again.status().memories == 1
     assert [path.relative_to(home).parts[0] for path in home.rglob("*.md")] == ["d"]
     assert again.doctor() == ()
@@ -318,13 +317,13 @@ def test_a_save_at_the_former_path_of_a_memory_is_not_shown_in_its_new_space(
     save_again(home / moved.path, stale.replace("the plan", "the secret plan"))
     again = open_book()
     bob = again.acting_as("user:bob")
-    assert (bob.get(moved.id).text, bob.get(moved.id).space.name) == (
+    assert (bob.get(moved.id).text, bob.get(moved.id).space) == (
         "the plan, for all" if edited else "the plan",
         "team",
     )
     assert "secret" not in str(bob.history(moved.id)) + str(bob.list())
     (kept,) = [one for one in again.list().items if one.id != moved.id]
-    assert (kept.text, kept.space.name, kept.path) == (
+    assert (kept.text, kept.space, kept.path) == (
         "the secret plan",
         "personal" if renamed else "vault",
         moved.path,

@@ -92,7 +92,7 @@ def test_a_memory_moved_from_below_the_deepest_space_stays_in_the_space_it_was_m
     moved = book.move(memory.id, "z")
     change(home / moved.path, "\n\ndeep", "\n\ndeeper")
     book.sync()
-    assert (book.get(memory.id).text, book.get(memory.id).space.name) == ("deeper", "z")
+    assert (book.get(memory.id).text, book.get(memory.id).space) == ("deeper", "z")
 
 
 def test_a_repeat_after_its_space_was_renamed_gives_the_first_receipt(book: Book):

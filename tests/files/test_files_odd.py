@@ -211,8 +211,8 @@ def test_renaming_a_space_sees_what_a_person_just_did_to_its_files(home: Path, b
     book.rename_space("a", "b")
     with pytest.raises(NotFound):
         book.get(removed.id)
-    assert (book.get(moved.id).space.name, book.get(moved.id).path) == ("c", "c/m.md")
-    assert (book.get(edited.id).space.name, book.get(edited.id).text) == ("b", "edited by hand")
+    assert (book.get(moved.id).space, book.get(moved.id).path) == ("c", "c/m.md")
+    assert (book.get(edited.id).space, book.get(edited.id).text) == ("b", "edited by hand")
     assert book.status().memories == 2
     assert book.doctor() == ()
 

@@ -328,9 +328,9 @@ def test_a_person_who_saves_a_moved_file_at_its_old_place_makes_a_memory_of_its_
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(data)
         book.sync()
-        assert (book.get(id_).text, book.get(id_).space.name) == ("first", "b")
+        assert (book.get(id_).text, book.get(id_).space) == ("first", "b")
         (other,) = [one for one in book.list().items if one.id != id_]
-        assert (other.text, other.space.name) == ("hand", "a")
+        assert (other.text, other.space) == ("hand", "a")
     assert look_at(home).wrong == []
 
 

@@ -55,7 +55,7 @@ def test_a_person_approves_by_moving_the_file(home, team):
     after = by_hand(home, team, memory)
     team.sync()
     got = team.get(memory)
-    assert (got.space.name, got.marks, got.author) == ("team", (), AGENT)
+    assert (got.space, got.marks, got.author) == ("team", (), AGENT)
     assert (team.get(old).superseded_by, team.pending()) == (memory, ())
     assert "would_supersede" not in after.read_text()
 

@@ -32,7 +32,7 @@ def claim(folder: Path, name: str, id_: str) -> None:
 
 def spaces_of(book: Book) -> dict[str, str]:
     """The space of each memory by its path."""
-    return {memory.path: memory.space.name for memory in book.list(limit=500).items}
+    return {memory.path: memory.space for memory in book.list(limit=500).items}
 
 
 def ids_of(book: Book) -> dict[str, str]:
@@ -156,7 +156,7 @@ def test_a_space_that_went_with_all_its_files_comes_back_with_the_next_write(hom
     assert book.doctor() == ()
     (tmp_path / "aside").rename(home / "team")
     book.sync()
-    assert book.get(note.id).space.name == "team"
+    assert book.get(note.id).space == "team"
     shutil.rmtree(home / "team")
     book.sync()
     book.remember("ours again", space="team")
@@ -189,7 +189,7 @@ def test_a_folder_that_a_person_moved_is_the_same_space_with_the_same_name(home:
         "team/backend": "archive/The Team/backend",
     }
     alice = again.acting_as("user:alice")
-    assert [alice.get(one.id).space.name for one in (note, below)] == ["team", "team/backend"]
+    assert [alice.get(one.id).space for one in (note, below)] == ["team", "team/backend"]
     written = again.remember("more", space="team")
     assert written.path.startswith("archive/The Team/20")
     assert again.doctor() == ()
@@ -357,7 +357,7 @@ def test_a_watcher_sees_a_folder_that_a_person_moves(home: Path, book: Book):
         while not book.get(note.id).path.startswith("crew/") and time.monotonic() < end:
             noticed.clear()
             noticed.wait(1)
-    assert (book.get(note.id).space.name, book.get(note.id).path[:5]) == ("team", "crew/")
+    assert (book.get(note.id).space, book.get(note.id).path[:5]) == ("team", "crew/")
 
 
 def test_folders_made_by_hand_with_a_space_file_are_spaces(home: Path, book: Book):

@@ -63,7 +63,7 @@ def git(home: Path, open_book: OpenBook) -> Repository:
 
 
 def by_title(book: Book, title: str, space: str = "team") -> str:
-    (memory,) = [one for one in book.list().items if one.title == title and one.space.name == space]
+    (memory,) = [one for one in book.list().items if one.title == title and one.space == space]
     return memory.id
 
 
@@ -266,13 +266,13 @@ def test_a_folder_from_before_it_was_a_space_stays_as_it_was_checked_out(git: Re
     book.create_space("crew")
     git.commit("a space")
     assert "crew/.space.toml" in git("ls-files")
-    spaces = {one.path: one.space.name for one in book.list().items}
+    spaces = {one.path: one.space for one in book.list().items}
     assert spaces["crew/Salt.md"] == "crew"
     for commit in ("HEAD~1", "main"):
         git("checkout", "-q", commit)
         book.sync()
         assert git.status == ""
-        assert {one.path: one.space.name for one in book.list().items} == spaces
+        assert {one.path: one.space for one in book.list().items} == spaces
     git("checkout", "-q", "HEAD~1")
     book.sync()
     book.remember("bread", space="crew")

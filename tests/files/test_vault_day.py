@@ -81,7 +81,7 @@ def state(book: Book) -> dict[str, tuple[Any, ...]]:
         links = sorted((link.relation, link.source, link.target) for link in book.links(memory.id))
         decided = sorted((one.verdict, one.note) for one in memory.decisions)
         tie = (memory.shared.mode, memory.shared.root, memory.freshness) if memory.shared else None
-        found[memory.id] = (memory.space.name, memory.path, memory.title, memory.tags, links, decided, tie)
+        found[memory.id] = (memory.space, memory.path, memory.title, memory.tags, links, decided, tie)
     assert page.next is None
     return found
 

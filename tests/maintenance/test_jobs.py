@@ -442,7 +442,7 @@ def test_what_a_job_writes_counts_against_no_limit_of_its_worker(timed, clock):
     old = timed.remember("the walrus sleeps")
     successor = timed.remember("the walrus swims", replaces=old.id, expires=clock.now() + timedelta(hours=1))
     copy = timed.share(timed.remember("the seal sleeps").id, "team", refresh="lazy").id
-    timed.edit(timed.get(copy).source.target, text="the seal swims")
+    timed.edit(timed.get(copy).shared.source, text="the seal swims")
     timed.append("s", ["the walrus sleeps"])
     timed.set_limit("write", 1, principal="agent:worker")
     clock.forward(days=1)

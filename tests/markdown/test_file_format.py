@@ -37,9 +37,9 @@ from commonbook.model.memory import (
     MAX_TITLE,
     MODES,
     RELATIONS,
-    CopyInfo,
     Metadata,
 )
+from commonbook.model.stored_memory import StoredCopyInfo
 from commonbook.ports.files import YamlField
 from commonbook.text.validation import is_plain_line
 
@@ -267,7 +267,7 @@ BODIES = (
 )
 PRINCIPALS = st.from_regex(r"\A(?:user|agent):[A-Za-z0-9][A-Za-z0-9._@-]{0,20}\Z")
 SHARED = st.builds(
-    CopyInfo,
+    StoredCopyInfo,
     mode=st.sampled_from((*MODES, DETACHED)),
     root=IDS,
     by=PRINCIPALS,

@@ -96,10 +96,10 @@ def test_a_deleted_memory_that_an_import_brings_back_lies_in_its_space_as_that_i
     book.rename_space("team", "crew")
     assert book.import_folder(str(tmp_path / "out")).updated == 1
     back = book.get(memory.id)
-    assert (back.space.name, back.path) == ("crew", memory.path.replace("team/", "crew/"))
+    assert (back.space, back.path) == ("crew", memory.path.replace("team/", "crew/"))
     assert (folder() / back.path).is_file()
     book.sync()
-    assert book.get(memory.id).space.name == "crew"
+    assert book.get(memory.id).space == "crew"
 
 
 def test_a_file_from_below_the_deepest_level_moves_into_the_space_that_was_asked_for(book: Book, home: Path):
@@ -109,9 +109,9 @@ def test_a_file_from_below_the_deepest_level_moves_into_the_space_that_was_asked
     book.sync()
     (memory,) = book.list().items
     # The folder `h` is a space of its own in the folder of the team.
-    assert (memory.space.name, book.move(memory.id, "team").path) == (DEEP, "team/x.md")
+    assert (memory.space, book.move(memory.id, "team").path) == (DEEP, "team/x.md")
     book.sync()
-    assert book.get(memory.id).space.name == "team"
+    assert book.get(memory.id).space == "team"
 
 
 def test_a_memory_is_found_by_the_path_of_its_file(book: Book, home: Path, capsys: pytest.CaptureFixture[str]):

@@ -9,6 +9,7 @@ import pytest
 import commonbook
 from commonbook.book.book import Book
 from commonbook.errors import BadInput, NotFound
+from tests.support.stored import stored
 
 WORDS = ["part-of", "blocked-by", "x", "v2_of", "a" * 40, "gehört-zu", "связано_для", "阻塞", "का-भाग", "é" * 40]
 
@@ -130,5 +131,5 @@ def test_a_link_that_came_before_its_target_is_confirmed_when_the_target_comes(b
         target.rename(tmp_path / "later" / target.name)
         other.import_folder(str(tmp_path / "out"))
         other.import_folder(str(tmp_path / "later"))
-        (link,) = other.get(plan).links
-        assert link.target_hash == other.get(budget).content_hash
+        (link,) = stored(other, plan).links
+        assert link.target_hash == stored(other, budget).content_hash

@@ -55,7 +55,7 @@ def test_what_an_agent_remembers_is_recalled_and_listed_only_among_the_proposals
     for reader in (team, team.acting_as(ANA), team.acting_as(AGENT)):
         assert memory in found(reader, "team") & found(reader) & listed(reader)
         got = reader.get(memory)
-        assert (got.space.name, got.marks, got.author, got.revision) == ("team", (), AGENT, 1)
+        assert (got.space, got.marks, got.author, got.revision) == ("team", (), AGENT, 1)
 
 
 def test_a_person_and_other_spaces_are_not_reviewed(team):
@@ -79,7 +79,7 @@ def test_an_agent_that_proposes_does_so_in_every_space(book):
     assert not book.acting_as(AGENT).remember("The mill is old", space="notes").proposed
     book.approve(receipt.id)
     memory = book.get(receipt.id)
-    assert (memory.space.name, memory.author, memory.kind) == ("notes", AGENT, "fact")
+    assert (memory.space, memory.author, memory.kind) == ("notes", AGENT, "fact")
     with pytest.raises(BadInput):
         book.acting_as(ANA, proposing=True)
 
@@ -89,7 +89,7 @@ def test_a_review_holds_for_the_spaces_below_and_ends(team):
     below = team.acting_as(AGENT).remember("Use tabs", space="team/backend")
     assert (below.proposed, below.space) == (True, "team/backend/_proposed")
     team.acting_as(ANA).approve(below.id)
-    assert team.get(below.id).space.name == "team/backend"
+    assert team.get(below.id).space == "team/backend"
     waits = propose(team)
     team.set_review("team", None)
     assert not team.acting_as(AGENT).remember("No more", space="team").proposed
@@ -248,7 +248,7 @@ def test_conversations_go_on(team):
     assert len(agent.recall("deploy Mondays", spaces=["team"]).hits) > 0
     agent.rewind("talk", 1, space="team")
     (episode,) = agent.switch("talk", "next", space="team").episodes
-    assert team.get(episode).space.name == "team"
+    assert team.get(episode).space == "team"
     agent.append("next", ["More"], space="team")
     assert agent.settle("next", space="team").episodes
     assert agent.close_session("next", space="team").unsettled == 0
@@ -444,7 +444,7 @@ def test_first_proposals_at_once_are_all_kept(team, open_book):
 def test_renaming_takes_the_proposals_along(team):
     memory = propose(team)
     team.rename_space("team", "crew")
-    assert team.get(memory).space.name == "crew/_proposed"
+    assert team.get(memory).space == "crew/_proposed"
     assert team.acting_as(AGENT).remember("More", space="crew").proposed
     assert team.approve(memory).space == "crew"
 

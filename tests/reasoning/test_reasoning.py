@@ -111,7 +111,7 @@ def test_a_space_is_renamed_with_its_notices(book):
     ((notice, *_),) = inbox_rows(book)
     book.rename_space("team/doors", "house")
     assert inbox_rows(book) == [(notice, reflection, old, "house")]
-    assert book.get(notice).space.name == "house/_invalidations"
+    assert book.get(notice).space == "house/_invalidations"
     book.reinstate(old)
     assert inbox_rows(book) == []
 

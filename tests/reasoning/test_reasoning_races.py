@@ -175,7 +175,7 @@ def move_and_supersede(ring: Ring) -> None:
         ring.deed("move", dependent, f"moved/{ring.number}"),
     )
     assert inbox_counts(ring.book)[dependent, old, new] == 1
-    notices = ring.book.list(Filter(space=f"{ring.book.get(dependent).space.name}/_invalidations"), limit=1000).items
+    notices = ring.book.list(Filter(space=f"{ring.book.get(dependent).space}/_invalidations"), limit=1000).items
     assert [one.notice.dependent for one in notices if one.notice].count(dependent) == 1
 
 

@@ -11,7 +11,7 @@ from commonbook.model.session import NewMessage
 pytestmark = pytest.mark.promise("recall.newest")
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
-DIFFERENT = {"memory", "title", "path", "revision", "revised_how"}
+DIFFERENT = {"memory", "title", "path", "revision"}
 """The fields of a hit that tell of a message's episode; all others are the message's own."""
 
 

@@ -562,7 +562,7 @@ def test_without_a_name_the_project_and_personal_are_asked_and_worktrees_share_i
         mine = book.remember("The walrus is ours").id
         own = book.remember("The walrus is private", space="personal").id
         team = book.remember("The walrus of the team", space="team").id
-        assert book.get(mine).space.name == "projects/walruses"
+        assert book.get(mine).space == "projects/walruses"
     monkeypatch.chdir(second)
     with commonbook.open(place) as book:
         assert set(ids(book.recall("walrus"))) == {mine, own} == set(ids(book.recall("")))

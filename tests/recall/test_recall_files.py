@@ -366,6 +366,6 @@ def test_importing_the_folder_into_another_home_gives_the_same_answers(book: Boo
 def comparable(found: list[Answer]) -> list[Answer]:
     """Return answers without what a file does not hold: how its text came about."""
     return [
-        (query, tuple(hit._replace(path=None, revision=None, revised_how=None) for hit in hits), steps, notes)
+        (query, tuple(hit._replace(path=None, revision=None) for hit in hits), steps, notes)
         for query, hits, steps, notes in found
     ]

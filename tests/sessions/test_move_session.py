@@ -50,7 +50,7 @@ def test_messages_episodes_and_uses_move_with_their_numbers_and_ids(talk, folder
     after = talk.messages("talk", space="new/home")
     assert [one.id for one in after.items] == [one.id for one in before.items]
     assert [one.rewound_at for one in after.items] == [one.rewound_at for one in before.items]
-    assert talk.get(episode.id).space.name == "new/home"
+    assert talk.get(episode.id).space == "new/home"
     assert (talk.get(episode.id).session, talk.get(episode.id).session_space) == ("talk", None)
     assert [one.space for one in talk.session_uses("talk", space="new/home")] == ["new/home"]
     assert not talk.sessions(space="old")
@@ -74,7 +74,7 @@ def test_the_session_goes_on_in_its_new_space(talk):
     talk.rewind("talk", 4, space="new")
     report = talk.close_session("talk", space="new")
     assert (report.space, report.unsettled, len(report.episodes)) == ("new", 0, 1)
-    assert {one.space.name for one in talk.list(Filter(kinds=("episode",))).items} == {"new"}
+    assert {one.space for one in talk.list(Filter(kinds=("episode",))).items} == {"new"}
 
 
 @pytest.mark.promise("sessions.move", "sessions.former-space")
@@ -212,9 +212,9 @@ def test_episodes_that_are_elsewhere_stay_or_join_again(talk):
     (episode,) = talk.list(Filter(space="old", kinds=("episode",))).items
     talk.move(episode.id, "third")
     talk.move_session("talk", "new", space="old")
-    assert talk.get(episode.id).space.name == "third"
+    assert talk.get(episode.id).space == "third"
     talk.move_session("talk", "third", space="new")
-    assert (talk.get(episode.id).space.name, talk.get(episode.id).session_space) == ("third", None)
+    assert (talk.get(episode.id).space, talk.get(episode.id).session_space) == ("third", None)
 
 
 @pytest.mark.promise("rewind.foreign")
@@ -262,7 +262,7 @@ def test_an_episode_whose_file_was_put_back_after_a_rewind_is_deleted_when_its_s
         (path,) = (home / "third").rglob("*.md")
         path.rename(home / "old" / path.name)
         book.sync()
-        assert book.get(episode).space.name == "old"
+        assert book.get(episode).space == "old"
         assert book.move_session("talk", "new", space="old").space.name == "new"
         for gone in (episode, copy.id):
             with pytest.raises(NotFound):
@@ -413,7 +413,7 @@ def test_a_process_that_is_killed_has_moved_all_of_it_or_nothing(place, open_boo
             (session,) = book.sessions()
             assert [one.seq for one in book.messages("talk", space=session.space.name).items] == list(range(1, 14))
             episodes = book.list(Filter(kinds=("episode",))).items
-            assert [one.space.name for one in episodes] == [session.space.name] * 4
+            assert [one.space for one in episodes] == [session.space.name] * 4
             hits = book.recall("heron", spaces=["a", "b"], k=20, min_confidence=0).hits
             assert {hit.space for hit in hits} == {session.space.name}
             assert book.doctor() == ()

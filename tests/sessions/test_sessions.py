@@ -166,7 +166,7 @@ def test_a_switch_settles_three_turns_under_the_old_session_and_begins_an_empty_
     settled = book.switch("old", "new", space="team")
     assert (settled.session, len(settled.episodes), settled.unsettled) == ("old", 1, 0)
     episode = book.get(settled.episodes[0])
-    assert (episode.session, episode.tags, episode.space.name) == ("old", ("x",), "team")
+    assert (episode.session, episode.tags, episode.space) == ("old", ("x",), "team")
     assert [number for number, _ in episodes_of(book)[episode.id]] == [1, 2, 3, 4, 5, 6]
     old, new = session_of(book, "old"), session_of(book, "new")
     assert (old.parent, old.tags, old.unsettled) == ("before", ("x",), 0)
@@ -516,7 +516,7 @@ def test_a_rewind_finds_an_episode_that_was_moved_by_hand(home, open_book):
     file.rename(there)
     book.rewind("s", 1)
     assert "otter" not in there.read_text()
-    assert book.get(episode).space.name == "elsewhere"
+    assert book.get(episode).space == "elsewhere"
     assert found(book, "otter", spaces="/") == []
 
 

@@ -228,7 +228,7 @@ def test_an_episode_copied_by_hand_is_a_memory_of_its_own(home, open_book):
     shutil.copy(file, home / "copies" / "copy.md")
     assert book.sync().new == 1
     copy = next(one for one in book.list().items if one.id != episode)
-    assert (copy.kind, copy.space.name) == ("episode", "copies")
+    assert (copy.kind, copy.space) == ("episode", "copies")
     own = book.recall("heron", spaces="personal").hits
     others = book.recall("heron", spaces="copies").hits
     assert own[0].id == ids[0]

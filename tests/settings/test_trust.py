@@ -89,7 +89,7 @@ def test_a_broken_untrusted_file_keeps_no_verb_from_its_work(clone: Path):
     (clone / ".commonbook.toml").write_text("x = [")
     with open_book(settings_at(clone), create=True) as book:
         memory_id = book.remember("the otter").id
-        assert book.get(memory_id).space.name == "projects/birds"
+        assert book.get(memory_id).space == "projects/birds"
         assert [hit.memory for hit in book.recall("otter").hits] == [memory_id]
 
 

@@ -34,8 +34,8 @@ def state(book: Book, *ids: str) -> list[tuple[str, str | None]]:
 def require_truth(book: Book) -> None:
     """A copy is fresh if and only if it says what its source says."""
     for memory in book.list(limit=1000).items:
-        if memory.source is not None and memory.freshness in ("fresh", "stale", "diverged"):
-            source = book.get(memory.source.target)
+        if memory.shared is not None and memory.freshness in ("fresh", "stale", "diverged"):
+            source = book.get(memory.shared.source)
             is_same = (memory.title, memory.text) == (source.title, source.text)
             assert (memory.freshness == "fresh") == is_same, (memory, source)
 
@@ -148,7 +148,7 @@ def move_source(book: Book, world: World) -> None:
 
 
 def it_was_moved(book: Book, world: World) -> None:
-    assert (book.get(world.source).space.name, book.get(world.live).space.name) == ("vault", "personal")
+    assert (book.get(world.source).space, book.get(world.live).space) == ("vault", "personal")
     assert state(book, world.live) == [(FIRST, "fresh")]
     book.edit(world.source, text="a third text")
     assert state(book, world.live) == [("a third text", "fresh")]
@@ -361,7 +361,7 @@ def test_a_tie_whose_line_was_edited_is_only_a_claim_or_stays_as_it_was(home: Pa
         if fault == "lost":
             assert copy.shared.claimed
         else:
-            assert (copy.source and copy.source.target, copy.shared.claimed) == (world.source, False)
+            assert (copy.shared.source, copy.shared.claimed) == (world.source, False)
         book.edit(secret, text="the code is 42")
         assert book.get(world.live).text == FIRST
 

@@ -29,7 +29,7 @@ def edit_and_move(home: Path, book: Book, source: str, copy: str, to: str) -> Pa
 
 
 def memories_of(book: Book) -> dict[str, tuple[str, str | None, str]]:
-    return {one.id: (one.space.name, one.freshness, one.text.split()[0]) for one in book.list(Filter()).items}
+    return {one.id: (one.space, one.freshness, one.text.split()[0]) for one in book.list(Filter()).items}
 
 
 @pytest.mark.promise("copies.moved")

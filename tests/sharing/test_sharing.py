@@ -255,7 +255,7 @@ def test_a_snapshot_can_be_refreshed_by_hand(book, source):
     book.edit(source, text="their new words")
     book.refresh(copy)
     memory = book.get(copy)
-    assert (memory.text, memory.freshness, memory.revised_how) == ("their new words", "fresh", "refresh")
+    assert (memory.text, memory.freshness, book.history(memory.id)[-1].how) == ("their new words", "fresh", "refresh")
     assert book.refresh(copy).revision == memory.revision
 
 

@@ -13,12 +13,14 @@ import commonbook
 from commonbook.book.book import Book
 from commonbook.errors import BadInput, Conflict, FileInTheWay, NotFound, TooLarge
 from commonbook.markdown import keyed_hashes
-from commonbook.model.memory import MAX_FRONT_BYTES, CopyInfo, CopyMode, Filter, Link
+from commonbook.model.memory import MAX_FRONT_BYTES, CopyMode, Filter
+from commonbook.model.stored_memory import StoredCopyInfo, StoredLink
 from commonbook.sharing import propagate
 from commonbook.tables import jobs
 from tests.sharing.test_sharing_races import wrong_with_copies
 from tests.support.hand_edits import space_folder
 from tests.support.lost_databases import lose_database
+from tests.support.stored import stored
 
 UNKNOWN = "0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c2e"
 MODES = ("live", "lazy", "snapshot")
@@ -50,7 +52,7 @@ def visible_state(book) -> object:
     memories = {memory.id: memory for memory in book.list(limit=1000).items}
     lineages = {id_: book.lineage(id_) for id_ in memories}
     hits = [
-        (hit.id, hit.passage, hit.freshness, hit.score, hit.path, hit.revision, hit.revised_how)
+        (hit.id, hit.passage, hit.freshness, hit.score, hit.path, hit.revision)
         for query in ("billing service", "invoices", "")
         for hit in book.recall(query, spaces="/", k=50).hits
     ]
@@ -126,8 +128,8 @@ def test_with_the_database_lost_copies_come_back_with_their_ties(home, book, ope
     book = open_book()
     book.sync()
     after = {one.id: one for one in book.list(limit=1000).items}
-    assert {id_: (one.text, one.shared, one.source) for id_, one in after.items()} == {
-        id_: (one.text, one.shared, one.source) for id_, one in before.items()
+    assert {id_: (one.text, one.shared) for id_, one in after.items()} == {
+        id_: (one.text, one.shared) for id_, one in before.items()
     }
     assert {id_: one.freshness for id_, one in after.items()} == {id_: one.freshness for id_, one in before.items()}
     assert {id_: [one.id for one in book.lineage(id_).ancestors] for id_ in every_kind.values()} == lineages
@@ -201,7 +203,7 @@ def test_what_makes_a_copy_is_not_for_editing(home, book, source, line):
     book.sync()
     after = book.get(copy)
     assert (after.shared, after.links, after.freshness) == (before.shared, before.links, "fresh")
-    assert f"shared_from {source}@{book.get(source).content_hash}" in path.read_text()
+    assert f"shared_from {source}@{stored(book, source).content_hash}" in path.read_text()
     assert other not in path.read_text()
     assert "shared: live" in path.read_text()
     book.edit(source, text="it follows still")
@@ -327,7 +329,7 @@ def test_a_copy_moved_by_hand_while_its_source_changes_follows_as_soon_as_it_is_
     assert not path.exists()
     book.sync()
     memory = book.get(copy)
-    assert (memory.text, memory.freshness, memory.space.name) == ("new words", "fresh", "elsewhere")
+    assert (memory.text, memory.freshness, memory.space) == ("new words", "fresh", "elsewhere")
     assert "new words" in to.read_text()
 
 
@@ -436,8 +438,8 @@ def with_a_mac(home: Path, book, name: str, own: str, mode: CopyMode, of: str) -
     """Write a file as `by_hand`, but as this home could have written it: a copy with the words of its source."""
     by_hand(home, name, own, mode, of)
     keys, words = book._engines.keys, f"words of {name}"
-    copy = CopyInfo(mode, of, "user:local", datetime(2026, 11, 1, 10, tzinfo=UTC))
-    source = Link(own, "shared_from", of, keyed_hashes.content_hash(keys, of, words, words))
+    copy = StoredCopyInfo(mode, of, "user:local", datetime(2026, 11, 1, 10, tzinfo=UTC))
+    source = StoredLink(own, "shared_from", of, keyed_hashes.content_hash(keys, of, words, words))
     mac = keyed_hashes.copy_mac(keys, own, copy, source)
     path = home / name / f"{name}.md"
     retype(path, f"{of}@1", f"{of}@{source.target_hash}")

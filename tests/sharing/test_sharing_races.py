@@ -149,7 +149,7 @@ def share_and_unshare(ring: Ring) -> None:
         *(ring.deed("unshare", copy) for _ in range(3)),
         ring.deed("edit", source, text="meanwhile"),
     )
-    copies = [one for one in copies_in(ring.book, "team") if one.source.target == source]
+    copies = [one for one in copies_in(ring.book, "team") if one.shared.source == source]
     assert len(copies) <= 1
     new = {one["result"]["id"] for one in answers[:4] if one.get("result") and one["result"]["new"]}
     assert {one.id for one in copies} <= {*new, copy}
@@ -251,7 +251,7 @@ def share_and_rename(ring: Ring) -> None:
     assert {one.id for one in copies} == made
     for one in copies:
         memory = ring.book.get(one.id)
-        assert memory.path.startswith(f"{memory.space.name}/")
+        assert memory.path.startswith(f"{memory.space}/")
         assert memory.text == "words of a new name"
 
 
@@ -418,7 +418,7 @@ def test_until_the_job_ran_copies_beyond_the_limit_count_as_stale_and_then_take_
     assert sorted(waiting) == sorted(copies)[10:]
     for copy in waiting:
         # In its own space: elsewhere it is one hit with the other copies.
-        (hit,) = book.recall("first words", spaces=book.get(copy).space.name, min_confidence=0.0).hits
+        (hit,) = book.recall("first words", spaces=book.get(copy).space, min_confidence=0.0).hits
         assert (hit.id, hit.freshness) == (copy, "stale")
     assert book.get(waiting[0]).freshness == "stale", "a live copy waits for the job"
     book.edit(source, text="the third words")
@@ -550,7 +550,7 @@ def test_a_get_by_somebody_who_may_only_read_refreshes_in_the_name_of_the_sharer
     book.grant("user:bob", "team", "reader")
     alice.edit(source, text="the second words")
     memory = book.acting_as("user:bob").get(copy)
-    assert (memory.text, memory.freshness, memory.revised_by) == ("the second words", "fresh", ALICE)
+    assert (memory.text, memory.freshness, book.history(memory.id)[-1].author) == ("the second words", "fresh", ALICE)
     assert [(one.actor, one.action) for one in book.log(space="team")][-1] == (ALICE, "refresh")
 
 

@@ -46,7 +46,7 @@ def test_what_a_rule_means_is_taken_in_at_once_and_follows_its_source(book):
     book.remember("not said how important", tags=["open", "done"], **fact)
     book.remember("elsewhere", space="personal", kind="fact", tags=["open", "done"], importance=1)
     (copy,) = book.list(Filter(space="team")).items
-    assert (copy.text, copy.freshness, copy.shared.mode, copy.source.target) == ("taken", "fresh", "live", taken)
+    assert (copy.text, copy.freshness, copy.shared.mode, copy.shared.source) == ("taken", "fresh", "live", taken)
     assert book.edit(taken, text="taken, and newer").copies == 1
     assert book.get(copy.id).text == "taken, and newer"
     assert book.verify_log().findings == ()
@@ -325,7 +325,7 @@ def test_an_approval_shares_in_the_name_of_the_rule_and_stands_in_the_log(team, 
     done = team.acting_as(BOB).approve(waiting.id, note="welcome")
     assert (done.state, done.decided_by, done.note) == ("approved", BOB, "welcome")
     copy = team.get(done.copy)
-    assert (copy.text, copy.space.name, copy.shared.by, copy.freshness) == ("may I come in?", "team", ALICE, "fresh")
+    assert (copy.text, copy.space, copy.shared.by, copy.freshness) == ("may I come in?", "team", ALICE, "fresh")
     assert team.acting_as(BOB).pending() == ()
     (kept,) = team.acting_as(BOB).pending(space="team", decided=True)
     assert kept == done

@@ -256,7 +256,7 @@ def _found(book: Book, memory: Any, logged: Counter[tuple[str, str, int]]) -> Ex
     order = {version: at for at, version in enumerate(sorted({one for _, _, one in logged}), start=1)}
     logged = Counter({(action, actor, order[version]): count for (action, actor, version), count in logged.items()})
     return Expected(
-        memory.space.name,
+        memory.space,
         memory.title,
         memory.text,
         memory.tags,

@@ -58,13 +58,13 @@ class Checks(ReadChecks):
         for memory in sorted(new, key=lambda one: one.id):
             if memory.kind == "episode" and memory.session and memory.shared is None:
                 self._take_over_episode(memory)
-            elif memory.shared is not None and memory.source is not None:
+            elif memory.shared is not None:
                 self._take_over_copy(memory)
             else:
                 self.fail("words", f"nobody made {_line(memory)}")
 
     def _take_over_episode(self, shown: Shown) -> None:
-        key = (shown.space.name, shown.session or "")
+        key = (shown.space, shown.session or "")
         words = words_of(shown.text)
         messages = {message.word: message for message in self.model.sessions.get(key, [])}
         strange = [word for word in words if word not in messages]
@@ -79,17 +79,16 @@ class Checks(ReadChecks):
             if message.rewound and not message.unsure:
                 self.fail("rewound", f"{word} of {key} was rewound and is settled now")
             message.episode = shown.id
-        self._add(Memory(shown.id, shown.space.name, words, kind="episode", session=key))
+        self._add(Memory(shown.id, shown.space, words, kind="episode", session=key))
 
     def _take_over_copy(self, shown: Shown) -> None:
         assert shown.shared is not None
-        assert shown.source is not None
-        sharer, source = shown.shared.by, self.model.memories.get(shown.source.target)
-        made = [rule for rule in self.model.rules.values() if (rule.space, rule.maker) == (shown.space.name, sharer)]
+        sharer, source = shown.shared.by, self.model.memories.get(shown.shared.source)
+        made = [rule for rule in self.model.rules.values() if (rule.space, rule.maker) == (shown.space, sharer)]
         if not made:
             self.fail("words", f"nobody shared {_line(shown)}")
         elif source is not None and not (
-            self.model.may(sharer, source.space, "reader") and self.model.may(sharer, shown.space.name, "writer")
+            self.model.may(sharer, source.space, "reader") and self.model.may(sharer, shown.space, "writer")
         ):
             self.fail("rights", f"a rule of {sharer} shared without the right: {_line(shown)}")
         self.add_copy(shown.id, self.shown)
@@ -98,25 +97,24 @@ class Checks(ReadChecks):
         """Add a copy that was just made to the model; its source may have followed another in the same step."""
         shown = listed[id_]
         assert shown.shared is not None
-        assert shown.source is not None
-        source, words = listed.get(shown.source.target), words_of(shown.text)
-        known = self.model.memories.get(shown.source.target)
+        source, words = listed.get(shown.shared.source), words_of(shown.text)
+        known = self.model.memories.get(shown.shared.source)
         given = self.model.given_words(known) if known is not None else ()
         if source is not None and words not in (words_of(source.text), given):
             self.fail("words", f"a new copy does not say what its source says: {_line(shown)}, {_line(source)}")
         self._add(
             Memory(
                 shown.id,
-                shown.space.name,
+                shown.space,
                 words,
                 kind=shown.kind,
                 author=shown.author,
                 ends=shown.expires,
-                source=shown.source.target,
+                source=shown.shared.source,
                 root=shown.shared.root,
                 mode=shown.shared.mode,
                 sharer=shown.shared.by,
-                writer=shown.shared.writer,
+                writer=shown.shared.approved_by or shown.shared.by,
                 took=words,
             )
         )
@@ -134,9 +132,9 @@ class Checks(ReadChecks):
                 memory.deleted = shown is None
             if shown is None:
                 continue
-            if shown.space.name != memory.space:
-                self.fail("words", f"{memory} is in {shown.space.name}")
-                memory.space = shown.space.name
+            if shown.space != memory.space:
+                self.fail("words", f"{memory} is in {shown.space}")
+                memory.space = shown.space
             if memory.session_unsure and shown.session:
                 memory.session = (shown.session_space or memory.space, shown.session)
             words = words_of(shown.text)
@@ -147,7 +145,7 @@ class Checks(ReadChecks):
                 self._compare_tie(memory, shown, may_change=may_change_ties)
 
     def _compare_tie(self, memory: Memory, shown: Shown, *, may_change: bool) -> None:
-        tie = (shown.source.target, shown.shared.mode, shown.shared.by) if shown.source and shown.shared else None
+        tie = (shown.shared.source, shown.shared.mode, shown.shared.by) if shown.shared else None
         if tie != (memory.source, memory.mode, memory.sharer) and not may_change:
             self.fail("ties", f"{memory} is tied as {tie}")
         if tie is None:
@@ -158,7 +156,7 @@ class Checks(ReadChecks):
         memory.source, memory.mode, memory.sharer = tie
         if shown.shared is not None:
             memory.claimed, memory.root = shown.shared.claimed, shown.shared.root
-            memory.writer = shown.shared.writer
+            memory.writer = shown.shared.approved_by or shown.shared.by
             memory.noted = shown.shared.source_ends
 
     def _note_passing_words(self) -> None:
@@ -325,4 +323,4 @@ class Checks(ReadChecks):
 
 
 def _line(memory: Shown) -> str:
-    return f"{memory.kind} {memory.id} in {memory.space.name}: {words_of(memory.text)} {memory.shared}"
+    return f"{memory.kind} {memory.id} in {memory.space}: {words_of(memory.text)} {memory.shared}"

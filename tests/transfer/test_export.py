@@ -27,7 +27,7 @@ __all__ = ["vault"]
 def file_values(memory: Memory) -> tuple[Any, ...]:
     """Return everything of a memory that is in its file."""
     return (
-        *(memory.id, memory.space.name, memory.kind, memory.title, memory.text, memory.tags, memory.author),
+        *(memory.id, memory.space, memory.kind, memory.title, memory.text, memory.tags, memory.author),
         *(memory.created, memory.importance, memory.occurred, memory.valid_from, memory.valid_until),
         *(memory.expires, memory.path),
         *((link.relation, link.target) for link in memory.links),

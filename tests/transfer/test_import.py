@@ -48,7 +48,7 @@ def test_links_and_tags_in_a_text_are_not_copied_into_its_front_matter(book: Boo
 def test_a_vault_keeps_its_layout_and_goes_into_one_space(book: Book, folder: Folder, vault: Path):
     report = book.import_folder(str(vault))
     assert report.spaces == ("personal",)
-    where = {path: memory.space.name for path, memory in everything(book).items()}
+    where = {path: memory.space for path, memory in everything(book).items()}
     assert where == dict.fromkeys(("Home.md", "Projects/Garden.md", "People/Alice.md", "work/todo.md"), "personal")
     assert texts(folder()).keys() == where.keys()
 
@@ -56,7 +56,7 @@ def test_a_vault_keeps_its_layout_and_goes_into_one_space(book: Book, folder: Fo
 def test_a_named_space_takes_everything_below_its_folder(book: Book, vault: Path):
     assert book.import_folder(str(vault), space="team/wiki", dry_run=True).spaces == ("team/wiki",)
     book.import_folder(str(vault), space="team/wiki")
-    where = {path: memory.space.name for path, memory in everything(book).items()}
+    where = {path: memory.space for path, memory in everything(book).items()}
     paths = ("Home.md", "Projects/Garden.md", "People/Alice.md", "work/todo.md")
     assert where == {f"team/wiki/{path}": "team/wiki" for path in paths}
     assert book.import_folder(str(vault), space="team/wiki").spaces == ()
@@ -67,7 +67,7 @@ def test_folders_become_spaces_only_if_that_is_asked_for(book: Book, folder: Fol
     assert (report.done, report.spaces) == (4, ("personal", "work"))
     assert book.spaces() == ()
     book.import_folder(str(vault), folders_as_spaces=True)
-    where = {path: memory.space.name for path, memory in everything(book).items()}
+    where = {path: memory.space for path, memory in everything(book).items()}
     assert (where["Projects/Garden.md"], where["work/todo.md"]) == ("personal", "work")
     assert texts(folder()).keys() == where.keys()
     with pytest.raises(BadInput):
@@ -78,7 +78,7 @@ def test_a_note_whose_folder_is_another_space_here_gets_another_path(book: Book,
     book.remember("a line of the work", space="work")
     book.import_folder(str(vault))
     todo = titled(book, "todo")
-    assert (todo.space.name, todo.path) == ("personal", "personal/work/todo.md")
+    assert (todo.space, todo.path) == ("personal", "personal/work/todo.md")
     assert book.doctor() == ()
 
 

@@ -13,6 +13,7 @@ from commonbook.book.book import Book
 from commonbook.model.memory import Filter, Memory
 from tests.interfaces.cli.test_cli import cli
 from tests.memories.test_mentions import mentioned
+from tests.support.stored import stored
 from tests.support.transfers import dump, everything, opened, texts, write
 from tests.transfer.test_export_okf import check_index, concept
 
@@ -81,7 +82,8 @@ def by_name(book: Book) -> dict[str, Memory]:
 
 def sources(book: Book, memory: Memory) -> set[str]:
     links = [link for link in memory.links if link.relation == "derived_from"]
-    assert all(link.target_hash == book.get(link.target).content_hash for link in links)
+    hashes = {link.target: link.target_hash for link in stored(book, memory.id).links}
+    assert all(hashes[link.target] == stored(book, link.target).content_hash for link in links)
     return {book.get(link.target).path.rpartition("/")[2] for link in links}
 
 

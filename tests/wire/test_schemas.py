@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Literal
@@ -12,10 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from commonbook.model.memory import Draft, Receipt
+from commonbook.model.memory import Draft, Memory, Receipt
 from commonbook.model.session import ChatMessage, NewMessage
 from commonbook.model.sharing import CopyNode
-from commonbook.wire.encoding import Field, dumps
+from commonbook.model.stored_memory import missing_memory
+from commonbook.wire.encoding import Field, decode, dumps, encode
 from commonbook.wire.schemas import Schemas, schema
 from tests.wire.test_encoding import RESULTS, values_of
 
@@ -84,3 +86,32 @@ def test_a_message_is_a_text_a_message_of_ours_or_an_object_of_another_client():
         "string",
         "object",
     ]
+
+
+OF_THE_CORE = re.compile(r"hash|mac\b|digest|layout|lines|signature|\bkey_id|revised_|mode_set")
+"""Names of fields that only the core needs."""
+
+SHOWN_ON_PURPOSE = {
+    ("LogEntry", "hash"): "who verifies the log needs it",
+    ("LogEntry", "signature"): "who verifies the log needs it",
+    ("LogEntry", "key_id"): "who verifies the log needs it",
+    ("Identity", "key_id"): "an API key is revoked by its id",
+    ("PromptUse", "hash"): "who put the passage into a prompt gave it",
+}
+
+
+def test_no_value_of_an_interface_has_a_field_of_the_core():
+    schemas = Schemas("#/")
+    for type_ in RESULTS:
+        schemas.of(type_)
+    shown = {(name, field) for name, value in schemas.definitions.items() for field in value["properties"]}
+    assert {("Memory", "text"), ("CopyInfo", "source"), ("Link", "target")} <= shown
+    assert {pair for pair in shown if OF_THE_CORE.search(pair[1])} == SHOWN_ON_PURPOSE.keys()
+    assert not [name for name in schemas.definitions if name.startswith("Stored")]
+
+
+def test_a_memory_over_an_interface_has_the_fields_of_the_stored_one():
+    memory = missing_memory("0192f0c1-aaaa-7bbb-8ccc-0123456789ab")._replace(title="Owls", text="They sleep.")
+    public = memory.public()
+    assert (public.id, public.title, public.text, public.shared) == (memory.id, "Owls", "They sleep.", None)
+    assert decode(Memory, encode(public)) == public

@@ -21,6 +21,7 @@ from commonbook.write.context import WriteContext
 from commonbook.write.foreign_writes import ForeignWrite
 from commonbook.write.transaction import write
 from tests.admin.test_grants import HARMLESS, OWNERS
+from tests.support.stored import stored
 
 pytestmark = pytest.mark.promise("access.current-space")
 
@@ -46,7 +47,7 @@ def test_the_list_of_reasons_to_write_elsewhere_is_whole_and_each_says_why():
 
 def test_a_change_in_a_space_without_the_right_needs_a_reason(book: Book):
     book.grant(BOB, "hr", "writer")
-    memory = book.get(book.remember("the vault is full", space="vault").id)
+    memory = stored(book, book.remember("the vault is full", space="vault").id)
 
     def change(ctx: WriteContext) -> None:
         ctx.log_memory(memory, "edit")
@@ -171,7 +172,7 @@ def vault(book: Book) -> tuple[object, ...]:
     pages = [book.list(Filter(space="vault/", kinds=kinds, deleted=deleted), limit=200) for deleted in (False, True)]
     # Freshness and marks are derived: they may follow what Bob does with the other end of a tie.
     stored = [
-        (one.id, one.space.name, one.version, one.title, one.text, one.tags, one.links, one.deleted)
+        (one.id, one.space, one.version, one.title, one.text, one.tags, one.links, one.deleted)
         for page in pages
         for one in page.items
     ]

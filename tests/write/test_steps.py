@@ -18,6 +18,7 @@ from commonbook.ports.engines import AfterCommit, BeforeFinalize, Engines
 from commonbook.write.context import WriteContext
 from commonbook.write.foreign_writes import ForeignWrite
 from commonbook.write.transaction import write, write_all
+from tests.support.stored import stored
 
 
 def with_before_finalize(book: Book, step: BeforeFinalize) -> None:
@@ -67,7 +68,7 @@ def _failing(ctx: WriteContext) -> None:
 
 
 def test_the_actors_of_a_transaction_share_all_but_their_changes(book: Book):
-    memory = book.get(book.remember("It rains.", space="weather").id)
+    memory = stored(book, book.remember("It rains.", space="weather").id)
 
     def operation(contexts: Sequence[WriteContext]) -> None:
         alice, bob = contexts
@@ -88,7 +89,7 @@ def test_the_actors_of_a_transaction_share_all_but_their_changes(book: Book):
 
 
 def test_a_principal_that_acts_for_an_actor_leaves_its_changes_to_the_steps_of_that_actor(book: Book):
-    memory = book.get(book.remember("It rains.", space="weather").id)
+    memory = stored(book, book.remember("It rains.", space="weather").id)
     seen: list[tuple[str, dict[str, object]]] = []
     with_before_finalize(book, lambda ctx: seen.append((ctx.actor.principal, dict(ctx.pending.changed_ids))))
 
@@ -101,7 +102,7 @@ def test_a_principal_that_acts_for_an_actor_leaves_its_changes_to_the_steps_of_t
 
 
 def test_an_operation_that_runs_again_begins_with_nothing_pending(book: Book, monkeypatch: pytest.MonkeyPatch):
-    memory = book.get(book.remember("It rains.", space="weather").id)
+    memory = stored(book, book.remember("It rains.", space="weather").id)
     seen: list[tuple[int, int, int, int]] = []
     committed: list[Mapping[str, bytes | None]] = []
     with_before_finalize(book, lambda _ctx: None)

@@ -18,8 +18,8 @@ from commonbook.text.space_names import is_within
 
 if TYPE_CHECKING:
     from commonbook.access import review
-    from commonbook.model.memory import Memory
     from commonbook.model.spaces import ApiKey
+    from commonbook.model.stored_memory import StoredMemory
     from commonbook.ports.database import Reading
     from commonbook.text import space_names
 else:
@@ -206,7 +206,7 @@ def refusal(actor: Actor, name: str) -> NotAllowed:
 # --- memories
 
 
-def require_found(memory: Memory | None, memory_id: str) -> Memory:
+def require_found(memory: StoredMemory | None, memory_id: str) -> StoredMemory:
     """Return a live memory that was looked for among the readable ones, or raise NotFound.
 
     A memory that may be read but not written to is found: `require_writable` refuses it with NotAllowed.
@@ -216,7 +216,7 @@ def require_found(memory: Memory | None, memory_id: str) -> Memory:
     return memory
 
 
-def require_writable(actor: Actor, memory: Memory, writable: SpaceScope, spaces: SpaceScope) -> None:
+def require_writable(actor: Actor, memory: StoredMemory, writable: SpaceScope, spaces: SpaceScope) -> None:
     """Raise NotAllowed unless a memory that the actor may read is in a space that it may write to."""
     if memory.space.id not in writable:
         raise refusal_to_write(actor, memory.space.name, spaces)

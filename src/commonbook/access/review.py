@@ -15,7 +15,7 @@ from commonbook.model.spaces import READER, WRITER, Actor, Space, SpaceScope, is
 from commonbook.text import space_names
 
 if TYPE_CHECKING:
-    from commonbook.model.memory import Memory
+    from commonbook.model.stored_memory import StoredMemory
 
 
 def holds_back(actor: Actor, name: str, spaces: SpaceScope) -> bool:
@@ -38,7 +38,7 @@ def _role(actor: Actor, role: str, space: Space, spaces: SpaceScope) -> str:
     return READER if holds_back(actor, space.name, spaces) else role
 
 
-def require_own_proposal(actor: Actor, memory: Memory) -> None:
+def require_own_proposal(actor: Actor, memory: StoredMemory) -> None:
     """Raise NotAllowed if an agent would change a memory that somebody else has proposed."""
     if memory.space.holds_proposals and memory.author != actor.principal:
         raise NotAllowed(

@@ -10,9 +10,9 @@ from commonbook.access import permissions, scope
 from commonbook.errors import BadInput, NotAllowed, NotFound, SpaceExists
 from commonbook.files import hand_edits, scan
 from commonbook.log import chain
-from commonbook.model.memory import Memory
 from commonbook.model.request import RequestContext
 from commonbook.model.spaces import AGENTS, Actor, Review, Space
+from commonbook.model.stored_memory import StoredMemory
 from commonbook.ports.engines import Engines
 from commonbook.tables import memories, spaces
 from commonbook.text import file_paths, space_names
@@ -136,14 +136,14 @@ def _move_files(ctx: WriteContext, old: Space, new: Space) -> None:
     ctx.enqueue_files([_relocate(ctx, memory, old, new) for memory in _live_memories(ctx, new)])
 
 
-def _live_memories(ctx: WriteContext, space: Space) -> Iterator[Memory]:
+def _live_memories(ctx: WriteContext, space: Space) -> Iterator[StoredMemory]:
     after = ""
     while batch := memories.in_space(ctx.tx, {space.id: space}, space.id, after=after):
         after = batch[-1].id
         yield from (memory for memory in batch if memory.deleted is None)
 
 
-def _relocate(ctx: WriteContext, memory: Memory, old: Space, new: Space) -> Memory:
+def _relocate(ctx: WriteContext, memory: StoredMemory, old: Space, new: Space) -> StoredMemory:
     if old.folder == new.folder:
         # The home itself is the folder of the space.
         return memory

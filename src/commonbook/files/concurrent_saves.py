@@ -15,7 +15,7 @@ from commonbook.tables import file_journal, memories
 
 if TYPE_CHECKING:
     from commonbook.files.write_out import ConcurrentSave
-    from commonbook.model.memory import Memory
+    from commonbook.model.stored_memory import StoredMemory
     from commonbook.write.context import WriteContext
 
 
@@ -46,7 +46,7 @@ def apply_concurrent_saves(ctx: WriteContext, saves: Sequence[ConcurrentSave]) -
             earlier_saves.record_earlier(ctx, memory, document)
 
 
-def _is_newer(save: ConcurrentSave, memory: Memory) -> bool:
+def _is_newer(save: ConcurrentSave, memory: StoredMemory) -> bool:
     """Tell whether a displaced save is newer than its memory: what was written meanwhile is a person's save, or older.
 
     After a crash nothing is known about it, and it goes into the history.

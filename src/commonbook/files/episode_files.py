@@ -20,8 +20,8 @@ from commonbook.tables import sessions
 from commonbook.tables.session_places import moves as session_moves
 
 if TYPE_CHECKING:
-    from commonbook.model.memory import Memory
     from commonbook.model.spaces import Space
+    from commonbook.model.stored_memory import StoredMemory
     from commonbook.write.context import WriteContext
 
 _NO_IDS: Final = ClientIds()
@@ -32,7 +32,7 @@ Files are read in the order of their paths, and rewound messages are in none: so
 """
 
 
-def restore_messages(ctx: WriteContext, memory: Memory) -> None:
+def restore_messages(ctx: WriteContext, memory: StoredMemory) -> None:
     """Bring the log of an episode's session up to date with the file, which the database did not know."""
     space = _session_space(ctx, memory)
     if space is None or memory.session is None:
@@ -47,7 +47,9 @@ def restore_messages(ctx: WriteContext, memory: Memory) -> None:
         _restore_unknown(ctx, session, memory, memory.session)
 
 
-def _settle_elsewhere(ctx: WriteContext, memory: Memory, space: Space, known: Iterable[tuple[Message, str]]) -> None:
+def _settle_elsewhere(
+    ctx: WriteContext, memory: StoredMemory, space: Space, known: Iterable[tuple[Message, str]]
+) -> None:
     """Settle the messages that an older database has in another space than the file: their session was moved since."""
     proven = message_macs.proven(ctx.engines.keys, memory._replace(space=space))
     elsewhere = [(message, space_id) for message, space_id in known if message.id in proven and space_id != space.id]
@@ -57,7 +59,7 @@ def _settle_elsewhere(ctx: WriteContext, memory: Memory, space: Space, known: It
             _settle(ctx, session, memory, [message for message, found_in in elsewhere if found_in == space_id])
 
 
-def _restore_unknown(ctx: WriteContext, session: Session | None, memory: Memory, session_id: str) -> None:
+def _restore_unknown(ctx: WriteContext, session: Session | None, memory: StoredMemory, session_id: str) -> None:
     """Restore the messages that are new to a session: all if only files have made it so far, else the proven ones.
 
     Its other episodes come one by one. A proven message whose number was given to another meanwhile gets the next one.
@@ -94,7 +96,7 @@ def _repeated(ctx: WriteContext, session: Session, proven: Mapping[str, ClientId
     return {id_: message for id_, (message, _) in found.items() if message.id != id_}
 
 
-def without_repeats(ctx: WriteContext, memory: Memory) -> Memory | None:
+def without_repeats(ctx: WriteContext, memory: StoredMemory) -> StoredMemory | None:
     """Return an episode of a new file as it is to be stored, if clients have sent some of its messages again before.
 
     Such a message is stored already: the episode has it under the id that it has now, and not at all if it is settled
@@ -138,7 +140,7 @@ def find_locked(ctx: WriteContext, space: Space, session_id: str) -> Session | N
 def add_messages(
     ctx: WriteContext,
     session: Session,
-    memory: Memory,
+    memory: StoredMemory,
     messages: list[transcript.TranscriptMessage],
     proven: Mapping[str, ClientIds] = MappingProxyType({}),
 ) -> None:
@@ -165,14 +167,14 @@ def add_messages(
         ctx.log(session.space, "session.adopt", (), session=session.id, messages=len(adopted))
 
 
-def _session_space(ctx: WriteContext, memory: Memory) -> Space | None:
+def _session_space(ctx: WriteContext, memory: StoredMemory) -> Space | None:
     """Return the space of an episode's session: its own, unless the file names another one; None if that is unknown."""
     if memory.kind != "episode" or memory.session_space is None:
         return memory.space if memory.kind == "episode" else None
     return next((space for space in ctx.spaces.values() if space.name == memory.session_space), None)
 
 
-def _settle(ctx: WriteContext, session: Session, memory: Memory, known: list[Message]) -> None:
+def _settle(ctx: WriteContext, session: Session, memory: StoredMemory, known: list[Message]) -> None:
     """Record known messages of a session that are unsettled as settled in an episode."""
     unsettled = [
         message.id
@@ -185,7 +187,9 @@ def _settle(ctx: WriteContext, session: Session, memory: Memory, known: list[Mes
         ctx.log(session.space, "session.adopt", (), session=session.id, settled=len(unsettled))
 
 
-def unknown_messages(ctx: WriteContext, memory: Memory, session: Session | None) -> list[transcript.TranscriptMessage]:
+def unknown_messages(
+    ctx: WriteContext, memory: StoredMemory, session: Session | None
+) -> list[transcript.TranscriptMessage]:
     """Return the messages of an episode that no session has and that its session could have reached."""
     parsed = transcript.parse(memory.text).messages
     known = sessions.get_many(ctx.tx, ctx.spaces, [message.id for message in parsed])
@@ -209,7 +213,7 @@ def _distinct(messages: list[transcript.TranscriptMessage]) -> list[transcript.T
     return [by_seq[seq] for seq in sorted(by_seq)]
 
 
-def create_session(ctx: WriteContext, memory: Memory, session_id: str, *, generation: int) -> Session:
+def create_session(ctx: WriteContext, memory: StoredMemory, session_id: str, *, generation: int) -> Session:
     """Create the session of an episode in the space of the episode, without messages."""
     session = Session(session_id, memory.space, None, memory.tags, memory.created, None, generation, last=0)
     session_moves.forget(ctx.tx, (memory.space.id, session_id))

@@ -32,8 +32,8 @@ from commonbook.markdown.memory_conversion import (
     title_of_note,
 )
 from commonbook.model.ids import new_id
-from commonbook.model.memory import Memory
 from commonbook.model.spaces import Space
+from commonbook.model.stored_memory import StoredMemory
 from commonbook.tables import file_journal, memories
 from commonbook.write import store_version
 
@@ -139,7 +139,7 @@ def _require_room(ctx: WriteContext, document: Document) -> None:
         raise BadFile("the front matter is too long: no room is left for our fields") from error
 
 
-def _wait(ctx: WriteContext, memory: Memory | None) -> Outcome:
+def _wait(ctx: WriteContext, memory: StoredMemory | None) -> Outcome:
     """Let the file of a copy wait for those of others, by which it may have a place, or else have ended.
 
     A memory whose file was moved is not one whose file is missing. Its row stays, so that no refresh writes the file
@@ -154,7 +154,7 @@ class FileNotInPlace(Exception):
     """The file of a memory is not at its path: the folder must be scanned for it before the memory is changed."""
 
 
-def with_file_changes(ctx: WriteContext, memory: Memory, *, scanned: bool) -> Memory:
+def with_file_changes(ctx: WriteContext, memory: StoredMemory, *, scanned: bool) -> StoredMemory:
     """Apply what a person did to the file of a memory that is about to be changed; return the memory with it.
 
     Raise FileNotInPlace if there is no file and the folder was not scanned for it yet (`scanned`).
@@ -219,7 +219,9 @@ def _add(ctx: WriteContext, path: str, stat: FileStat, hash_: str, document: Doc
 # --- a file of a memory that we know
 
 
-def _update(ctx: WriteContext, memory: Memory, path: str, stat: FileStat, hash_: str, document: Document) -> Outcome:
+def _update(
+    ctx: WriteContext, memory: StoredMemory, path: str, stat: FileStat, hash_: str, document: Document
+) -> Outcome:
     """Apply the file of a known memory, by comparing the file, the journal and the memory as it is now.
 
     A file at another path moves the memory, or restores a deleted one. A content that the journal issued, or an older
@@ -250,7 +252,9 @@ def _update(ctx: WriteContext, memory: Memory, path: str, stat: FileStat, hash_:
     return "edited"
 
 
-def _move_or_restore(ctx: WriteContext, memory: Memory, path: str, document: Document, *, unchanged: bool) -> Outcome:
+def _move_or_restore(
+    ctx: WriteContext, memory: StoredMemory, path: str, document: Document, *, unchanged: bool
+) -> Outcome:
     """Move or restore a memory to the path of its file, and apply the content of the file unless it is unchanged."""
     if path != memory.path:
         file_journal.drop_synced(ctx.tx, memory.path, memory.id)
@@ -273,14 +277,14 @@ def _move_or_restore(ctx: WriteContext, memory: Memory, path: str, document: Doc
 
 def restore(
     ctx: WriteContext,
-    tombstone: Memory,
-    restored: Memory,
+    tombstone: StoredMemory,
+    restored: StoredMemory,
     changed: Sequence[str],
     *,
     how: str,
     document: Document | None = None,
     version: int | None = None,
-) -> Memory:
+) -> StoredMemory:
     """Bring a deleted memory back, with its history, links, tags and session, and with the fields that changed.
 
     Notices about its deletion are withdrawn. A copy is tied to its source as far as that is possible now, and takes
@@ -300,7 +304,7 @@ def restore(
     return memory
 
 
-def with_words_taken(ctx: WriteContext, restored: Memory, document: Document) -> Memory:
+def with_words_taken(ctx: WriteContext, restored: StoredMemory, document: Document) -> StoredMemory:
     """Return a copy that its file restores, as one that took over the words of the file, if the file proves that.
 
     The hash of its link to the source is keyed: only this home can have written one that fits these words.
@@ -334,7 +338,7 @@ def check_copy(ctx: WriteContext, memory_id: str | None) -> None:
         ctx.pending.note_source_to_check(source)
 
 
-def _claim_path(ctx: WriteContext, path: str, stat: FileStat, hash_: str, memory: Memory) -> None:
+def _claim_path(ctx: WriteContext, path: str, stat: FileStat, hash_: str, memory: StoredMemory) -> None:
     """Record the path as that of this memory; another memory whose file was there has lost its file."""
     before = file_journal.synced_file(ctx.tx, path)
     file_journal.set_synced(ctx.tx, path, stat, hash_, memory=memory.id, version=memory.version)
@@ -362,7 +366,7 @@ def handle_missing_file(ctx: WriteContext, path: str, memory_id: str | None) -> 
 
 
 def _apply_at_former_path(
-    ctx: WriteContext, memory: Memory, path: str, stat: FileStat, hash_: str, document: Document
+    ctx: WriteContext, memory: StoredMemory, path: str, stat: FileStat, hash_: str, document: Document
 ) -> Outcome:
     """Apply a save at a former path as an edit of the moved memory; the file there is then removed by the journal.
 
@@ -379,13 +383,18 @@ def _apply_at_former_path(
     return "edited"
 
 
-def changed_fields(old: Memory, new: Memory) -> list[str]:
+def changed_fields(old: StoredMemory, new: StoredMemory) -> list[str]:
     """Return the names of the fields that a file can change and that differ."""
     return [name for name in _FIELDS if getattr(old, name) != getattr(new, name)]
 
 
 def revise(
-    ctx: WriteContext, old: Memory, new: Memory, document: Document | None = None, *, to: Space | None = None
+    ctx: WriteContext,
+    old: StoredMemory,
+    new: StoredMemory,
+    document: Document | None = None,
+    *,
+    to: Space | None = None,
 ) -> None:
     """Store the fields that a file changed as a new version; if none did, only note a new path.
 

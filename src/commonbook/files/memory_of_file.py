@@ -8,7 +8,8 @@ from commonbook.errors import BadFile
 from commonbook.markdown.front_matter import Document
 from commonbook.markdown.memory_conversion import copy_info_of, new_memory_from_document, parse_file
 from commonbook.model.ids import new_id
-from commonbook.model.memory import DETACHED, Memory
+from commonbook.model.memory import DETACHED
+from commonbook.model.stored_memory import StoredMemory
 from commonbook.tables import copies, file_journal, memories
 from commonbook.text import file_paths, titles, user_times
 from commonbook.write import store_version
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 
 def match_memory(
     ctx: WriteContext, path: str, synced: file_journal.SyncedFile | None, document: Document
-) -> tuple[Memory | None, bool]:
+) -> tuple[StoredMemory | None, bool]:
     """Decide which memory a file belongs to: a known path keeps its memory, a moved file the one that its id names.
 
     The second value tells that the file is a copy of the file of another memory, whose id it must not keep.
@@ -50,7 +51,7 @@ def match_memory(
     return named, False
 
 
-def known_without_id(ctx: WriteContext, path: str, document: Document, gone_id: str | None) -> Memory | None:
+def known_without_id(ctx: WriteContext, path: str, document: Document, gone_id: str | None) -> StoredMemory | None:
     """Return the memory that a file without an id belongs to at a path that is new, or None.
 
     Either the file of a memory had this very content at a path where it is no longer, or a memory with this text was
@@ -64,13 +65,13 @@ def known_without_id(ctx: WriteContext, path: str, document: Document, gone_id: 
     return deleted if deleted is not None and deleted.text == document.text else None
 
 
-def _waits_for_its_id(ctx: WriteContext, memory: Memory) -> bool:
+def _waits_for_its_id(ctx: WriteContext, memory: StoredMemory) -> bool:
     """Tell whether the file of a memory was still to be completed, so that its id may never have stood in the file."""
     pending = file_journal.journal_entries(ctx.tx, [memory.id]).get(memory.id)
     return pending is not None and pending.is_write_back
 
 
-def is_in_place(ctx: WriteContext, memory: Memory) -> bool:
+def is_in_place(ctx: WriteContext, memory: StoredMemory) -> bool:
     """Tell whether the file of a memory is still at its path; a file there that names another memory does not count."""
     try:
         data = ctx.engines.folder.read(memory.path)
@@ -80,7 +81,7 @@ def is_in_place(ctx: WriteContext, memory: Memory) -> bool:
     return ctx.engines.folder.exists(memory.path) if data is None else named_id in {None, memory.id}
 
 
-def is_place_taken(ctx: WriteContext, path: str, memory: Memory | None, document: Document) -> bool:
+def is_place_taken(ctx: WriteContext, path: str, memory: StoredMemory | None, document: Document) -> bool:
     """Tell whether a copy that is new in this space cannot be tied here: its root, or another copy of it, is there.
 
     In an older database, that may be a memory whose file is gone, since it was moved or deleted since.
@@ -96,12 +97,12 @@ def is_place_taken(ctx: WriteContext, path: str, memory: Memory | None, document
     return any(other.deleted is None for other in in_space)
 
 
-def _is_new_in(ctx: WriteContext, memory: Memory, space: Space) -> bool:
+def _is_new_in(ctx: WriteContext, memory: StoredMemory, space: Space) -> bool:
     """Tell whether a memory whose file is in this space was deleted, or was elsewhere before."""
     return memory.deleted is not None or (memory.space.id != space.id and not is_in_place(ctx, memory))
 
 
-def new_memory_of(ctx: WriteContext, path: str, stat: FileStat, document: Document, *, fresh_id: bool) -> Memory:
+def new_memory_of(ctx: WriteContext, path: str, stat: FileStat, document: Document, *, fresh_id: bool) -> StoredMemory:
     """Return the new memory of a file that belongs to none, with the id in the file unless `fresh_id` is set."""
     memory_id = document.id if document.id and not fresh_id else new_id()
     space = ctx.space_of_file(path)

@@ -10,7 +10,7 @@ from commonbook.errors import BadFile
 
 if TYPE_CHECKING:
     from commonbook.markdown.front_matter import Document
-    from commonbook.model.memory import Memory
+    from commonbook.model.stored_memory import StoredMemory
 
 _NOT_SETTLED: Final = "a merge conflict of git is not settled yet"
 _MARKERS: Final = re.compile(r"^<<<<<<< .*?^=======\r?$.*?^>>>>>>> ", re.MULTILINE | re.DOTALL)
@@ -23,7 +23,7 @@ def with_reason(error: BadFile, data: bytes) -> str:
     return f"line {_line_of(conflict)}: {_NOT_SETTLED}" if conflict else str(error)
 
 
-def require_merged(document: Document, memory: Memory | None) -> None:
+def require_merged(document: Document, memory: StoredMemory | None) -> None:
     """Raise BadFile if a merge has left a conflict in the text of a file.
 
     A text of a memory may show the marks of a conflict, in code or because it was stored so: they are no conflict.

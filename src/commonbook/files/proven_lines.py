@@ -14,11 +14,11 @@ from commonbook.markdown.memory_conversion import memory_from_document, proven_d
 if TYPE_CHECKING:
     from commonbook.markdown.front_matter import Document
     from commonbook.model.invalidation import SupersedeReason
-    from commonbook.model.memory import Link, Memory
+    from commonbook.model.stored_memory import StoredLink, StoredMemory
     from commonbook.write.context import WriteContext
 
 
-def apply_document(ctx: WriteContext, memory: Memory, document: Document) -> Memory:
+def apply_document(ctx: WriteContext, memory: StoredMemory, document: Document) -> StoredMemory:
     """Return a memory with the changes of its file, and with those of our lines that the database has yet to learn.
 
     The times of a retracted memory stay as they are, unless such a line takes the retraction back.
@@ -27,7 +27,7 @@ def apply_document(ctx: WriteContext, memory: Memory, document: Document) -> Mem
     return retracted_times.with_times_of_decisions(memory, edited, document)
 
 
-def _with_proven_lines(ctx: WriteContext, memory: Memory, document: Document) -> Memory:
+def _with_proven_lines(ctx: WriteContext, memory: StoredMemory, document: Document) -> StoredMemory:
     """Return a memory with the changes of its file, and with the lines of ours that the database does not know.
 
     Such a line has a valid MAC, and is later than what the database has: of two decisions about one cause by its time,
@@ -45,7 +45,7 @@ def _with_proven_lines(ctx: WriteContext, memory: Memory, document: Document) ->
     return _with_tie(ctx, edited, document)
 
 
-def _reasons_of(document: Document, memory: Memory, links: tuple[Link, ...]) -> tuple[SupersedeReason, ...]:
+def _reasons_of(document: Document, memory: StoredMemory, links: tuple[StoredLink, ...]) -> tuple[SupersedeReason, ...]:
     """Return the reasons of a memory, and those of its file for memories that it supersedes and has no reason for.
 
     The memory lost such a reason together with the link, when a file without the link was checked out.
@@ -56,7 +56,7 @@ def _reasons_of(document: Document, memory: Memory, links: tuple[Link, ...]) -> 
     return tuple((in_file | own).values())
 
 
-def _with_own_hashes(ctx: WriteContext, memory: Memory, edited: Memory) -> Memory:
+def _with_own_hashes(ctx: WriteContext, memory: StoredMemory, edited: StoredMemory) -> StoredMemory:
     """Return an edited memory whose links keep the hashes that they have, where the file has those of another home."""
     own = {(link.relation, link.target): link for link in memory.links}
     keys = ctx.engines.keys
@@ -69,7 +69,7 @@ def _with_own_hashes(ctx: WriteContext, memory: Memory, edited: Memory) -> Memor
     return edited._replace(links=links) if links != edited.links else edited
 
 
-def _with_tie(ctx: WriteContext, edited: Memory, document: Document) -> Memory:
+def _with_tie(ctx: WriteContext, edited: StoredMemory, document: Document) -> StoredMemory:
     tie = proven_tie(document, edited.id, ctx.engines.keys) if edited.shared is not None else None
     if tie is None or edited.shared is None:
         return edited
@@ -81,13 +81,13 @@ def _with_tie(ctx: WriteContext, edited: Memory, document: Document) -> Memory:
     return _with_words_taken(ctx, edited, source)
 
 
-def _with_words_taken(ctx: WriteContext, copy: Memory, source: Link) -> Memory:
+def _with_words_taken(ctx: WriteContext, copy: StoredMemory, source: StoredLink) -> StoredMemory:
     """Return a copy whose file has words that it took over at another time: it was not edited."""
     taken = keyed_hashes.content_hash(ctx.engines.keys, source.target, copy.title, copy.text)
     is_same_source = copy.source is not None and copy.source.target == source.target
     return _with_source(copy, source) if is_same_source and taken == source.target_hash else copy
 
 
-def _with_source(copy: Memory, source: Link) -> Memory:
+def _with_source(copy: StoredMemory, source: StoredLink) -> StoredMemory:
     """Return a copy with this link to its source, in the place of the one that it has."""
     return copy._replace(links=tuple(source if link == copy.source else link for link in copy.links))

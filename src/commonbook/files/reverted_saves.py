@@ -13,7 +13,8 @@ from commonbook.tables import file_journal, revisions
 from commonbook.text.nearness import nearest
 
 if TYPE_CHECKING:
-    from commonbook.model.memory import Memory, Revision
+    from commonbook.model.memory import Revision
+    from commonbook.model.stored_memory import StoredMemory
     from commonbook.write.context import WriteContext
 
 
@@ -21,7 +22,7 @@ _BY_HAND: Final = "file"
 _MAX_REVISIONS: Final = 20
 
 
-def takes_back(ctx: WriteContext, old: Memory, new: Memory) -> bool:
+def takes_back(ctx: WriteContext, old: StoredMemory, new: StoredMemory) -> bool:
     """Tell whether a person's save takes back what a verb has changed, as an old buffer of an editor does.
 
     People may take back what people wrote, so there must be a text of a verb behind the one that came back.
@@ -36,12 +37,12 @@ def takes_back(ctx: WriteContext, old: Memory, new: Memory) -> bool:
     return any(not how.startswith(_BY_HAND) for how in (*later, old.revised_how))
 
 
-def mark(ctx: WriteContext, memory: Memory) -> None:
+def mark(ctx: WriteContext, memory: StoredMemory) -> None:
     """Mark the present revision of a memory as a save that takes back what a verb had changed."""
     file_journal.set_reverted(ctx.tx, memory.id, memory.revision)
 
 
-def accept(ctx: WriteContext, memory: Memory) -> None:
+def accept(ctx: WriteContext, memory: StoredMemory) -> None:
     """Remove the mark: somebody has looked at the save that brought older words back, and keeps them."""
     file_journal.clear_reverted(ctx.tx, memory.id)
 

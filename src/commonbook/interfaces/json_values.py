@@ -71,7 +71,7 @@ def memory_json(memory: Memory) -> dict[str, Any]:
     """Return all fields of a memory, with its marks and freshness."""
     return {
         "id": memory.id,
-        "space": memory.space.name,
+        "space": memory.space,
         "kind": memory.kind,
         "title": memory.title,
         "text": memory.text,
@@ -87,19 +87,14 @@ def memory_json(memory: Memory) -> dict[str, Any]:
         "expires": time_or_none(memory.expires),
         "revision": memory.revision,
         "version": memory.version,
-        "revised_by": memory.revised_by,
-        "revised_at": format_time(memory.revised_at),
-        "revised_how": memory.revised_how,
         "path": memory.path,
         "deleted": time_or_none(memory.deleted),
-        "links": [
-            {"relation": link.relation, "target": link.target, "target_hash": link.target_hash} for link in memory.links
-        ],
+        "links": [{"relation": link.relation, "target": link.target} for link in memory.links],
         "marks": list(memory.marks),
         "superseded_by": memory.superseded_by,
         "freshness": memory.freshness,
         "successor": memory.successor,
-        "shared": _shared(memory.shared, memory.source),
+        "shared": _shared(memory.shared),
         "invalidations": [{**cause._asdict(), "path": list(cause.path)} for cause in memory.invalidations],
         "decisions": [{**decision._asdict(), "at": format_time(decision.at)} for decision in memory.decisions],
         "notice": _notice(memory.notice),
@@ -118,13 +113,12 @@ def _notice(notice: Notice | None) -> dict[str, Any] | None:
     }
 
 
-def _shared(copy: CopyInfo | None, source: Link | None) -> dict[str, Any] | None:
+def _shared(copy: CopyInfo | None) -> dict[str, Any] | None:
     """Return who shared a copy, when and from where; None if the memory is no copy."""
-    if copy is None or source is None:
+    if copy is None:
         return None
     return {
-        "source": source.target,
-        "source_hash": source.target_hash,
+        "source": copy.source,
         "root": copy.root,
         "by": copy.by,
         "at": format_time(copy.at),
@@ -140,20 +134,13 @@ def memory_with_links_json(memory: Memory, links: Iterable[Link]) -> dict[str, A
     return {
         **memory_json(memory),
         "mentions": [link.target for link in links if link.source == memory.id and link.relation == MENTIONS],
-        "linked_from": [
-            {"relation": link.relation, "source": link.source, "target_hash": link.target_hash} for link in incoming
-        ],
+        "linked_from": [{"relation": link.relation, "source": link.source} for link in incoming],
     }
 
 
 def links_json(links: Iterable[Link]) -> dict[str, Any]:
     """Return links in both directions."""
-    return {
-        "links": [
-            {"source": link.source, "relation": link.relation, "target": link.target, "target_hash": link.target_hash}
-            for link in links
-        ]
-    }
+    return {"links": [link._asdict() for link in links]}
 
 
 def page_json(page: Page) -> dict[str, Any]:
@@ -195,14 +182,13 @@ def _hit(hit: Hit, *, explain: bool) -> dict[str, Any]:
         "parts": dict(hit.parts),
         "freshness": hit.freshness,
         "successor": hit.successor,
-        "shared": _shared(hit.shared, hit.shared_from),
+        "shared": _shared(hit.shared),
         "also_in": [{"space": place.space, "id": place.id} for place in hit.also_in],
         "suspect": hit.suspect,
         "superseded_by": hit.superseded_by,
         "marks": list(hit.marks),
         "path": hit.path,
         "revision": hit.revision,
-        "revised_how": hit.revised_how,
         "tags": list(hit.tags),
         "occurred": time_or_none(hit.occurred),
         "created": format_time(hit.created),

@@ -19,10 +19,10 @@ from commonbook.model.memory import (
     MAX_TITLE,
     NO_METADATA,
     RELATIONS,
-    CopyInfo,
     Kind,
     Metadata,
 )
+from commonbook.model.stored_memory import StoredCopyInfo
 from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.text import validation
 
@@ -39,7 +39,7 @@ LinkTo: TypeAlias = tuple[str, str, str | None]
 class CopyLine(NamedTuple):
     """The line `shared` of a file, with its MAC; `own` is a number that files of an earlier program have instead."""
 
-    copy: CopyInfo
+    copy: StoredCopyInfo
     mac: str | None = None
     own: int | None = None
 
@@ -180,7 +180,7 @@ def _read_session(value: object) -> str:
 def _read_shared(value: object) -> CopyLine:
     words = _read_line(value).split(" ")
     mac = words.pop().removeprefix(_MAC_PREFIX) if _MAC.fullmatch(words[-1]) else None
-    copy = CopyInfo.parse(" ".join(words))
+    copy = StoredCopyInfo.parse(" ".join(words))
     own = _read_count(words[4]) if words[4:5] and words[4].isdecimal() else None
     approved_by = None if copy.approved_by is None else _read_author(copy.approved_by)
     copy = copy._replace(root=_read_id(copy.root), by=_read_author(copy.by), approved_by=approved_by)

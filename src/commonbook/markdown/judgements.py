@@ -7,10 +7,10 @@ import json
 from commonbook.markdown import front_matter
 from commonbook.model.ids import format_time, parse_time
 from commonbook.model.invalidation import Notice, SupersedeReason
-from commonbook.model.memory import Memory
+from commonbook.model.stored_memory import StoredMemory
 
 
-def dump(memory: Memory) -> str | None:
+def dump(memory: StoredMemory) -> str | None:
     """Return these parts of a memory as JSON; None if it has none, as most do."""
     if memory.notice is None and not (memory.decisions or memory.supersede_reasons or memory.message_lines):
         return None
@@ -19,7 +19,7 @@ def dump(memory: Memory) -> str | None:
     return json.dumps([notice, decisions, memory.supersede_reasons, memory.message_lines], ensure_ascii=False)
 
 
-def load(memory: Memory, judged: str) -> Memory:
+def load(memory: StoredMemory, judged: str) -> StoredMemory:
     """Return a memory with what `dump` returned."""
     # A row of an earlier program has no lines of messages.
     notice, decisions, reasons, *lines = json.loads(judged)

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
 from commonbook.model.ids import format_time
-from commonbook.model.memory import UNKNOWN_HASH
+from commonbook.model.stored_memory import UNKNOWN_HASH
 
 if TYPE_CHECKING:
     from commonbook.model.invalidation import Decision
-    from commonbook.model.memory import CopyInfo, Link, Memory
+    from commonbook.model.stored_memory import StoredCopyInfo, StoredLink, StoredMemory
     from commonbook.ports.keys import Keys
 
 HASH_DIGITS: Final = 16
@@ -28,7 +28,7 @@ def content_hash(keys: Keys, memory_id: str, title: str, text: str) -> str:
     return _key_digits(keys) + keys.keyed_hash("content", memory_id, title, text)[: HASH_DIGITS - _KEY_DIGITS]
 
 
-def with_hashes(keys: Keys, memory: Memory) -> Memory:
+def with_hashes(keys: Keys, memory: StoredMemory) -> StoredMemory:
     """Return a memory with the hashes of what it says now; every row is stored with these."""
     source = memory.source
     return memory._replace(
@@ -67,7 +67,7 @@ def decision_mac(keys: Keys, memory_id: str, decision: Decision) -> str:
     )[:HASH_DIGITS]
 
 
-def copy_mac(keys: Keys, memory_id: str, copy: CopyInfo, source: Link) -> str:
+def copy_mac(keys: Keys, memory_id: str, copy: StoredCopyInfo, source: StoredLink) -> str:
     """Return the MAC of the tie between a copy and its source, over its line and the link to the source."""
     return keys.keyed_hash("copy", memory_id, copy.serialize(), source.target, source.target_hash or "")[:HASH_DIGITS]
 

@@ -11,7 +11,8 @@ from commonbook.markdown import file_format, retracted_times
 from commonbook.markdown.file_format import Dialect
 from commonbook.markdown.front_matter import ROW_FIELDS, VERBATIM_FIELDS, CopyLine, DecisionLine, Document
 from commonbook.model.invalidation import Decision, Notice
-from commonbook.model.memory import DEFAULT_KIND, NO_METADATA, CopyInfo, Kind, Link, Memory, is_revision_number
+from commonbook.model.memory import DEFAULT_KIND, NO_METADATA, Kind
+from commonbook.model.stored_memory import StoredCopyInfo, StoredLink, StoredMemory, is_revision_number
 from commonbook.ports.engines import Engines
 from commonbook.ports.keys import Keys
 from commonbook.runtime.lazy_modules import LazyModule
@@ -41,7 +42,7 @@ def parse_file(data: bytes, engines: Engines) -> Document:
     return file_format.parse(data, dialect(engines))
 
 
-def render_memory(memory: Memory, engines: Engines) -> bytes:
+def render_memory(memory: StoredMemory, engines: Engines) -> bytes:
     """Return the content of a memory's file."""
     return render_document(document_of(memory, engines.keys), engines)
 
@@ -51,7 +52,7 @@ def render_document(document: Document, engines: Engines) -> bytes:
     return file_format.render(document, dialect(engines))
 
 
-def document_of(memory: Memory, keys: Keys) -> Document:
+def document_of(memory: StoredMemory, keys: Keys) -> Document:
     """Return a memory as the document of its file, with a MAC for each line that only we may write.
 
     A file that had no author or time of creation gets none, and a title or a kind only if it is not the default.
@@ -87,24 +88,24 @@ def document_of(memory: Memory, keys: Keys) -> Document:
     )
 
 
-def _kind_in_file(memory: Memory) -> Kind | None:
+def _kind_in_file(memory: StoredMemory) -> Kind | None:
     is_absent = "kind" in file_format.absent_fields(memory.layout)
     return None if is_absent and memory.kind == DEFAULT_KIND else memory.kind
 
 
-def _copy_line(memory: Memory, keys: Keys) -> CopyLine | None:
+def _copy_line(memory: StoredMemory, keys: Keys) -> CopyLine | None:
     if memory.shared is None:
         return None
     mac = keyed_hashes.copy_mac(keys, memory.id, memory.shared, memory.source) if memory.source else None
     return CopyLine(memory.shared, mac)
 
 
-def title_of_note(memory: Memory, text: str) -> str:
+def title_of_note(memory: StoredMemory, text: str) -> str:
     """Return the title that a memory has with this text if its file names none."""
     return titles.title_of_note(memory.path, memory.id, text)
 
 
-def says_the_same(document: Document, memory: Memory, engines: Engines) -> bool:
+def says_the_same(document: Document, memory: StoredMemory, engines: Engines) -> bool:
     """Tell whether a file says what its memory says, so that it need not be written again.
 
     The form of the file does not count: an earlier program may have written it. Nor do hashes and MACs of another home,
@@ -123,7 +124,7 @@ def says_the_same(document: Document, memory: Memory, engines: Engines) -> bool:
     return render_document(document._replace(links=links), engines) == render_memory(memory, engines)
 
 
-def with_absent_filled(document: Document, memory: Memory) -> Document:
+def with_absent_filled(document: Document, memory: StoredMemory) -> Document:
     """Return the file of a memory with the id and the kind of the memory, where the file names none.
 
     It is known by its path, and a kind that is absent is the one that the memory has. A notice must have its kind.
@@ -136,7 +137,7 @@ def _is_unknown(hash_: str | None, keys: Keys) -> bool:
     return hash_ is not None and (is_revision_number(hash_) or keyed_hashes.is_foreign(keys, hash_))
 
 
-def require_understood(document: Document, memory: Memory | None) -> None:
+def require_understood(document: Document, memory: StoredMemory | None) -> None:
     """Raise BadFile if a field of ours was mistyped; a field of a person may have any value.
 
     Ours are the times and the importance that the memory has. In a file that a verb made, it is every field that the
@@ -150,14 +151,14 @@ def require_understood(document: Document, memory: Memory | None) -> None:
     file_format.require_read(document, ours)
 
 
-def _verbatim(memory_or_file: Memory | Document) -> dict[str, Any]:
+def _verbatim(memory_or_file: StoredMemory | Document) -> dict[str, Any]:
     return dict(zip(VERBATIM_FIELDS, _verbatim_values(memory_or_file), strict=True))
 
 
 _verbatim_values: Final = attrgetter(*VERBATIM_FIELDS)
 
 
-def _links_of(document: Document, memory: Memory) -> tuple[Link, ...]:
+def _links_of(document: Document, memory: StoredMemory) -> tuple[StoredLink, ...]:
     """Return the links of a memory's file, each once, in the file's order.
 
     A revision number, which an earlier program wrote, does not replace the hash that the memory has in its place.
@@ -167,10 +168,10 @@ def _links_of(document: Document, memory: Memory) -> tuple[Link, ...]:
     for relation, target, hash_ in document.links:
         is_number = hash_ is not None and is_revision_number(hash_)
         taken[relation, target] = known.get((relation, target), hash_) if is_number else hash_
-    return tuple(Link(memory.id, relation, target, hash_) for (relation, target), hash_ in taken.items())
+    return tuple(StoredLink(memory.id, relation, target, hash_) for (relation, target), hash_ in taken.items())
 
 
-def memory_from_document(memory: Memory, document: Document) -> Memory:
+def memory_from_document(memory: StoredMemory, document: Document) -> StoredMemory:
     """Return a memory with the changes of its file; a file without the front matter of a verb changes only the text.
 
     In a note of a person, no front matter means that the fields are empty: an older commit may have none.
@@ -199,8 +200,8 @@ def memory_from_document(memory: Memory, document: Document) -> Memory:
 
 
 def new_memory_from_document(
-    memory: Memory, document: Document, keys: Keys, *, same_id: bool, takes_decisions: bool = False
-) -> Memory:
+    memory: StoredMemory, document: Document, keys: Keys, *, same_id: bool, takes_decisions: bool = False
+) -> StoredMemory:
     """Return a new memory with the content of its file, including the session and its space.
 
     With `same_id` the file has this memory's id, so its notice and proven decisions are taken over as well. In a file
@@ -235,9 +236,9 @@ def proven_decisions(document: Document, memory_id: str, keys: Keys) -> tuple[De
     )
 
 
-def proven_tie(document: Document, memory_id: str, keys: Keys) -> tuple[CopyInfo, Link] | None:
+def proven_tie(document: Document, memory_id: str, keys: Keys) -> tuple[StoredCopyInfo, StoredLink] | None:
     """Return the tie of a copy to its source as its file has it, if this home wrote it: if its MAC is valid."""
-    sources = [Link(memory_id, *link) for link in document.links if link[0] == "shared_from"]
+    sources = [StoredLink(memory_id, *link) for link in document.links if link[0] == "shared_from"]
     line = document.shared
     if line is None or len(sources) != 1:
         return None
@@ -246,7 +247,7 @@ def proven_tie(document: Document, memory_id: str, keys: Keys) -> tuple[CopyInfo
     return (line.copy, source) if keyed_hashes.is_valid(line.mac, expected) else None
 
 
-def _copy_info(document: Document, memory: Memory, keys: Keys) -> CopyInfo | None:
+def _copy_info(document: Document, memory: StoredMemory, keys: Keys) -> StoredCopyInfo | None:
     """Return the copy information of a new file, as a claim unless this home wrote it."""
     copy = copy_info_of(document)
     if copy is None or proven_tie(document, memory.id, keys) is not None:
@@ -254,7 +255,7 @@ def _copy_info(document: Document, memory: Memory, keys: Keys) -> CopyInfo | Non
     return copy._replace(claimed=True)
 
 
-def _with_source_link(source: Link | None, links: tuple[Link, ...]) -> tuple[Link, ...]:
+def _with_source_link(source: StoredLink | None, links: tuple[StoredLink, ...]) -> tuple[StoredLink, ...]:
     """Return the links of a file; a copy keeps exactly the one link to its source that it had."""
     if source is None:
         return links
@@ -274,7 +275,7 @@ def notice_of(document: Document) -> Notice | None:
     return Notice(document.dependent_id, document.invalidated_id, document.invalidating_id, at)
 
 
-def copy_info_of(document: Document) -> CopyInfo | None:
+def copy_info_of(document: Document) -> StoredCopyInfo | None:
     """Return the copy information of a new file, if it has the link to its source."""
     is_linked = any(relation == "shared_from" for relation, _, _ in document.links)
     return document.shared.copy if document.shared and is_linked else None

@@ -16,7 +16,7 @@ from commonbook.model.ids import format_time
 
 if TYPE_CHECKING:
     from commonbook.markdown.transcript import TranscriptMessage
-    from commonbook.model.memory import Memory
+    from commonbook.model.stored_memory import StoredMemory
     from commonbook.ports.keys import Keys
 
 _LINE: Final = re.compile(
@@ -43,7 +43,7 @@ def line_of(keys: Keys, space_id: str, session: str, message: TranscriptMessage,
     return " ".join(words)
 
 
-def proven(keys: Keys, memory: Memory) -> dict[str, ClientIds]:
+def proven(keys: Keys, memory: StoredMemory) -> dict[str, ClientIds]:
     """Return the messages of an episode that this home wrote into its file, by id, with their client ids."""
     if not memory.message_lines or memory.session is None:
         return {}

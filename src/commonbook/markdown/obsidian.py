@@ -15,7 +15,8 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from commonbook.markdown.aliases import aliases
-from commonbook.model.memory import MAX_TAG, MAX_TAGS, Memory
+from commonbook.model.memory import MAX_TAG, MAX_TAGS
+from commonbook.model.stored_memory import StoredMemory
 from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def _place(address: str) -> str:
 # --- a memory
 
 
-def tags_of(memory: Memory) -> tuple[str, ...]:
+def tags_of(memory: StoredMemory) -> tuple[str, ...]:
     """Return the tags of a memory: those of its front matter, then those in its text."""
     if memory.kind in _WITHOUT_SYNTAX or "#" not in memory.text:
         return memory.tags
@@ -98,7 +99,7 @@ def tags_of(memory: Memory) -> tuple[str, ...]:
     return tuple(tags.values())[:MAX_TAGS]
 
 
-def mentions_of(memory: Memory) -> tuple[str, ...]:
+def mentions_of(memory: StoredMemory) -> tuple[str, ...]:
     """Return the notes that the text and the front matter of a memory link to, as `fold` writes them, each once."""
     if memory.kind in _WITHOUT_SYNTAX:
         return ()
@@ -114,7 +115,7 @@ def links_in(text: str, layout: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(map(fold, found)))[:_MAX_MENTIONS]
 
 
-def names_of(memory: Memory) -> tuple[str, ...]:
+def names_of(memory: StoredMemory) -> tuple[str, ...]:
     """Return the names by which links find a memory: its title, its file's name if a person gave it, its aliases."""
     if memory.kind in _WITHOUT_SYNTAX:
         return ()

@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 from commonbook.errors import BadTime
 from commonbook.markdown.file_format import Dialect
-from commonbook.model.memory import Memory
+from commonbook.model.stored_memory import StoredMemory
 from commonbook.text import titles
 
 VERSION: Final = "0.2"
@@ -38,7 +38,7 @@ _DAY: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 class Concept(NamedTuple):
     """The content of the OKF fields of a memory."""
 
-    memory: Memory
+    memory: StoredMemory
     sources: Sequence[tuple[str, str, str | None]]
     """Of each source: its id, the path of its file in the bundle or its URN, and its title if it is in the bundle."""
     is_deprecated: bool
@@ -174,7 +174,7 @@ class Entry(NamedTuple):
     description: str
 
 
-def describe(memory: Memory) -> str:
+def describe(memory: StoredMemory) -> str:
     """Return one line about a memory: the first line of its text, unless that is its title."""
     line = titles.derive_title(memory.text)
     return "" if line == memory.title else line[:_MAX_DESCRIPTION]

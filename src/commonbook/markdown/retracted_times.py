@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from commonbook.markdown.front_matter import Document
-    from commonbook.model.memory import Memory
+    from commonbook.model.stored_memory import StoredMemory
 
 
-def with_times_kept(memory: Memory, edited: Memory) -> Memory:
+def with_times_kept(memory: StoredMemory, edited: StoredMemory) -> StoredMemory:
     """Return a memory as its file edits it; if it was retracted, with the times that it has."""
     times = _retraction_times(memory)
     if times and memory.expires is not None and memory.expires <= max(times):
@@ -25,7 +25,7 @@ def with_times_kept(memory: Memory, edited: Memory) -> Memory:
     return edited
 
 
-def with_times_of_decisions(memory: Memory, edited: Memory, document: Document) -> Memory:
+def with_times_of_decisions(memory: StoredMemory, edited: StoredMemory, document: Document) -> StoredMemory:
     """Return a memory with the decisions that its file brings; if they bring or end a retraction, with its times too.
 
     This home has written these decisions, though its database does not know them.
@@ -35,7 +35,7 @@ def with_times_of_decisions(memory: Memory, edited: Memory, document: Document) 
     return with_times_restored(edited._replace(expires=document.expires, valid_until=document.valid_until))
 
 
-def with_times_restored(memory: Memory) -> Memory:
+def with_times_restored(memory: StoredMemory) -> StoredMemory:
     """Return a memory from a file with the end that its decision to retract gave it, if its times say less."""
     times = _retraction_times(memory)
     if not times:
@@ -49,5 +49,5 @@ def with_times_restored(memory: Memory) -> Memory:
     )
 
 
-def _retraction_times(memory: Memory) -> list[datetime]:
+def _retraction_times(memory: StoredMemory) -> list[datetime]:
     return sorted(decision.at for decision in memory.decisions if decision.verdict == RETRACT)

@@ -21,10 +21,10 @@ from commonbook.text import space_names, validation
 from commonbook.write import store_version
 
 if TYPE_CHECKING:
-    from commonbook.model.memory import Memory
     from commonbook.model.request import RequestContext
     from commonbook.model.sharing import RequestState, ShareRequest
     from commonbook.model.spaces import Actor
+    from commonbook.model.stored_memory import StoredMemory
     from commonbook.ports.engines import Engines
     from commonbook.write.context import WriteContext
 
@@ -80,19 +80,19 @@ def _is_proposal(engines: Engines, actor: Actor, memory_id: str) -> bool:
         return memory is not None and memory.deleted is None and memory.space.holds_proposals
 
 
-def _writable(ctx: WriteContext, memory: Memory) -> Memory:
+def _writable(ctx: WriteContext, memory: StoredMemory) -> StoredMemory:
     permissions.require_writable(ctx.actor, memory, ctx.writable, ctx.spaces)
     return memory
 
 
-def _require_waiting(memory: Memory) -> Memory:
+def _require_waiting(memory: StoredMemory) -> StoredMemory:
     """Return a memory if it is still proposed: a person may have moved its file meanwhile."""
     if not memory.space.holds_proposals:
         raise Conflict(f"memory {memory.id} was approved meanwhile", fix="edit or delete it where it is now")
     return memory
 
 
-def _no_approval(actor: Actor, memory: Memory) -> NotAllowed:
+def _no_approval(actor: Actor, memory: StoredMemory) -> NotAllowed:
     reason = "proposed this" if memory.author == actor.principal else "is an agent"
     return NotAllowed(
         f"{actor.principal} {reason} and cannot approve it", fix="let a person who may write to the space approve it"

@@ -12,8 +12,9 @@ from commonbook.errors import BadInput, Conflict, NotAllowed, NotFound, VersionC
 from commonbook.files import hand_edits, reverted_saves, scan
 from commonbook.memories import edited_fields, history
 from commonbook.memories.remember import resolve_links
-from commonbook.model.memory import UNSET, Changes, Memory, Receipt, is_retracted, receipt_of
+from commonbook.model.memory import UNSET, Changes, Receipt
 from commonbook.model.request import RequestContext
+from commonbook.model.stored_memory import StoredMemory, is_retracted, receipt_of
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import link_checks
 from commonbook.sharing import propagate
@@ -45,7 +46,7 @@ def edit(
     changes, masked = edited_fields.mask(changes) if mask else (changes, 0)
     in_text: tuple[str, ...] = ()
 
-    def operation(ctx: WriteContext, memory: Memory) -> Memory:
+    def operation(ctx: WriteContext, memory: StoredMemory) -> StoredMemory:
         nonlocal in_text
         if memory.notice is not None:
             raise BadInput("a notice is written by the book", fix="`commonbook triage` decides about it")
@@ -73,7 +74,7 @@ def edit(
         return change(engines, caller, memory_id, operation, expected_version=expected_version, complete=complete)
 
 
-def _older_text(ctx: WriteContext, memory: Memory, number: int) -> tuple[str, str]:
+def _older_text(ctx: WriteContext, memory: StoredMemory, number: int) -> tuple[str, str]:
     """Return the title and text of a revision, which the actor must be allowed to read; without rewound messages."""
     if number == memory.revision:
         return memory.title, memory.text
@@ -93,7 +94,7 @@ def link(engines: Engines, caller: RequestContext, source: str, relation: str, t
     relation = validation.validate_new_relation(relation)
     target = validation.validate_memory_id(target)
 
-    def operation(ctx: WriteContext, memory: Memory) -> Memory:
+    def operation(ctx: WriteContext, memory: StoredMemory) -> StoredMemory:
         if target == memory.id:
             raise BadInput("a memory cannot be linked to itself", fix="name another memory")
         if any((link_.relation, link_.target) == (relation, target) for link_ in memory.links):
@@ -113,7 +114,7 @@ def unlink(engines: Engines, caller: RequestContext, source: str, relation: str,
     relation = validation.validate_relation(relation)
     target = validation.validate_memory_id(target)
 
-    def operation(ctx: WriteContext, memory: Memory) -> Memory:
+    def operation(ctx: WriteContext, memory: StoredMemory) -> StoredMemory:
         _require_own_link(memory, relation)
         remaining = tuple(link_ for link_ in memory.links if (link_.relation, link_.target) != (relation, target))
         if len(remaining) == len(memory.links):
@@ -125,7 +126,7 @@ def unlink(engines: Engines, caller: RequestContext, source: str, relation: str,
     return change(engines, caller, source, operation)
 
 
-def _require_own_link(memory: Memory, relation: str) -> None:
+def _require_own_link(memory: StoredMemory, relation: str) -> None:
     """Refuse to change the link from a copy to its source, or from a notice to its subject."""
     if memory.notice is not None:
         raise BadInput("a notice has the one link to what it is about", fix="link that memory, or `triage` the notice")
@@ -140,7 +141,7 @@ def change(
     engines: Engines,
     caller: RequestContext,
     memory_id: str,
-    operation: Callable[[WriteContext, Memory], Memory],
+    operation: Callable[[WriteContext, StoredMemory], StoredMemory],
     *,
     expected_version: int | None = None,
     also: str | None = None,
@@ -164,7 +165,7 @@ def change(
     return scan.write_with_scan(engines, caller, locked_change)
 
 
-def require_version(memory: Memory, expected: int | None) -> None:
+def require_version(memory: StoredMemory, expected: int | None) -> None:
     """Raise VersionConflict unless a memory has the version that the caller expects, if it expects one."""
     if expected is not None and memory.version != expected:
         raise VersionConflict(memory=memory.id, expected=expected, found=memory.version)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from commonbook.errors import BadInput
 from commonbook.markdown import file_format, obsidian
 from commonbook.memories.remember import require_ordered_times
-from commonbook.model.memory import UNSET, Changes, Memory
+from commonbook.model.memory import UNSET, Changes
+from commonbook.model.stored_memory import StoredMemory
 from commonbook.text import masking, titles, validation
 from commonbook.write.new_memory import title_with_text
 
@@ -35,7 +36,7 @@ def mask(changes: Changes) -> tuple[Changes, int]:
     return changes, total
 
 
-def apply(ctx: WriteContext, memory: Memory, changes: Changes) -> Memory:
+def apply(ctx: WriteContext, memory: StoredMemory, changes: Changes) -> StoredMemory:
     """Return the memory with its new fields, or refuse them."""
     edited = memory
     if changes.text is not UNSET:
@@ -58,7 +59,7 @@ def apply(ctx: WriteContext, memory: Memory, changes: Changes) -> Memory:
     return require_ordered_times(_apply_times(ctx, edited, changes))
 
 
-def _with_line_ends_of(memory: Memory, text: str) -> str:
+def _with_line_ends_of(memory: StoredMemory, text: str) -> str:
     """Return a new text, with CRLF if all lines of the present one end so: an edit changes no line but its own.
 
     Of a text of one line, the file tells how it ends.
@@ -68,7 +69,7 @@ def _with_line_ends_of(memory: Memory, text: str) -> str:
     return re.sub(r"\r?\n", "\r\n", text) if has_crlf else text
 
 
-def without_tags_of_text(edited: Memory, before: Sequence[str]) -> tuple[Memory, tuple[str, ...]]:
+def without_tags_of_text(edited: StoredMemory, before: Sequence[str]) -> tuple[StoredMemory, tuple[str, ...]]:
     """Return a memory whose tags were set, and the tags of its text that are not among them.
 
     Readers get the tags of the text with the others. One that comes back from them is not written a second time.
@@ -80,7 +81,7 @@ def without_tags_of_text(edited: Memory, before: Sequence[str]) -> tuple[Memory,
     return edited._replace(tags=tags), tuple(tag for folded, tag in in_text.items() if folded not in given)
 
 
-def _apply_times(ctx: WriteContext, edited: Memory, changes: Changes) -> Memory:
+def _apply_times(ctx: WriteContext, edited: StoredMemory, changes: Changes) -> StoredMemory:
     if changes.occurred is not UNSET:
         edited = edited._replace(occurred=ctx.parse_time("occurred", changes.occurred))
     if changes.valid_from is not UNSET:

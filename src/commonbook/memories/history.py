@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from commonbook.access import permissions, scope
 from commonbook.memories.deletions import with_deletions
-from commonbook.model.memory import Memory, Revision
+from commonbook.model.memory import Revision
+from commonbook.model.stored_memory import StoredMemory
 from commonbook.tables import memories, revisions
 from commonbook.text import validation
 
@@ -45,7 +46,7 @@ def history(engines: Engines, actor: Actor, memory_id: str) -> tuple[Revision, .
         return with_deletions(tx, allowed, memory_id, (*past, present))
 
 
-def readable_past(tx: Reading, memory: Memory, readable: SpaceScope) -> list[Revision]:
+def readable_past(tx: Reading, memory: StoredMemory, readable: SpaceScope) -> list[Revision]:
     """Return the past revisions of a memory, oldest first; those of other spaces have only their number and time."""
     return [
         revision if space in readable else _redacted(revision)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from commonbook.access import scope
 from commonbook.markdown import obsidian
 from commonbook.model.invalidation import ENDED, Invalidation
-from commonbook.model.memory import is_retracted
+from commonbook.model.stored_memory import is_retracted
 from commonbook.reasoning import invalidations as graph
 from commonbook.reasoning import open_notices
 from commonbook.reasoning.invalidations import is_outdated
@@ -21,8 +21,9 @@ from commonbook.sharing import freshness
 from commonbook.tables import copies, file_journal, links, memories, spaces, supersession
 
 if TYPE_CHECKING:
-    from commonbook.model.memory import Link, Mark, Memory
+    from commonbook.model.memory import Mark
     from commonbook.model.spaces import SpaceScope
+    from commonbook.model.stored_memory import StoredLink, StoredMemory
     from commonbook.ports.database import Reading
     from commonbook.ports.engines import Engines
 
@@ -30,20 +31,20 @@ if TYPE_CHECKING:
 class Doubts(NamedTuple):
     """The part of the marks that a ranking needs: open notices, and the freshness of copies."""
 
-    sources: Mapping[str, Memory]
+    sources: Mapping[str, StoredMemory]
     """The sources along the ties of the copies among the memories."""
-    incoming: tuple[Link, ...]
+    incoming: tuple[StoredLink, ...]
     """The links to the memories and to these sources that marks depend on."""
     noticed: Mapping[str, Collection[tuple[str, str]]]
     """The keys of the open notices about the memories and these sources."""
     copy_states: Mapping[str, freshness.CopyState]
 
-    def is_suspect(self, memory: Memory) -> bool:
+    def is_suspect(self, memory: StoredMemory) -> bool:
         """Tell whether a decision about a memory is waited for, because of a memory that it depends on."""
         causes = open_notices.open_causes(memory, self.sources, self.noticed, {}) if self.noticed else ()
         return any(invalidating != ENDED for _, invalidating in causes)
 
-    def freshness_of(self, memory: Memory) -> str | None:
+    def freshness_of(self, memory: StoredMemory) -> str | None:
         """Return the freshness of a copy; None for another memory."""
         state = self.copy_states.get(memory.id)
         return state.freshness if state else None
@@ -64,13 +65,13 @@ NO_DOUBTS: Final = Doubts({}, (), {}, {})
 class _Surroundings(NamedTuple):
     """The memories around those that are marked: sources along the ties, grounds, successors and open notices."""
 
-    sources: Mapping[str, Memory]
-    grounds: Mapping[str, Memory]
+    sources: Mapping[str, StoredMemory]
+    grounds: Mapping[str, StoredMemory]
     successors: supersession.Successors
     noticed: Mapping[str, Collection[tuple[str, str]]]
     now: datetime
 
-    def is_plain(self, memory: Memory) -> bool:
+    def is_plain(self, memory: StoredMemory) -> bool:
         """Tell whether a memory can have no marks but those of its file: it has no links, times, notices or successors.
 
         Most are so, which is told faster than each mark can be looked for.
@@ -79,22 +80,22 @@ class _Surroundings(NamedTuple):
         is_linked = memory.links or memory.shared or memory.id in self.successors.direct or memory.id in self.noticed
         return not (has_times or is_linked or memory.space.holds_proposals)
 
-    def chain(self, memory: Memory) -> list[Memory]:
+    def chain(self, memory: StoredMemory) -> list[StoredMemory]:
         """Return a memory and its sources along the tie: what is true of one of them is true of the memory."""
         return copies.chain_of(memory, self.sources)
 
-    def newest_successor(self, memory: Memory, allowed: SpaceScope) -> tuple[bool, str | None]:
+    def newest_successor(self, memory: StoredMemory, allowed: SpaceScope) -> tuple[bool, str | None]:
         """Return whether a memory is superseded, and by which; one that may not be read is not named."""
         chain = self.chain(memory)
         standing = [self.successors.standing(member.id, self.now) for member in chain]
         nearest = next(filter(None, supersession.in_place_of_others(chain, standing)), ())
         return bool(nearest), max((one.id for one in nearest if one.space.id in allowed), default=None)
 
-    def endings(self, memory: Memory) -> dict[str, list[Invalidation]]:
+    def endings(self, memory: StoredMemory) -> dict[str, list[Invalidation]]:
         """Return the successors of a memory, and of its sources along the tie, that have ended."""
         return graph.ended_successors(self.chain(memory), self.successors, self.now)
 
-    def causes(self, memory: Memory) -> set[tuple[str, str]]:
+    def causes(self, memory: StoredMemory) -> set[tuple[str, str]]:
         """Return the causes that wait for a decision about a memory."""
         return open_notices.open_causes(memory, self.sources, self.noticed, self.endings(memory))
 
@@ -103,11 +104,11 @@ def with_marks(
     engines: Engines,
     tx: Reading,
     allowed: SpaceScope,
-    unmarked: Sequence[Memory],
+    unmarked: Sequence[StoredMemory],
     now: datetime,
     *,
     doubts: Doubts | None = None,
-) -> list[Memory]:
+) -> list[StoredMemory]:
     """Return the memories with their marks and successors; what is about a hidden session or memory is left out.
 
     `doubts` are those about these memories, and perhaps others, if the caller has read them already.
@@ -129,7 +130,7 @@ def with_marks(
             validity_marks = _validity_marks(memory, around, is_superseded=is_superseded)
             marks = (*validity_marks, *marks, *_reasoning_marks(memory, around))
         served = _without_hidden_session(memory, allowed)._replace(
-            marks=marks, superseded_by=successor, tags=obsidian.tags_of(memory), message_lines=()
+            marks=marks, superseded_by=successor, tags=obsidian.tags_of(memory)
         )
         if memory.id in doubts.copy_states:
             served = _with_freshness(tx, allowed, served, doubts.copy_states[memory.id])
@@ -138,7 +139,7 @@ def with_marks(
 
 
 def doubts_about(
-    tx: Reading, allowed: SpaceScope, unmarked: Sequence[Memory], incoming: Callable[[], list[Link]]
+    tx: Reading, allowed: SpaceScope, unmarked: Sequence[StoredMemory], incoming: Callable[[], list[StoredLink]]
 ) -> Doubts:
     """Return the doubts about memories; `incoming` is the result of `request_links` for them. No text is needed."""
     all_spaces = scope.LazyScope(partial(spaces.get_all, tx))
@@ -153,13 +154,15 @@ def doubts_about(
     )
 
 
-def request_links(tx: Reading, ids: Sequence[str]) -> Callable[[], list[Link]]:
+def request_links(tx: Reading, ids: Sequence[str]) -> Callable[[], list[StoredLink]]:
     """Send the query for the links to these memories that marks depend on: from successors and from notices."""
     relations = (*supersession.RELATIONS, open_notices.NOTICE_RELATION)
     return links.incoming_deferred(tx, None, ids, relations=relations)
 
 
-def with_invalidations(tx: Reading, allowed: SpaceScope, marked: Sequence[Memory], now: datetime) -> list[Memory]:
+def with_invalidations(
+    tx: Reading, allowed: SpaceScope, marked: Sequence[StoredMemory], now: datetime
+) -> list[StoredMemory]:
     """Return marked memories with their open invalidations, each with its path, as a reader of these spaces sees it."""
     waiting = [memory for memory in marked if {"suspect", "successor_ended"} & set(memory.marks)]
     if not waiting:
@@ -184,7 +187,7 @@ def with_invalidations(tx: Reading, allowed: SpaceScope, marked: Sequence[Memory
 def _surroundings(
     tx: Reading,
     all_spaces: SpaceScope,
-    unmarked: Sequence[Memory],
+    unmarked: Sequence[StoredMemory],
     now: datetime,
     doubts: Doubts,
 ) -> _Surroundings:
@@ -199,7 +202,7 @@ def _surroundings(
     )
 
 
-def _without_hidden_session(memory: Memory, allowed: SpaceScope) -> Memory:
+def _without_hidden_session(memory: StoredMemory, allowed: SpaceScope) -> StoredMemory:
     """Return a memory without its session, if that is in another space that may not be read."""
     if memory.session_space is None or any(space.name == memory.session_space for space in allowed.values()):
         return memory
@@ -207,8 +210,8 @@ def _without_hidden_session(memory: Memory, allowed: SpaceScope) -> Memory:
 
 
 def _without_hidden_reasons(
-    tx: Reading, all_spaces: SpaceScope, allowed: SpaceScope, superseding: Sequence[Memory]
-) -> Sequence[Memory]:
+    tx: Reading, all_spaces: SpaceScope, allowed: SpaceScope, superseding: Sequence[StoredMemory]
+) -> Sequence[StoredMemory]:
     """Return memories without the reasons why they supersede others in spaces that may not be read.
 
     A reason tells about the old memory: it is for those who may read both. If nobody knows any longer where the old
@@ -227,22 +230,15 @@ def _without_hidden_reasons(
     ]
 
 
-def _with_freshness(tx: Reading, allowed: SpaceScope, copy: Memory, state: freshness.CopyState) -> Memory:
-    """Return a copy with its freshness; a successor of its source that may not be read is not named.
-
-    The hash of an edited copy would be that of its source if it guessed the source's words, so it is left out: links of
-    others to the source show that one.
-    """
+def _with_freshness(tx: Reading, allowed: SpaceScope, copy: StoredMemory, state: freshness.CopyState) -> StoredMemory:
+    """Return a copy with its freshness; a successor of its source that may not be read is not named."""
     successor = (
         state.successor if state.successor and state.successor in live_ids(tx, allowed, [state.successor]) else None
     )
-    is_as_taken = copy.source is not None and copy.copy_hash == copy.source.target_hash
-    return copy._replace(
-        freshness=state.freshness, successor=successor, copy_hash=copy.copy_hash if is_as_taken else None
-    )
+    return copy._replace(freshness=state.freshness, successor=successor)
 
 
-def _validity_marks(memory: Memory, around: _Surroundings, *, is_superseded: bool) -> Iterator[Mark]:
+def _validity_marks(memory: StoredMemory, around: _Surroundings, *, is_superseded: bool) -> Iterator[Mark]:
     """Yield the marks of a memory that is no longer valid, by itself or through its tie to a source."""
     chain, now = around.chain(memory), around.now
     if memory.deleted:
@@ -268,7 +264,7 @@ def _file_marks(trouble: str | None, *, is_reverted: bool) -> Iterator[Mark]:
         yield "reverted"
 
 
-def _reasoning_marks(memory: Memory, around: _Surroundings) -> Iterator[Mark]:
+def _reasoning_marks(memory: StoredMemory, around: _Surroundings) -> Iterator[Mark]:
     causes = {invalidating for _, invalidating in around.causes(memory)}
     if causes - {ENDED}:
         yield "suspect"

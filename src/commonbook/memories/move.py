@@ -9,9 +9,10 @@ from commonbook.errors import BadInput
 from commonbook.memories.edit import change
 from commonbook.memories.marks import live_ids
 from commonbook.memories.remember import resolve_links
-from commonbook.model.memory import WOULD_SUPERSEDE, Link, Memory, Receipt
+from commonbook.model.memory import WOULD_SUPERSEDE, Receipt
 from commonbook.model.request import RequestContext
 from commonbook.model.spaces import Actor, Space
+from commonbook.model.stored_memory import StoredLink, StoredMemory
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import link_checks
 from commonbook.tables import memories
@@ -26,7 +27,7 @@ def move(engines: Engines, caller: RequestContext, memory_id: str, to: str, *, e
     """Move a memory into another space, with its file and its history; one that was proposed is approved by that."""
     space_names.require_space_name(to)
 
-    def operation(ctx: WriteContext, memory: Memory) -> Memory:
+    def operation(ctx: WriteContext, memory: StoredMemory) -> StoredMemory:
         note_proposal(memory)
         return move_to(ctx, memory, ctx.require_writable_space(to))
 
@@ -35,21 +36,21 @@ def move(engines: Engines, caller: RequestContext, memory_id: str, to: str, *, e
 
 
 @contextmanager
-def logging_refused_approval(engines: Engines, actor: Actor) -> Iterator[Callable[[Memory], None]]:
+def logging_refused_approval(engines: Engines, actor: Actor) -> Iterator[Callable[[StoredMemory], None]]:
     """If the block is refused, log that in the spaces of what the memory would supersede that it has noted.
 
     The block notes the memory by the function that it gets, inside of its transaction.
     """
     superseded: list[str] = []
 
-    def note_proposal(memory: Memory) -> None:
+    def note_proposal(memory: StoredMemory) -> None:
         superseded[:] = proposals.to_be_superseded(memory)
 
     with logging_refusal(engines, actor, "supersede", superseded):
         yield note_proposal
 
 
-def move_to(ctx: WriteContext, memory: Memory, space: Space) -> Memory:
+def move_to(ctx: WriteContext, memory: StoredMemory, space: Space) -> StoredMemory:
     """Move a memory that the actor may write to into a space that it may write to."""
     if space.id == memory.space.id:
         return memory
@@ -65,7 +66,7 @@ def move_to(ctx: WriteContext, memory: Memory, space: Space) -> Memory:
     return store_version.store_version(ctx, memory, moved_copy, changed, how="move")
 
 
-def _links_to_take_effect(ctx: WriteContext, memory: Memory) -> tuple[Link, ...]:
+def _links_to_take_effect(ctx: WriteContext, memory: StoredMemory) -> tuple[StoredLink, ...]:
     """Return the links of a proposed memory without those to memories that were deleted meanwhile; check the others.
 
     Its links take effect by the move, so they need the rights and fulfil the conditions of links that are made now.
@@ -78,7 +79,7 @@ def _links_to_take_effect(ctx: WriteContext, memory: Memory) -> tuple[Link, ...]
     return tuple(link for link in memory.links if link.relation != WOULD_SUPERSEDE or link.target in live)
 
 
-def _without_unreadable_words(ctx: WriteContext, memory: Memory) -> Memory:
+def _without_unreadable_words(ctx: WriteContext, memory: StoredMemory) -> StoredMemory:
     """Return a copy as a snapshot if the actor may not read its source; any other memory as it is."""
     link = memory.source
     if link is None or memories.find(ctx.tx, ctx.readable, link.target) is not None:

@@ -16,9 +16,9 @@ from commonbook.tables import memories, sharing_requests, spaces
 from commonbook.text import space_names, validation
 
 if TYPE_CHECKING:
-    from commonbook.model.memory import Memory
     from commonbook.model.reasoning import Inbox
     from commonbook.model.spaces import Actor, Space, SpaceScope
+    from commonbook.model.stored_memory import StoredMemory
     from commonbook.ports.database import Reading
     from commonbook.ports.engines import Engines
 
@@ -73,11 +73,11 @@ def _visible_proposals(
     return decides, found
 
 
-def _waiting(tx: Reading, proposals: SpaceScope) -> list[Memory]:
+def _waiting(tx: Reading, proposals: SpaceScope) -> list[StoredMemory]:
     """Return the memories that wait in these spaces, the oldest first."""
     if not proposals:
         return []
-    found: list[Memory] = []
+    found: list[StoredMemory] = []
     cursor = None
     while batch := memories.page(tx, proposals, Filter(), after=cursor, limit=validation.MAX_PAGE):
         found += batch
@@ -85,7 +85,7 @@ def _waiting(tx: Reading, proposals: SpaceScope) -> list[Memory]:
     return found[::-1]
 
 
-def request_of(memory: Memory, space: Space) -> ShareRequest:
+def request_of(memory: StoredMemory, space: Space) -> ShareRequest:
     """Return a proposed memory as a request to accept it into a space."""
     return ShareRequest(
         id=memory.id,

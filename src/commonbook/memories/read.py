@@ -15,6 +15,7 @@ from commonbook.access import permissions, scope
 from commonbook.errors import Ambiguous, BadInput, CommonbookError, NotFound
 from commonbook.memories.marks import live_ids, with_invalidations, with_marks
 from commonbook.model.memory import KINDS, LAZY, MENTIONS, Filter, Kind, Link, Memory, Page
+from commonbook.model.stored_memory import StoredMemory
 from commonbook.sharing import freshness, refresh
 from commonbook.sharing.freshness import REFRESHED_BY_READING
 from commonbook.tables import links, memories, spaces
@@ -35,19 +36,19 @@ _MAX_NAMED: Final = 5
 
 def get(engines: Engines, actor: Actor, memory_id: str) -> Memory:
     """Return one memory; a stale lazy copy is first refreshed from its source, if that is allowed."""
-    memory = get_stored(engines, actor, memory_id)
+    memory = _get_stored(engines, actor, memory_id)
     if memory.shared is None or memory.shared.mode != LAZY or memory.freshness not in REFRESHED_BY_READING:
-        return memory
+        return memory.public()
     with engines.db.reading() as tx:
         if not freshness.needing_refresh(tx, spaces.get_all(tx), [memory]):
-            return memory
+            return memory.public()
     # A full or busy home must not prevent reading: the copy is returned as it is, marked as stale.
     with suppress(CommonbookError):
         refresh.refresh_now(engines, memory.id)
-    return get_stored(engines, actor, memory_id)
+    return _get_stored(engines, actor, memory_id).public()
 
 
-def get_stored(engines: Engines, actor: Actor, memory_id: str) -> Memory:
+def _get_stored(engines: Engines, actor: Actor, memory_id: str) -> StoredMemory:
     """Return one memory with its links and marks."""
     memory_id = validation.validate_memory_id(memory_id)
     with engines.db.reading() as tx:
@@ -117,7 +118,7 @@ def list_page(engines: Engines, actor: Actor, chosen: Filter, *, limit: int, aft
         now, readable = engines.clock.now(), scope.select(tx, actor)
         items = with_invalidations(tx, readable, with_marks(engines, tx, readable, rows[:limit], now), now)
     following = page_cursor(items[-1]) if len(rows) > limit else None
-    return Page(tuple(items), following)
+    return Page(tuple(memory.public() for memory in items), following)
 
 
 def _default_kinds(space: str | None) -> tuple[Kind, ...]:
@@ -129,16 +130,16 @@ def _default_kinds(space: str | None) -> tuple[Kind, ...]:
 
 def list_links(engines: Engines, actor: Actor, memory_id: str) -> tuple[Link, ...]:
     """Return the links of a memory in both directions, outgoing links first; those in texts come last."""
-    memory = get_stored(engines, actor, memory_id)
+    memory = _get_stored(engines, actor, memory_id)
     with engines.db.reading() as tx:
         incoming = links.incoming(tx, scope.without_proposals(scope.select(tx, actor), memory.space.name), [memory.id])
         live = live_ids(tx, scope.select(tx, actor), [link.source for link in incoming])
         mentioned = links.mentioned_by(tx, memory)
         mentioning = links.mentioning(tx, memory)
     return (
-        *memory.links,
+        *(link.public() for link in memory.links),
         *(Link(memory.id, MENTIONS, target) for target in mentioned),
-        *(link for link in incoming if link.source in live),
+        *(link.public() for link in incoming if link.source in live),
         *(Link(source, MENTIONS, memory.id) for source in mentioning),
     )
 

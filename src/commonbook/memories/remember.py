@@ -13,9 +13,10 @@ from commonbook.access import permissions, scope
 from commonbook.errors import BadInput
 from commonbook.memories.drafts import MaskedDraft, fingerprint, mask, prepare, validate
 from commonbook.model.ids import new_id
-from commonbook.model.memory import Draft, Link, Memory, Metadata, Receipt, receipt_of
+from commonbook.model.memory import Draft, Metadata, Receipt
 from commonbook.model.request import RequestContext
 from commonbook.model.spaces import Space
+from commonbook.model.stored_memory import StoredLink, StoredMemory, receipt_of
 from commonbook.ports.database import RetryTransaction
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import link_checks
@@ -79,7 +80,7 @@ def _superseded(draft: Draft) -> list[str]:
 
 def _remember_all(ctx: WriteContext, drafts: Sequence[MaskedDraft]) -> list[Receipt]:
     receipts: list[Receipt] = []
-    added: list[Memory] = []
+    added: list[StoredMemory] = []
     # Spaces are created in a fixed order, so that two transactions that create the same ones cannot deadlock.
     named = [draft.sent.space or space_names.PERSONAL for draft in drafts]
     chosen: dict[str, _Spaces] = {}
@@ -97,7 +98,7 @@ def _remember_all(ctx: WriteContext, drafts: Sequence[MaskedDraft]) -> list[Rece
     return receipts
 
 
-def _remember_one(ctx: WriteContext, masked: MaskedDraft, spaces: _Spaces) -> tuple[Receipt, Memory | None]:
+def _remember_one(ctx: WriteContext, masked: MaskedDraft, spaces: _Spaces) -> tuple[Receipt, StoredMemory | None]:
     """Store one memory without its file; or return the first receipt of its key and no memory."""
     draft, (named, space) = masked.sent, spaces
     if draft.key is None:
@@ -114,7 +115,7 @@ def _remember_one(ctx: WriteContext, masked: MaskedDraft, spaces: _Spaces) -> tu
     return receipt, memory
 
 
-def _store(ctx: WriteContext, masked: MaskedDraft, space: Space) -> tuple[Receipt, Memory]:
+def _store(ctx: WriteContext, masked: MaskedDraft, space: Space) -> tuple[Receipt, StoredMemory]:
     """Store a new memory in a space; its receipt names a memory that the caller may read with the same text."""
     memory = require_ordered_times(_new_memory(ctx, masked.stored, space))
     link_checks.require_valid_links(ctx, memory, proposals.approved_links(memory))
@@ -128,7 +129,7 @@ def _store(ctx: WriteContext, masked: MaskedDraft, space: Space) -> tuple[Receip
     return receipt._replace(duplicate_of=duplicate, masked=masked.masked), memory
 
 
-def _new_memory(ctx: WriteContext, draft: Draft, space: Space) -> Memory:
+def _new_memory(ctx: WriteContext, draft: Draft, space: Space) -> StoredMemory:
     memory_id = new_id()
     wanted = [*draft.links, *([("supersedes", draft.replaces)] if draft.replaces else [])]
     if space.holds_proposals:
@@ -152,14 +153,14 @@ def _new_memory(ctx: WriteContext, draft: Draft, space: Space) -> Memory:
     )
 
 
-def require_ordered_times(memory: Memory) -> Memory:
+def require_ordered_times(memory: StoredMemory) -> StoredMemory:
     """Return the memory, or refuse one whose validity ends before it begins."""
     if memory.valid_from and memory.valid_until and memory.valid_until < memory.valid_from:
         raise BadInput("valid_until is before valid_from", fix="exchange the two")
     return memory
 
 
-def resolve_links(ctx: WriteContext, source: str, wanted: Iterable[tuple[str, str]]) -> tuple[Link, ...]:
+def resolve_links(ctx: WriteContext, source: str, wanted: Iterable[tuple[str, str]]) -> tuple[StoredLink, ...]:
     """Return links to existing memories, with the content hash of each target."""
     wanted = tuple(wanted)
     if not wanted:
@@ -172,11 +173,11 @@ def resolve_links(ctx: WriteContext, source: str, wanted: Iterable[tuple[str, st
             raise permissions.no_memory(target)
         if relation == "supersedes":
             permissions.require_writable(ctx.actor, memory, ctx.writable, ctx.spaces)
-        resolved[relation, target] = Link(source, relation, target, memory.content_hash)
+        resolved[relation, target] = StoredLink(source, relation, target, memory.content_hash)
     return tuple(resolved.values())
 
 
-def _logged_links(memory: Memory) -> dict[str, object]:
+def _logged_links(memory: StoredMemory) -> dict[str, object]:
     return {"links": [[link.relation, link.target] for link in memory.links]} if memory.links else {}
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from commonbook.access import permissions
 from commonbook.errors import BadInput
 from commonbook.files import hand_edits
-from commonbook.model.memory import Memory, Receipt, receipt_of
+from commonbook.model.memory import Receipt
 from commonbook.model.request import RequestContext
+from commonbook.model.stored_memory import StoredMemory, receipt_of
 from commonbook.ports.engines import Engines
 from commonbook.sharing import propagate
 from commonbook.tables import file_journal, memories
@@ -37,7 +38,7 @@ def undelete(engines: Engines, caller: RequestContext, memory_id: str) -> Receip
         return write(engines, caller, operation)
 
 
-def _require_writable(ctx: WriteContext, memory_id: str) -> Memory:
+def _require_writable(ctx: WriteContext, memory_id: str) -> StoredMemory:
     """Return a memory, deleted or not, of a space that the actor may write to."""
     memory = memories.find(ctx.tx, ctx.readable, memory_id)
     if memory is None:
@@ -46,7 +47,7 @@ def _require_writable(ctx: WriteContext, memory_id: str) -> Memory:
     return memory
 
 
-def _with_file_back(ctx: WriteContext, tombstone: Memory) -> Memory:
+def _with_file_back(ctx: WriteContext, tombstone: StoredMemory) -> StoredMemory:
     """Apply a file that a person has put back at the path of the memory: it brings the memory back by itself."""
     if not ctx.engines.folder.exists(tombstone.path) or file_journal.journal_entries(ctx.tx, [tombstone.id]):
         return tombstone
@@ -54,7 +55,7 @@ def _with_file_back(ctx: WriteContext, tombstone: Memory) -> Memory:
     return _require_writable(ctx, tombstone.id)
 
 
-def _restore(ctx: WriteContext, tombstone: Memory) -> Memory:
+def _restore(ctx: WriteContext, tombstone: StoredMemory) -> StoredMemory:
     if tombstone.notice is not None:
         raise BadInput(
             f"{tombstone.id} is a notice that was decided or withdrawn",
@@ -67,7 +68,7 @@ def _restore(ctx: WriteContext, tombstone: Memory) -> Memory:
     )
 
 
-def _with_tie(ctx: WriteContext, tombstone: Memory) -> Memory:
+def _with_tie(ctx: WriteContext, tombstone: StoredMemory) -> StoredMemory:
     """Return a copy with the tie that it may have: it follows its source again only by a reader of that.
 
     Else every writer of the space could have the words of a source whose sharing was ended, by whatever deletion. As a

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from commonbook.model.memory import Memory
 from commonbook.model.spaces import SpaceScope
+from commonbook.model.stored_memory import StoredMemory
 from commonbook.ports.database import Reading
 from commonbook.tables import copies, supersession
 from commonbook.tables.supersession import Successors
@@ -26,7 +26,7 @@ class Validity(NamedTuple):
     superseded_until: datetime | None
 
 
-def validities_of(tx: Reading, spaces: SpaceScope, live: Sequence[Memory]) -> dict[str, Validity]:
+def validities_of(tx: Reading, spaces: SpaceScope, live: Sequence[StoredMemory]) -> dict[str, Validity]:
     """Return the validity of each of these memories; `spaces` are all spaces of the book.
 
     Successors of any space count: the index has one time for a passage, regardless of the reader.
@@ -37,7 +37,7 @@ def validities_of(tx: Reading, spaces: SpaceScope, live: Sequence[Memory]) -> di
     return {memory.id: validity_of(memory, sources, successors) for memory in live}
 
 
-def validity_of(memory: Memory, sources: Mapping[str, Memory], successors: Successors) -> Validity:
+def validity_of(memory: StoredMemory, sources: Mapping[str, StoredMemory], successors: Successors) -> Validity:
     """Return the validity of a memory, whose sources along the tie and their successors were read before."""
     chain = copies.chain_of(memory, sources)
     lasting = supersession.in_place_of_others(chain, [successors.lasting(member.id) for member in chain])
@@ -50,7 +50,7 @@ def validity_of(memory: Memory, sources: Mapping[str, Memory], successors: Succe
     )
 
 
-def valid_since(memory: Memory) -> datetime:
+def valid_since(memory: StoredMemory) -> datetime:
     """Return the time from which a memory is valid: as it states, else since it occurred or was created."""
     return memory.valid_from or min(memory.created, memory.occurred or memory.created)
 

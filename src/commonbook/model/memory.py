@@ -6,14 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import Enum
 from types import MappingProxyType
-from typing import Final, Literal, NamedTuple, TypeAlias, cast, get_args
+from typing import Final, Literal, NamedTuple, TypeAlias, get_args
 
-from commonbook.model.ids import format_time, parse_time
-from commonbook.model.invalidation import RETRACT, Decision, Invalidation, Notice, SupersedeReason
-from commonbook.model.spaces import Space
+from commonbook.model.invalidation import Decision, Invalidation, Notice, SupersedeReason
 
 Kind: TypeAlias = Literal["note", "fact", "preference", "decision", "procedure", "episode", "reflection", "notice"]
 """The kind of a memory; only the book itself writes a `notice`."""
@@ -83,33 +81,6 @@ class Unset(Enum):
 UNSET: Final = Unset.UNSET
 
 
-UNKNOWN_HASH: Final = "0" * 16
-"""Stands for the content hash of a text that is not known: it equals no other."""
-
-
-class Link(NamedTuple):
-    """A link (source, relation, target), with the content hash of the target when it was made or last confirmed.
-
-    A link that a program of an earlier version wrote has the target's revision, as digits, until the target is known.
-    """
-
-    source: str
-    relation: str
-    target: str
-    target_hash: str | None = None
-
-    def hash_taken(self, target: Memory) -> str:
-        """Return the content hash that the link remembers of this target; `UNKNOWN_HASH` if none is known."""
-        if self.target_hash is None or not is_revision_number(self.target_hash):
-            return self.target_hash or UNKNOWN_HASH
-        return target.content_hash if int(self.target_hash) == target.revision else UNKNOWN_HASH
-
-
-def is_revision_number(target_hash: str) -> bool:
-    """Tell whether a link remembers a revision number of an earlier program, and not a hash of 16 digits."""
-    return len(target_hash) < len(UNKNOWN_HASH)
-
-
 LIVE: Final = "live"
 LAZY: Final = "lazy"
 SNAPSHOT: Final = "snapshot"
@@ -157,98 +128,43 @@ def _typed(fields: Mapping[str, Scalar]) -> frozenset[tuple[str, type, Scalar]]:
 
 NO_METADATA: Final = Metadata()
 
-_MODE_SET: Final = "since:"
-_APPROVED_BY: Final = "approved:"
-SOURCE_ENDS: Final = "ends:"
-"""The beginning of the word of a copy that tells when its deleted source ended."""
+
+class Link(NamedTuple):
+    """A link from one memory to another."""
+
+    source: str
+    relation: str
+    target: str
 
 
 class CopyInfo(NamedTuple):
-    """The part of a memory that is a copy: its refresh mode, the first source of all (`root`), the sharer and the time.
+    """The part of a memory that is a copy: its source and mode, the first source of all (`root`), the sharer and time.
 
-    `claimed` means that the copy came by import, so that this book cannot prove that it was shared. The words that it
-    took over are in the link to its source, as a hash.
+    `claimed` means that the copy came by import, so that this book cannot prove that it was shared. `approved_by`
+    approved the request to share it, if the sharer could only request it. `source_ends` is the time at which a deleted
+    source ended or ends.
     """
 
+    source: str
     mode: CopyMode
     root: str
     by: str
     at: datetime
     claimed: bool = False
-    mode_set: datetime | None = None
-    """When the mode was last changed; None if it is the one that the copy was shared with."""
-    source_ends: datetime | None = None
-    """When its source ended or ends, if that was deleted: the copy still knows it without the database."""
     approved_by: str | None = None
-    """The principal that approved the request to share it, if the sharer could only request it."""
-
-    @property
-    def writer(self) -> str:
-        """The principal in whose name it follows: it must be allowed to write to the space of the copy."""
-        return self.approved_by or self.by
-
-    @property
-    def order(self) -> tuple[datetime, bool]:
-        """The place among the states of one tie: of two, the greater one is the later. A detached copy stays one."""
-        return self.mode_set or self.at, self.mode == DETACHED
-
-    def serialize(self) -> str:
-        """Serialize it on one line, as rows and files store it."""
-        words = (
-            self.mode,
-            self.root,
-            self.by,
-            format_time(self.at),
-            *((_MODE_SET + format_time(self.mode_set),) if self.mode_set else ()),
-            *((SOURCE_ENDS + format_time(self.source_ends),) if self.source_ends else ()),
-            *((_APPROVED_BY + self.approved_by,) if self.approved_by else ()),
-            *(("claimed",) if self.claimed else ()),
-        )
-        return " ".join(words)
-
-    @classmethod
-    def parse(cls, line: str) -> CopyInfo:
-        """Parse the line that `serialize` returned, also of an earlier program; raise ValueError for anything else."""
-        mode, root, by, at, *claimed = line.split(" ")
-        if claimed and claimed[0].isdecimal():
-            # A revision of the copy, by which an earlier program recognised an edit of it.
-            claimed = claimed[1:]
-        mode_set, source_ends = (_take_time(claimed, prefix) for prefix in (_MODE_SET, SOURCE_ENDS))
-        approved_by = _take_word(claimed, _APPROVED_BY)
-        if mode not in (*MODES, DETACHED) or claimed not in ([], ["claimed"]):
-            raise ValueError(line)
-        return cls(
-            cast("CopyMode", mode),
-            root,
-            by,
-            parse_time(at),
-            claimed=bool(claimed),
-            mode_set=mode_set,
-            source_ends=source_ends,
-            approved_by=approved_by,
-        )
-
-
-def _take_time(words: list[str], prefix: str) -> datetime | None:
-    """Remove the first word and return the time in it, if it has this prefix."""
-    word = _take_word(words, prefix)
-    return parse_time(word) if word is not None else None
-
-
-def _take_word(words: list[str], prefix: str) -> str | None:
-    """Remove the first word and return it without its prefix, if it has this one."""
-    return words.pop(0)[len(prefix) :] if words and words[0].startswith(prefix) else None
+    source_ends: datetime | None = None
 
 
 class Memory(NamedTuple):
-    """A memory: the fields that its row and its Markdown file have in common, and some that are derived.
+    """A memory as its readers see it: what is stored, and what is derived when it is read.
 
     The derived fields are `marks`, `superseded_by`, `invalidations` (why the memory is suspect), `freshness` (whether a
     copy is up to date with its source) and `successor` (the memory that superseded the source of a copy).
+    `session_space` is the space of its session, if that is another one.
     """
 
     id: str
-    space: Space
+    space: str
     kind: Kind
     title: str
     text: str
@@ -263,12 +179,9 @@ class Memory(NamedTuple):
     expires: datetime | None
     revision: int
     version: int
-    revised_by: str
-    revised_at: datetime
-    revised_how: str
     path: str
-    layout: str
     deleted: datetime | None = None
+    metadata: Metadata = NO_METADATA
     links: tuple[Link, ...] = ()
     marks: tuple[Mark, ...] = ()
     superseded_by: str | None = None
@@ -281,37 +194,6 @@ class Memory(NamedTuple):
     decisions: tuple[Decision, ...] = ()
     supersede_reasons: tuple[SupersedeReason, ...] = ()
     invalidations: tuple[Invalidation, ...] = ()
-    content_hash: str = ""
-    """A keyed hash of id, title and text: two of one memory are equal if it says the same."""
-    copy_hash: str | None = None
-    """Of a copy: the content hash that its source would have with the copy's title and text.
-
-    `get` and `list` leave it out if the copy was edited.
-    """
-    metadata: Metadata = NO_METADATA
-    message_lines: tuple[str, ...] = ()
-    """Of an episode: the lines of its file that prove its messages; `get` and `list` leave them out."""
-
-    @property
-    def source(self) -> Link | None:
-        """The link from a copy to its source, with the hash of the words that it took over; None if it is no copy."""
-        if self.shared is None:
-            return None
-        # A loop, since a generator would cost more than the comparison: a lineage asks this of thousands of memories.
-        for link in self.links:
-            if link.relation == "shared_from":
-                return link
-        return None
-
-    @property
-    def settled_causes(self) -> frozenset[tuple[str, str]]:
-        """The keys of the invalidations that somebody has decided about."""
-        return frozenset(decision.key for decision in self.decisions if decision.settles)
-
-    @property
-    def root(self) -> str:
-        """The id of the first source of a copy; the own id of a memory that is no copy, or is detached."""
-        return self.id if self.shared is None or self.shared.mode == DETACHED else self.shared.root
 
 
 class Draft(NamedTuple):
@@ -429,58 +311,3 @@ class Deleted(NamedTuple):
     ids: tuple[str, ...]
     dry_run: bool
     titles: tuple[str, ...] = ()
-
-
-def is_retracted(memory: Memory, now: datetime) -> bool:
-    """Tell whether a memory has ended because somebody retracted it."""
-    ended = memory.expires is not None and memory.expires <= now
-    return ended and any(decision.verdict == RETRACT for decision in memory.decisions)
-
-
-def receipt_of(memory: Memory, *, new: bool) -> Receipt:
-    """Return the receipt for a memory as it is now."""
-    return Receipt(
-        id=memory.id,
-        revision=memory.revision,
-        version=memory.version,
-        space=memory.space.name,
-        path=memory.path,
-        new=new,
-        proposed=memory.space.holds_proposals,
-    )
-
-
-_LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def is_missing(memory: Memory) -> bool:
-    """Tell whether a memory is a tombstone for one that this book does not have."""
-    return not memory.space.id
-
-
-def missing_memory(id_: str) -> Memory:
-    """Return a tombstone for a memory that this book does not have: nobody may read it."""
-    return Memory(
-        id=id_,
-        space=Space("", "", _LONG_AGO),
-        kind="note",
-        title="",
-        text="",
-        tags=(),
-        author="",
-        created=_LONG_AGO,
-        updated=_LONG_AGO,
-        importance=None,
-        occurred=None,
-        valid_from=None,
-        valid_until=None,
-        expires=None,
-        revision=1,
-        version=1,
-        revised_by="",
-        revised_at=_LONG_AGO,
-        revised_how="",
-        path="",
-        layout="",
-        deleted=_LONG_AGO,
-    )

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Literal, NamedTuple, TypeAlias
 
 from commonbook.model import prompts
-from commonbook.model.memory import NO_METADATA, CopyInfo, Freshness, Kind, Link, Mark, Scalar
+from commonbook.model.memory import NO_METADATA, CopyInfo, Freshness, Kind, Mark, Scalar
 
 Include: TypeAlias = Literal["superseded", "expired", "notices"]
 """Memories that recall leaves out unless they are included."""
@@ -49,10 +49,10 @@ class Hit(NamedTuple):
     """A passage that answers a query, with its place and the properties of its memory.
 
     `passage` is the matching text, `before` and `after` are the texts around it; `text` is the whole message or memory.
-    `path` is the file of its memory, which is at `revision`, made by the action `revised_how`; all three are None for a
-    message that is in no episode yet. `session` and `seq` are those of a message, and None for a memory.
-    `confidence` is the estimated chance that this hit answers the query, from 0 to 1; 0 without a query.
-    `also_in` names the other searched spaces where a memory of the same root says the same; it is no hit of its own.
+    `path` is the file of its memory, which is at `revision`; both are None for a message that is in no episode yet.
+    `session` and `seq` are those of a message, and None for a memory. `confidence` is the estimated chance that this
+    hit answers the query, from 0 to 1; 0 without a query. `also_in` names the other searched spaces where a memory of
+    the same root says the same; it is no hit of its own.
     """
 
     type: HitType
@@ -78,13 +78,11 @@ class Hit(NamedTuple):
     marks: tuple[Mark, ...]
     path: str | None
     revision: int | None
-    revised_how: str | None
     tags: tuple[str, ...]
     occurred: datetime | None
     created: datetime
     matched: tuple[str, ...] = ()
     shared: CopyInfo | None = None
-    shared_from: Link | None = None
     successor: str | None = None
     also_in: tuple[CopyPlace, ...] = ()
 

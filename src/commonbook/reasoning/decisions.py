@@ -7,21 +7,21 @@ from typing import Literal
 
 from commonbook.markdown.memory_conversion import render_memory
 from commonbook.model.invalidation import Decision, Invalidation, Verdict
-from commonbook.model.memory import Memory
+from commonbook.model.stored_memory import StoredMemory
 from commonbook.write import store_version
 from commonbook.write.context import WriteContext
 
 
 def record_decision(
     ctx: WriteContext,
-    memory: Memory,
+    memory: StoredMemory,
     settled: Sequence[Invalidation],
     verdict: Verdict | Literal["reinstate"],
     note: str,
     *,
     also: Mapping[str, object],
     how: str = "triage",
-) -> Memory:
+) -> StoredMemory:
     """Store a decision about invalidations in the memory; `also` has other fields that change with it."""
     by, at = ctx.actor.principal, ctx.tx.now
     settled_keys = {invalidation.key for invalidation in settled}

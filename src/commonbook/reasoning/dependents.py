@@ -10,9 +10,9 @@ from typing import Final, NamedTuple
 
 from commonbook.access import permissions, scope
 from commonbook.model.invalidation import ENDED, REASONING
-from commonbook.model.memory import Link, Memory
 from commonbook.model.reasoning import Dependent
 from commonbook.model.spaces import Actor, SpaceScope
+from commonbook.model.stored_memory import StoredLink, StoredMemory
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import invalidations as graph
@@ -29,7 +29,7 @@ _COPY_RELATIONS: Final = ("shared_from",)
 class DependentNode(NamedTuple):
     """A dependent, its depth in reasoning links, and the path to it; not `own` if it only copies a dependent."""
 
-    memory: Memory
+    memory: StoredMemory
     depth: int
     path: tuple[str, ...]
     own: bool
@@ -99,13 +99,13 @@ class _DependentSearch:
         self.reached: dict[str, DependentNode] = {}
         # All links and memories below the roots are read at once: a chain may have a thousand levels.
         incoming = links.reaching(tx, sorted(self.level), relations=(*REASONING, *_COPY_RELATIONS))
-        self._incoming: dict[str, list[Link]] = {}
+        self._incoming: dict[str, list[StoredLink]] = {}
         for link in incoming:
             self._incoming.setdefault(link.target, []).append(link)
         ids = sorted({link.source for link in incoming})
         self._headers = memories.get_headers_any_space(tx, spaces, ids)
 
-    def _links_to(self, level: Iterable[str], relations: Sequence[str]) -> list[Link]:
+    def _links_to(self, level: Iterable[str], relations: Sequence[str]) -> list[StoredLink]:
         """Return the links of these relations to the memories of a level, in the order of their targets."""
         found = (link for id_ in sorted(level) for link in self._incoming.get(id_, ()))
         return [link for link in found if link.relation in relations]

@@ -8,9 +8,10 @@ from typing import Final
 
 from commonbook.access import permissions, scope
 from commonbook.model.invalidation import CAUSES_WITHOUT_ID, ENDED, Invalidation, Notice
-from commonbook.model.memory import Filter, Memory
+from commonbook.model.memory import Filter
 from commonbook.model.reasoning import Inbox, InboxItem, MemoryReference
 from commonbook.model.spaces import Actor, SpaceScope
+from commonbook.model.stored_memory import StoredMemory
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import invalidations as graph
@@ -35,7 +36,7 @@ def inbox(engines: Engines, actor: Actor, *, space: str | None, expired: bool, l
         readable = permissions.readable(tx, actor, all_spaces)
         notice_spaces = _notice_spaces(readable, scope.select(tx, actor, space))
         is_shown = _filter(actor, space, permissions.writable(tx, actor, all_spaces))
-        found: list[tuple[Memory, InboxItem]] = []
+        found: list[tuple[StoredMemory, InboxItem]] = []
         size = max(limit + 1, _MIN_BATCH)
         # A page is filled with what matches, however many expired notices lie between.
         while len(found) <= limit:
@@ -61,12 +62,12 @@ def _notice_spaces(readable: SpaceScope, selected: SpaceScope) -> SpaceScope:
     }
 
 
-def _filter(actor: Actor, name: str | None, writable: SpaceScope) -> Callable[[Memory], bool]:
+def _filter(actor: Actor, name: str | None, writable: SpaceScope) -> Callable[[StoredMemory], bool]:
     """Return a function that tells whether notices about a memory are shown where that name is asked for."""
     named = (name or "").removesuffix("/")
     decided = {space.name for space in writable.values()}
 
-    def is_shown(dependent: Memory) -> bool:
+    def is_shown(dependent: StoredMemory) -> bool:
         reviewed = space_names.reviewed_space(dependent.space.name)
         if named != space_names.reviewed_space(named):
             return dependent.space.name == named
@@ -78,8 +79,8 @@ def _filter(actor: Actor, name: str | None, writable: SpaceScope) -> Callable[[M
 def _items(
     tx: Reading,
     readable: SpaceScope,
-    is_shown: Callable[[Memory], bool],
-    open_notices: list[Memory],
+    is_shown: Callable[[StoredMemory], bool],
+    open_notices: list[StoredMemory],
     now: datetime,
 ) -> list[InboxItem]:
     pairs = [(memory, memory.notice) for memory in open_notices if memory.notice is not None]
@@ -114,11 +115,11 @@ def _items(
 
 
 def _item(  # noqa: PLR0917 - one value from many
-    memory: Memory,
+    memory: StoredMemory,
     notice: Notice,
-    dependent: Memory,
+    dependent: StoredMemory,
     invalidation: Invalidation | None,
-    headers: Mapping[str, Memory],
+    headers: Mapping[str, StoredMemory],
     readable: SpaceScope,
     now: datetime,
 ) -> InboxItem:
@@ -144,7 +145,7 @@ def _item(  # noqa: PLR0917 - one value from many
     )
 
 
-def _reference(id_: str, headers: Mapping[str, Memory], readable: SpaceScope) -> MemoryReference:
+def _reference(id_: str, headers: Mapping[str, StoredMemory], readable: SpaceScope) -> MemoryReference:
     """Return a reference to a memory, without title and space if it may not be read."""
     memory = headers.get(id_)
     if memory is None or memory.space.id not in readable:

@@ -14,8 +14,8 @@ from types import MappingProxyType
 from typing import Final, NamedTuple
 
 from commonbook.model.invalidation import DELETED, ENDED, REASONING, Invalidation
-from commonbook.model.memory import Memory, is_missing, missing_memory
 from commonbook.model.spaces import SpaceScope
+from commonbook.model.stored_memory import StoredMemory, is_missing, missing_memory
 from commonbook.ports.database import Reading, Transaction
 from commonbook.reasoning import open_notices
 from commonbook.tables import copies, links, memories, supersession
@@ -24,7 +24,7 @@ from commonbook.tables.supersession import Successors
 _DEPENDENCIES: Final = (*REASONING, "shared_from")
 
 
-def is_outdated(memory: Memory, known: Mapping[str, Memory]) -> bool:
+def is_outdated(memory: StoredMemory, known: Mapping[str, StoredMemory]) -> bool:
     """Tell whether a live direct source of a memory says something else than when the memory was linked to it."""
     pairs = ((link, known.get(link.target)) for link in memory.links if link.relation in REASONING)
     return any(
@@ -37,7 +37,7 @@ def is_outdated(memory: Memory, known: Mapping[str, Memory]) -> bool:
 class _Visit(NamedTuple):
     """A memory that a walk has reached, the visit before it, and the number of reasoning links on the path."""
 
-    memory: Memory
+    memory: StoredMemory
     before: _Visit | None
     depth: int
 
@@ -59,11 +59,11 @@ class Ancestors(NamedTuple):
     invalidated, and by what. The database that knew it was lost, or only a part of the book was imported.
     """
 
-    known: Mapping[str, Memory]
+    known: Mapping[str, StoredMemory]
     superseding: Mapping[str, tuple[str, ...]]
     evidence: Mapping[str, frozenset[str]] = MappingProxyType({})
 
-    def invalidating(self, memory: Memory) -> Iterator[str]:
+    def invalidating(self, memory: StoredMemory) -> Iterator[str]:
         """Yield the reasons why the dependents of a memory are invalidated: `deleted`, or ids of its successors."""
         if memory.id in self.evidence:
             yield from sorted(self.evidence[memory.id])
@@ -74,7 +74,7 @@ class Ancestors(NamedTuple):
         yield from self.superseding.get(memory.id, ())
 
 
-def direct_sources(memory: Memory) -> tuple[str, ...]:
+def direct_sources(memory: StoredMemory) -> tuple[str, ...]:
     """Return the ids of the memories that a memory links to as its sources."""
     return tuple(link.target for link in memory.links if link.relation in REASONING and link.target != memory.id)
 
@@ -82,7 +82,7 @@ def direct_sources(memory: Memory) -> tuple[str, ...]:
 # --- ancestors
 
 
-def lock_ancestors(tx: Transaction, start: Sequence[Memory], lock: Callable[[Iterable[str]], None]) -> None:
+def lock_ancestors(tx: Transaction, start: Sequence[StoredMemory], lock: Callable[[Iterable[str]], None]) -> None:
     """Lock all ancestors of some memories until the transaction ends, where others may write meanwhile.
 
     A memory that is given in two states, before and after a change, has the ancestors of both.
@@ -96,7 +96,7 @@ def lock_ancestors(tx: Transaction, start: Sequence[Memory], lock: Callable[[Ite
         locked |= unlocked
 
 
-def ancestors_of(tx: Reading, spaces: SpaceScope, start: Iterable[Memory]) -> Ancestors:
+def ancestors_of(tx: Reading, spaces: SpaceScope, start: Iterable[StoredMemory]) -> Ancestors:
     """Return all ancestors of some memories, read by one recursive query; a writer has locked them before."""
     states = tuple(start)
     known = {memory.id: memory for memory in states}
@@ -112,12 +112,12 @@ def ancestors_of(tx: Reading, spaces: SpaceScope, start: Iterable[Memory]) -> An
     )
 
 
-def _reachable(tx: Reading, states: Sequence[Memory]) -> list[str]:
+def _reachable(tx: Reading, states: Sequence[StoredMemory]) -> list[str]:
     direct = sorted({id_ for memory in states for id_ in _dependencies(memory)})
     return links.reachable(tx, direct, relations=_DEPENDENCIES) if direct else []
 
 
-def may_be_invalidated(tx: Reading, spaces: SpaceScope, candidates: Iterable[Memory]) -> bool:
+def may_be_invalidated(tx: Reading, spaces: SpaceScope, candidates: Iterable[StoredMemory]) -> bool:
     """Tell whether one of these memories may be invalidated: if not, nobody needs to walk up from them.
 
     The memories that they directly depend on are enough. Each invalidation of such a memory by one further up has an
@@ -144,14 +144,14 @@ def may_depend_on(tx: Reading, memory_ids: Sequence[str], on: str) -> bool:
     return links.may_reach(tx, memory_ids, on, relations=_DEPENDENCIES)
 
 
-def may_be_deeper(tx: Reading, memory: Memory, limit: int) -> bool:
+def may_be_deeper(tx: Reading, memory: StoredMemory, limit: int) -> bool:
     """Tell whether a path of more than `limit` links `reflects_on` may lead up from one; see `reflection_depth`."""
     direct = sorted(set(_dependencies(memory)))
     return links.has_chain_with(tx, direct, counted="reflects_on", count=limit, relations=_DEPENDENCIES)
 
 
 def _evidence(
-    tx: Reading, spaces: SpaceScope, known: Mapping[str, Memory], missing: Container[str]
+    tx: Reading, spaces: SpaceScope, known: Mapping[str, StoredMemory], missing: Container[str]
 ) -> dict[str, frozenset[str]]:
     """Return what invalidated those missing memories of which an open notice or a decision of a dependent tells.
 
@@ -170,7 +170,7 @@ def _evidence(
     return evidence
 
 
-def _dependencies(memory: Memory) -> Iterator[str]:
+def _dependencies(memory: StoredMemory) -> Iterator[str]:
     """Yield the ids of a memory's direct sources, and of the memory that it is a copy of."""
     yield from direct_sources(memory)
     source = copies.copied_from(memory)
@@ -178,7 +178,7 @@ def _dependencies(memory: Memory) -> Iterator[str]:
         yield source
 
 
-def invalidations_of(memory: Memory, ancestors: Ancestors, *, own: bool) -> dict[tuple[str, str], Invalidation]:
+def invalidations_of(memory: StoredMemory, ancestors: Ancestors, *, own: bool) -> dict[tuple[str, str], Invalidation]:
     """Return every invalidation of a memory by its key, each with the shortest path.
 
     With `own`, only those by the memory's own links, and not by those of its source if it is a copy. A successor does
@@ -199,7 +199,9 @@ def invalidations_of(memory: Memory, ancestors: Ancestors, *, own: bool) -> dict
     return invalidations
 
 
-def ended_successors(chain: Sequence[Memory], successors: Successors, now: datetime) -> dict[str, list[Invalidation]]:
+def ended_successors(
+    chain: Sequence[StoredMemory], successors: Successors, now: datetime
+) -> dict[str, list[Invalidation]]:
     """Return the successors that have ended of a memory and of its sources along the tie, by the id of each.
 
     Where something else stands in their place, there are none. A source that was deleted counts: its copies still say
@@ -222,7 +224,7 @@ Causes = Mapping[tuple[str, str], Invalidation]
 
 
 def own_causes(
-    tx: Reading, spaces: SpaceScope, live: Sequence[Memory], ancestors: Ancestors, now: datetime
+    tx: Reading, spaces: SpaceScope, live: Sequence[StoredMemory], ancestors: Ancestors, now: datetime
 ) -> dict[str, Causes]:
     """Return the invalidations for which each of these memories gets notices: those by its own links and successors.
 
@@ -245,7 +247,7 @@ def own_causes(
 
 
 def open_invalidations(
-    memory: Memory, ancestors: Ancestors, endings: Mapping[str, Iterable[Invalidation]] = MappingProxyType({})
+    memory: StoredMemory, ancestors: Ancestors, endings: Mapping[str, Iterable[Invalidation]] = MappingProxyType({})
 ) -> tuple[Invalidation, ...]:
     """Return the invalidations of a memory that have no decision.
 
@@ -256,7 +258,9 @@ def open_invalidations(
     return tuple(invalidation for _, invalidation in sorted(undecided.items()))
 
 
-def _undecided(chain: Sequence[Memory], ancestors: Ancestors, endings: Mapping[str, Iterable[Invalidation]]) -> Causes:
+def _undecided(
+    chain: Sequence[StoredMemory], ancestors: Ancestors, endings: Mapping[str, Iterable[Invalidation]]
+) -> Causes:
     """Return the invalidations that have no decision of the first member of a chain of copies, the nearest first."""
     undecided: Causes = {}
     for member in reversed(chain):
@@ -275,7 +279,7 @@ def _undecided(chain: Sequence[Memory], ancestors: Ancestors, endings: Mapping[s
     return undecided
 
 
-def _inherited(copy: Memory, causes: Causes) -> Causes:
+def _inherited(copy: StoredMemory, causes: Causes) -> Causes:
     """Return the invalidations that a copy inherits from its source: not those that it is an end of itself."""
     return {
         key: invalidation._replace(path=(*invalidation.path, copy.id))
@@ -285,7 +289,7 @@ def _inherited(copy: Memory, causes: Causes) -> Causes:
 
 
 def visible_invalidation(
-    invalidation: Invalidation, known: Mapping[str, Memory], readable: Container[str]
+    invalidation: Invalidation, known: Mapping[str, StoredMemory], readable: Container[str]
 ) -> Invalidation:
     """Return an invalidation for a reader of these spaces: unreadable memories on the path become None, ends stay."""
     path = invalidation.path
@@ -294,7 +298,9 @@ def visible_invalidation(
     return invalidation._replace(path=tuple(id_ if id_ in visible else None for id_ in path))
 
 
-def _walk_ancestors(memory: Memory, known: Mapping[str, Memory], *, own: bool, avoiding: str = "") -> Iterator[_Visit]:
+def _walk_ancestors(
+    memory: StoredMemory, known: Mapping[str, StoredMemory], *, own: bool, avoiding: str = ""
+) -> Iterator[_Visit]:
     """Yield the ancestors of a memory breadth-first, each with the path from there to the memory.
 
     A step to the source of a copy adds no depth, so it goes to the front of the queue.
@@ -318,7 +324,7 @@ def _walk_ancestors(memory: Memory, known: Mapping[str, Memory], *, own: bool, a
                 queue.append(_Visit(ancestor, visit, depth + 1))
 
 
-def has_unknown_ancestor(memory: Memory, ancestors: Ancestors) -> bool:
+def has_unknown_ancestor(memory: StoredMemory, ancestors: Ancestors) -> bool:
     """Tell whether a memory depends on one that this book does not have, so that there may be ancestors behind it."""
     queue, seen = deque([memory]), {memory.id}
     while queue:
@@ -332,7 +338,7 @@ def has_unknown_ancestor(memory: Memory, ancestors: Ancestors) -> bool:
     return False
 
 
-def path_between(memory: Memory, to: str, known: Mapping[str, Memory]) -> tuple[str, ...]:
+def path_between(memory: StoredMemory, to: str, known: Mapping[str, StoredMemory]) -> tuple[str, ...]:
     """Return the shortest path from an ancestor to a memory, as ids; empty if the memory does not depend on it."""
     below: dict[str, str] = {memory.id: ""}
     queue = deque([memory.id])
@@ -350,7 +356,7 @@ def path_between(memory: Memory, to: str, known: Mapping[str, Memory]) -> tuple[
     return tuple(path)
 
 
-def reflection_depth(memory: Memory, known: Mapping[str, Memory], *, limit: int) -> int:
+def reflection_depth(memory: StoredMemory, known: Mapping[str, StoredMemory], *, limit: int) -> int:
     """Return the largest number of links `reflects_on` on a path up from this memory, at most one above `limit`.
 
     Links `derived_from` and copies add nothing.

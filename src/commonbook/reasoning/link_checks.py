@@ -10,22 +10,22 @@ from collections.abc import Sequence
 from commonbook.access import review
 from commonbook.errors import BadInput, Conflict, NotAllowed
 from commonbook.model.invalidation import REASONING
-from commonbook.model.memory import Link, Memory
 from commonbook.model.reasoning import depth_cap
+from commonbook.model.stored_memory import StoredLink, StoredMemory
 from commonbook.reasoning import invalidations as graph
 from commonbook.tables import memories
 from commonbook.write import proposals, supersession_cycles
 from commonbook.write.context import WriteContext
 
 
-def require_new_links(ctx: WriteContext, memory: Memory, new: Sequence[Link]) -> None:
+def require_new_links(ctx: WriteContext, memory: StoredMemory, new: Sequence[StoredLink]) -> None:
     """Refuse links that a stored memory cannot get: those of `require_valid_links`, and a proposal that supersedes."""
     if any(link.relation == "supersedes" for link in new):
         proposals.require_approved(memory)
     require_valid_links(ctx, memory, new)
 
 
-def require_may_reinstate(ctx: WriteContext, old: Memory, successors: Sequence[Memory]) -> None:
+def require_may_reinstate(ctx: WriteContext, old: StoredMemory, successors: Sequence[StoredMemory]) -> None:
     """Raise NotAllowed if a review keeps the actor from changing one of the successors, whose space is not named."""
     if any(review.holds_back(ctx.actor, successor.space.name, ctx.spaces) for successor in successors):
         raise NotAllowed(
@@ -34,7 +34,7 @@ def require_may_reinstate(ctx: WriteContext, old: Memory, successors: Sequence[M
         )
 
 
-def require_valid_links(ctx: WriteContext, memory: Memory, new: Sequence[Link]) -> None:
+def require_valid_links(ctx: WriteContext, memory: StoredMemory, new: Sequence[StoredLink]) -> None:
     """Refuse links by which a memory would depend on itself, exceed the depth, or supersede one of its successors.
 
     Notices are temporary, so nothing depends on them or supersedes them.
@@ -57,12 +57,12 @@ def require_valid_links(ctx: WriteContext, memory: Memory, new: Sequence[Link]) 
             supersession_cycles.require_none(ctx, memory, link.target)
 
 
-def _may_depend(ctx: WriteContext, memory: Memory, new: Sequence[Link]) -> bool:
+def _may_depend(ctx: WriteContext, memory: StoredMemory, new: Sequence[StoredLink]) -> bool:
     """Tell whether new reasoning links can close a cycle or be too deep: not those `derived_from` of a new memory."""
     return any(link.relation == "reflects_on" for link in new) or memories.exists(ctx.tx, memory.id)
 
 
-def _require_no_notice(ctx: WriteContext, memory: Memory, new: Sequence[Link]) -> None:
+def _require_no_notice(ctx: WriteContext, memory: StoredMemory, new: Sequence[StoredLink]) -> None:
     targets = sorted({link.target for link in new if link.relation in {*REASONING, "supersedes"}})
     if not targets:
         return
@@ -74,7 +74,7 @@ def _require_no_notice(ctx: WriteContext, memory: Memory, new: Sequence[Link]) -
         )
 
 
-def _require_no_cycle(ctx: WriteContext, memory: Memory, link: Link, ancestors: graph.Ancestors) -> None:
+def _require_no_cycle(ctx: WriteContext, memory: StoredMemory, link: StoredLink, ancestors: graph.Ancestors) -> None:
     """Refuse a link to a memory that depends on this one already."""
     target = ancestors.known.get(link.target)
     if target is None:
@@ -87,7 +87,7 @@ def _require_no_cycle(ctx: WriteContext, memory: Memory, link: Link, ancestors: 
         )
 
 
-def _require_depth(ctx: WriteContext, memory: Memory) -> None:
+def _require_depth(ctx: WriteContext, memory: StoredMemory) -> None:
     cap = depth_cap(memory.space, ctx.spaces)
     if not graph.may_be_deeper(ctx.tx, memory, cap):
         return

@@ -14,8 +14,8 @@ from datetime import timedelta
 from typing import Final
 
 from commonbook.model.invalidation import CAUSES_WITHOUT_ID, DELETED, ENDED, Invalidation, Notice
-from commonbook.model.memory import Link, Memory
 from commonbook.model.spaces import Space
+from commonbook.model.stored_memory import StoredLink, StoredMemory
 from commonbook.reasoning import invalidations as graph
 from commonbook.reasoning import open_notices
 from commonbook.reasoning.dependents import dependents_of, with_notices
@@ -36,9 +36,9 @@ NOTICE_LIFETIME: Final = timedelta(days=7)
 _MAX_PATH_IDS: Final = 20
 
 
-def update_notices(ctx: WriteContext) -> list[Memory]:
+def update_notices(ctx: WriteContext) -> list[StoredMemory]:
     """Bring the notices of all dependents of changed memories up to date; return those that are new."""
-    created: list[Memory] = []
+    created: list[StoredMemory] = []
     while batch := ctx.pending.take_reasoning_changes():
         _lock_dependencies(ctx, [memory for states in batch.values() for memory in states if memory is not None])
         changed = _affected(ctx, {id_: states for id_, states in batch.items() if states[0] is not None})
@@ -50,7 +50,7 @@ def update_notices(ctx: WriteContext) -> list[Memory]:
     return created
 
 
-def _lock_dependencies(ctx: WriteContext, changed: Sequence[Memory]) -> None:
+def _lock_dependencies(ctx: WriteContext, changed: Sequence[StoredMemory]) -> None:
     """Lock the ancestors of changed memories, and the memories that they supersede, until the transaction ends.
 
     So no concurrent transaction invalidates those ancestors, or adds dependents of the superseded memories.
@@ -60,7 +60,7 @@ def _lock_dependencies(ctx: WriteContext, changed: Sequence[Memory]) -> None:
         graph.lock_ancestors(ctx.tx, changed, ctx.lock)
 
 
-def _affected(ctx: WriteContext, changes: Mapping[str, tuple[Memory | None, Memory]]) -> set[str]:
+def _affected(ctx: WriteContext, changes: Mapping[str, tuple[StoredMemory | None, StoredMemory]]) -> set[str]:
     """Return the memories whose notices may change: the changed and the superseded ones, and the dependents of both.
 
     Each change is a pair of states, before and after.
@@ -85,7 +85,7 @@ def notify(ctx: WriteContext, *, memory_id: str) -> None:
 # --- successors that end
 
 
-def _enqueue_ending(ctx: WriteContext, memory: Memory) -> None:
+def _enqueue_ending(ctx: WriteContext, memory: StoredMemory) -> None:
     """Enqueue a job for the time at which a memory expires, if others wait for that: those that it supersedes."""
     if memory.deleted is not None or memory.expires is None or memory.expires <= ctx.tx.now:
         return
@@ -113,7 +113,7 @@ def notify_ended(ctx: WriteContext, *, memory_id: str) -> timedelta | None:
 
 def _sync_notices(
     ctx: WriteContext, ids: Sequence[str], *, withdraw_from: Sequence[str], arriving: Container[str] = ()
-) -> list[Memory]:
+) -> list[StoredMemory]:
     """Create missing notices of some memories; remove obsolete and move misplaced ones of those in `withdraw_from`.
 
     All memories whose notices are not up to date are given at once, since the notices of others tell about theirs.
@@ -152,7 +152,7 @@ def _sync_notices(
 # --- creating and moving
 
 
-def _create_missing(ctx: WriteContext, wanted: Mapping[str, tuple[Memory, Invalidation]]) -> list[Memory]:
+def _create_missing(ctx: WriteContext, wanted: Mapping[str, tuple[StoredMemory, Invalidation]]) -> list[StoredMemory]:
     """Create the notices that do not exist, reopen those that were withdrawn, and put back those that were edited.
 
     After a lost database, a file that somebody has edited may have the id of a notice and tell of something else.
@@ -164,7 +164,7 @@ def _create_missing(ctx: WriteContext, wanted: Mapping[str, tuple[Memory, Invali
         if id_ not in existing or not open_notices.is_open(existing[id_])
     }
     reasons = _reasons(ctx, [invalidation for _, invalidation in missing.values()])
-    created: list[Memory] = []
+    created: list[StoredMemory] = []
     for id_, (dependent, invalidation) in missing.items():
         notice = _new_notice(ctx, id_, dependent, invalidation, reasons.get(invalidation.key, ""))
         if id_ in existing:
@@ -203,7 +203,9 @@ def _reasons(ctx: WriteContext, invalidations: Iterable[Invalidation]) -> dict[t
     }
 
 
-def _new_notice(ctx: WriteContext, id_: str, dependent: Memory, invalidation: Invalidation, why: str) -> Memory:
+def _new_notice(
+    ctx: WriteContext, id_: str, dependent: StoredMemory, invalidation: Invalidation, why: str
+) -> StoredMemory:
     space = ctx.system_space(_notice_space_name(dependent.space))
     now = ctx.tx.now
     return new_memory(
@@ -217,12 +219,12 @@ def _new_notice(ctx: WriteContext, id_: str, dependent: Memory, invalidation: In
         text=_notice_text(id_, dependent, invalidation, why),
         tags=(NOTICE_TAG,),
         expires=now + NOTICE_LIFETIME,
-        links=(Link(id_, NOTICE_RELATION, dependent.id, dependent.content_hash),),
+        links=(StoredLink(id_, NOTICE_RELATION, dependent.id, dependent.content_hash),),
         notice=Notice(dependent.id, invalidation.invalidated, invalidation.invalidating, now),
     )
 
 
-def _notice_text(id_: str, dependent: Memory, invalidation: Invalidation, why: str) -> str:
+def _notice_text(id_: str, dependent: StoredMemory, invalidation: Invalidation, why: str) -> str:
     """Return the text of a notice: ids only, since its reader may not be able to read the memories."""
     decide = f"Decide with `commonbook triage {id_} keep`, or `retract`, `supersede` or `dismiss`."
     invalidating = invalidation.invalidating
@@ -251,7 +253,7 @@ def _notice_space_name(space: Space) -> str:
     return f"{space_names.reviewed_space(space.name)}/{space_names.INVALIDATIONS}"
 
 
-def _reopen(ctx: WriteContext, withdrawn: Memory, notice: Memory) -> Memory:
+def _reopen(ctx: WriteContext, withdrawn: StoredMemory, notice: StoredMemory) -> StoredMemory:
     """Store a notice in place of the withdrawn one with the same id, as the next version of its history."""
     reopened = notice._replace(
         created=withdrawn.created,
@@ -263,7 +265,7 @@ def _reopen(ctx: WriteContext, withdrawn: Memory, notice: Memory) -> Memory:
     return reopened
 
 
-def _move_notice(ctx: WriteContext, header: Memory, to: Space) -> None:
+def _move_notice(ctx: WriteContext, header: StoredMemory, to: Space) -> None:
     """Move a notice after its dependent was moved to another space."""
     notice = memories.get_many(ctx.tx, ctx.spaces, [header.id])[header.id]
     space = ctx.system_space(_notice_space_name(to))
@@ -276,7 +278,7 @@ def _move_notice(ctx: WriteContext, header: Memory, to: Space) -> None:
     ctx.enqueue_files([moved])
 
 
-def _free_path(ctx: WriteContext, notice: Memory) -> str:
+def _free_path(ctx: WriteContext, notice: StoredMemory) -> str:
     """Return the path of a notice or, if another memory has it, one with the notice's id."""
     owner = memories.at_path(ctx.tx, notice.path)
     path = notice.path if owner in {None, notice.id} else notice.path.replace("--", f"--{notice.id}--")
@@ -285,7 +287,7 @@ def _free_path(ctx: WriteContext, notice: Memory) -> str:
     return path
 
 
-def _store(ctx: WriteContext, old: Memory, new: Memory) -> None:
+def _store(ctx: WriteContext, old: StoredMemory, new: StoredMemory) -> None:
     if old.space.id == new.space.id:
         memories.replace(ctx.tx, ctx.engines.keys, old, new)
     else:
@@ -296,7 +298,7 @@ def _store(ctx: WriteContext, old: Memory, new: Memory) -> None:
 # --- removing
 
 
-def remove_decided(ctx: WriteContext, outline: Memory, verdict: str) -> None:
+def remove_decided(ctx: WriteContext, outline: StoredMemory, verdict: str) -> None:
     """Delete a notice about a memory that the actor may write to, and has decided about.
 
     The right on the memory is enough: an agent may not write beside its own proposal, where the notice is.
@@ -304,7 +306,7 @@ def remove_decided(ctx: WriteContext, outline: Memory, verdict: str) -> None:
     remove_notice(ctx.because(ForeignWrite.NOTICE), outline, how="triage", verdict=verdict)
 
 
-def remove_notice(ctx: WriteContext, outline: Memory, *, how: str, **logged: object) -> None:
+def remove_notice(ctx: WriteContext, outline: StoredMemory, *, how: str, **logged: object) -> None:
     """Delete a notice that is withdrawn or decided; its content stays in the log."""
     notice = memories.get_many(ctx.tx, ctx.spaces, [outline.id])[outline.id]
     deleted = notice._replace(deleted=ctx.tx.now, version=notice.version + 1, updated=ctx.tx.now)

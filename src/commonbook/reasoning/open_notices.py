@@ -10,8 +10,8 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 
 from commonbook.model.invalidation import ENDED, Invalidation, Notice
-from commonbook.model.memory import Link, Memory
 from commonbook.model.spaces import SpaceScope
+from commonbook.model.stored_memory import StoredLink, StoredMemory
 from commonbook.ports.database import Reading
 from commonbook.tables import copies, links, memories
 
@@ -22,7 +22,7 @@ NOTICE_RELATION: Final = "related_to"
 class OpenNotice(NamedTuple):
     """A notice that is not settled: the memory, without its text, and its content."""
 
-    memory: Memory
+    memory: StoredMemory
     notice: Notice
 
 
@@ -43,7 +43,7 @@ def keys_about(tx: Reading, dependents: Sequence[str]) -> dict[str, set[tuple[st
     return keys_among(tx, links.incoming_any_space(tx, dependents, relations=(NOTICE_RELATION,)))
 
 
-def keys_among(tx: Reading, incoming: Iterable[Link]) -> dict[str, set[tuple[str, str]]]:
+def keys_among(tx: Reading, incoming: Iterable[StoredLink]) -> dict[str, set[tuple[str, str]]]:
     """Return the same from links to the memories, which were read before."""
     related = _from_notices(incoming)
     notices = memories.get_notices(tx, sorted({link.source for link in related}))
@@ -55,7 +55,7 @@ def keys_among(tx: Reading, incoming: Iterable[Link]) -> dict[str, set[tuple[str
     return found
 
 
-def is_open(memory: Memory) -> bool:
+def is_open(memory: StoredMemory) -> bool:
     """Tell whether a memory is a notice that is not settled; id and link must be those that we would give it.
 
     Somebody may have edited its file while the database was lost.
@@ -66,7 +66,7 @@ def is_open(memory: Memory) -> bool:
     return any((link.relation, link.target) == (NOTICE_RELATION, notice.dependent) for link in memory.links)
 
 
-def doubted_by(memory: Memory) -> str | None:
+def doubted_by(memory: StoredMemory) -> str | None:
     """Return the memory that is suspect because this one is an open notice about it; None if it is no such notice.
 
     It is suspect unless it has a decision of its own. About a successor that has ended, nothing is suspect.
@@ -85,7 +85,7 @@ def notice_id(dependent: str, cause: Invalidation) -> str:
     return f"{digits[:8]}-{digits[8:12]}-8{digits[13:16]}-a{digits[17:20]}-{digits[20:32]}"
 
 
-def _from_notices(incoming: Iterable[Link]) -> list[Link]:
+def _from_notices(incoming: Iterable[StoredLink]) -> list[StoredLink]:
     # Many other memories may be related to one: the ids of notices look different.
     return [link for link in incoming if link.relation == NOTICE_RELATION and _is_notice_id(link.source)]
 
@@ -96,8 +96,8 @@ def _is_notice_id(id_: str) -> bool:
 
 
 def open_causes(
-    memory: Memory,
-    sources: Mapping[str, Memory],
+    memory: StoredMemory,
+    sources: Mapping[str, StoredMemory],
     noticed: Mapping[str, Collection[tuple[str, str]]],
     endings: Mapping[str, Iterable[Invalidation]],
 ) -> set[tuple[str, str]]:

@@ -7,9 +7,9 @@ from functools import partial
 from commonbook.errors import BadInput, Conflict
 from commonbook.files import hand_edits, scan
 from commonbook.model.invalidation import REINSTATE, RETRACT, Invalidation, SupersedeReason
-from commonbook.model.memory import Link, Memory
 from commonbook.model.reasoning import SupersedeReport
 from commonbook.model.request import RequestContext
+from commonbook.model.stored_memory import StoredLink, StoredMemory
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import link_checks, notices
 from commonbook.reasoning.decisions import record_decision
@@ -37,13 +37,13 @@ def _supersede(ctx: WriteContext, *, old_id: str, by: str, why: str, scanned: bo
     return record_supersession(ctx, old, new, why)
 
 
-def record_supersession(ctx: WriteContext, old: Memory, new: Memory, why: str) -> SupersedeReport:
+def record_supersession(ctx: WriteContext, old: StoredMemory, new: StoredMemory, why: str) -> SupersedeReport:
     """Store that one memory supersedes another; the caller has checked permissions and locked both."""
     if new.id == old.id:
         raise BadInput("a memory cannot supersede itself", fix="name another memory, or edit this one")
     if any((link.relation, link.target) == ("supersedes", old.id) for link in new.links):
         return SupersedeReport(old.id, new.id, new=False, notified=0)
-    link = Link(new.id, "supersedes", old.id, old.content_hash)
+    link = StoredLink(new.id, "supersedes", old.id, old.content_hash)
     link_checks.require_new_links(ctx, new, [link])
     reasons = tuple(reason for reason in new.supersede_reasons if reason.superseded != old.id)
     superseding = new._replace(
@@ -97,7 +97,7 @@ def _reinstate(ctx: WriteContext, *, old_id: str, by: str | None, scanned: bool)
     return SupersedeReport(old.id, visible[0] if visible else "", new=False, notified=0)
 
 
-def _successors(ctx: WriteContext, old: Memory, by: str | None) -> list[Memory]:
+def _successors(ctx: WriteContext, old: StoredMemory, by: str | None) -> list[StoredMemory]:
     """Lock and return the direct successors of a memory: all, or those that are or lead to `by`.
 
     Deleted ones are among them: else an undelete would supersede the memory again, against the decision.
@@ -111,7 +111,7 @@ def _successors(ctx: WriteContext, old: Memory, by: str | None) -> list[Memory]:
     return [by_id[id_] for id_ in ids if id_ in by_id]
 
 
-def _take_retraction_back(ctx: WriteContext, memory: Memory) -> None:
+def _take_retraction_back(ctx: WriteContext, memory: StoredMemory) -> None:
     """Let a memory hold again: its decisions to retract become lines that settle nothing, and their times are removed.
 
     If an invalidation still stands, the memory is suspect again, and gets a notice.

@@ -8,9 +8,9 @@ from functools import partial
 from commonbook.errors import BadInput, Conflict
 from commonbook.files import hand_edits, scan
 from commonbook.model.invalidation import KEEP, REASONING, RETRACT, SUPERSEDE, VERDICTS, Invalidation, Verdict
-from commonbook.model.memory import Link, Memory
 from commonbook.model.reasoning import TriageReport
 from commonbook.model.request import RequestContext
+from commonbook.model.stored_memory import StoredLink, StoredMemory
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import invalidations as graph
 from commonbook.reasoning import notices, open_notices, supersede
@@ -65,7 +65,7 @@ def _triage(
     return TriageReport(memory.id, verdict, len(settled), memory.version, memory.space.name, memory.path)
 
 
-def _readable_grounds(ctx: WriteContext, memory: Memory) -> dict[str, Memory]:
+def _readable_grounds(ctx: WriteContext, memory: StoredMemory) -> dict[str, StoredMemory]:
     """Return the direct sources of a memory that the actor may read.
 
     It cannot confirm the words of another one, and the hash of these would tell whether a guess at them is right.
@@ -74,7 +74,7 @@ def _readable_grounds(ctx: WriteContext, memory: Memory) -> dict[str, Memory]:
     return {id_: ground for id_, ground in grounds.items() if ground.space.id in ctx.readable}
 
 
-def _open_causes(ctx: WriteContext, memory: Memory) -> set[tuple[str, str]]:
+def _open_causes(ctx: WriteContext, memory: StoredMemory) -> set[tuple[str, str]]:
     """Return the causes that wait for a decision about a memory, by its notices and those of its sources."""
     sources = copies.sources_of(ctx.tx, ctx.spaces, [memory])
     chain = copies.chain_of(memory, sources)
@@ -85,7 +85,7 @@ def _open_causes(ctx: WriteContext, memory: Memory) -> set[tuple[str, str]]:
 
 
 def _changed_fields(
-    ctx: WriteContext, memory: Memory, verdict: Verdict, grounds: Mapping[str, Memory]
+    ctx: WriteContext, memory: StoredMemory, verdict: Verdict, grounds: Mapping[str, StoredMemory]
 ) -> dict[str, object]:
     """Return the fields of a memory that a verdict changes, with their new values."""
     if verdict == KEEP:
@@ -99,7 +99,7 @@ def _changed_fields(
     return {}
 
 
-def _confirmed(link: Link, grounds: Mapping[str, Memory]) -> Link:
+def _confirmed(link: StoredLink, grounds: Mapping[str, StoredMemory]) -> StoredLink:
     target = grounds.get(link.target)
     if target is None or link.relation not in REASONING or link.target_hash is None:
         # If the book does not have the target any more, the link keeps what it took over.

@@ -9,7 +9,7 @@ from collections.abc import Collection, Container, Mapping
 from typing import NamedTuple
 
 from commonbook.model.invalidation import DELETED, ENDED, Notice
-from commonbook.model.memory import Memory, is_missing
+from commonbook.model.stored_memory import StoredMemory, is_missing
 from commonbook.reasoning import invalidations as graph
 from commonbook.tables import copies, memories, supersession
 from commonbook.write.context import WriteContext
@@ -18,7 +18,7 @@ from commonbook.write.context import WriteContext
 class KnownCauses(NamedTuple):
     """The knowledge of the book about the memories that some notices are about, by their ids."""
 
-    dependents: Mapping[str, Memory]
+    dependents: Mapping[str, StoredMemory]
     """These memories, also deleted ones; without their texts."""
     invalidations: Mapping[str, graph.Causes]
     """The invalidations for which each live one gets notices."""
@@ -41,7 +41,7 @@ def is_obsolete(ctx: WriteContext, notice: Notice, known: KnownCauses) -> bool:
     return notice.dependent not in known.arriving or not _may_be_caused_yet(ctx, notice, dependent, known.ancestors)
 
 
-def _is_last_trace(ctx: WriteContext, notice: Notice, dependent: Memory | None) -> bool:
+def _is_last_trace(ctx: WriteContext, notice: Notice, dependent: StoredMemory | None) -> bool:
     """Tell whether a notice is all that is left of its cause, since the database that knew the rest was lost.
 
     That is a successor that has ended, or whatever invalidated the source of a copy.
@@ -55,7 +55,9 @@ def _is_last_trace(ctx: WriteContext, notice: Notice, dependent: Memory | None) 
     return is_missing(source) and _may_stand(ctx, notice)
 
 
-def _may_be_caused_yet(ctx: WriteContext, notice: Notice, dependent: Memory | None, ancestors: graph.Ancestors) -> bool:
+def _may_be_caused_yet(
+    ctx: WriteContext, notice: Notice, dependent: StoredMemory | None, ancestors: graph.Ancestors
+) -> bool:
     """Tell whether a memory that the book does not have may be the cause of a notice, or lead to the cause.
 
     Its file may arrive after that of the notice, or it was deleted before the database was lost.

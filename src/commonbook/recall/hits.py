@@ -32,10 +32,11 @@ from commonbook.errors import HomeError
 from commonbook.markdown import keyed_hashes, transcript
 from commonbook.memories import marks
 from commonbook.model import prompts
-from commonbook.model.memory import LAZY, Memory
+from commonbook.model.memory import LAZY
 from commonbook.model.recall import CopyPlace, Hit, RecallResult
 from commonbook.model.session import Message
 from commonbook.model.spaces import SpaceScope
+from commonbook.model.stored_memory import StoredMemory
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
 from commonbook.ports.index import IS_COPY, IS_MESSAGE, CandidatePool
@@ -87,14 +88,14 @@ class HitBuilder:
         self._pool = pool
         self._scores = scores
         self._terms = frozenset(query.terms)
-        self._memories: dict[str, Memory] = {}
+        self._memories: dict[str, StoredMemory] = {}
         self._penalties_by_memory: dict[str, dict[str, float]] = {}
         self._messages: dict[str, tuple[Message, str]] = {}
         self._ids: dict[int, tuple[str, str]] = {}
         self._parts_by_row: dict[int, scoring.RowParts] = {}
         self._confidence: dict[int, float] = {}
         self._tags: dict[tuple[str, str], tuple[str, ...]] = {}
-        self._headers: dict[str, Memory] = {}
+        self._headers: dict[str, StoredMemory] = {}
         self._doubts = marks.NO_DOUBTS
         self._weighed_rows: set[int] = set()
         self._loaded_rows: set[int] = set()
@@ -314,7 +315,7 @@ class HitBuilder:
         return self._flags[row] & IS_MESSAGE > 0
 
     @property
-    def stale(self) -> list[Memory]:
+    def stale(self) -> list[StoredMemory]:
         """The lazy copies among the memories that were read that may be stale: they should be refreshed."""
         read = {**self._headers, **self._memories}.values()
         lazy = (memory for memory in read if memory.shared and memory.shared.mode == LAZY)
@@ -400,14 +401,13 @@ class HitBuilder:
             marks=(),
             path=None,
             revision=None,
-            revised_how=None,
             tags=self._tags.get((space, message.session), ()),
             occurred=message.time,
             created=message.time,
             matched=self._matched(message.text) if self._query.request.explain else (),
         )
 
-    def _hit(self, memory: Memory, passage: str, row: int, also_in: tuple[CopyPlace, ...]) -> Hit:
+    def _hit(self, memory: StoredMemory, passage: str, row: int, also_in: tuple[CopyPlace, ...]) -> Hit:
         """Return the hit of a passage, or of a message in an episode."""
         pool = self._pool
         is_message = self._is_message(row)
@@ -441,22 +441,20 @@ class HitBuilder:
             marks=memory.marks,
             path=memory.path,
             revision=memory.revision,
-            revised_how=memory.revised_how,
             tags=memory.tags,
             occurred=at or memory.occurred,
             created=at or memory.created,
             matched=self._matched(text) if self._query.request.explain else (),
-            shared=memory.shared,
-            shared_from=memory.source,
+            shared=memory.copy_info,
             successor=memory.successor,
             also_in=also_in,
         )
 
-    def _text(self, memory: Memory, row: int) -> str:
+    def _text(self, memory: StoredMemory, row: int) -> str:
         start, end = int(self._pool.starts[row]), int(self._pool.ends[row])
         return indexed_passages.text_between(memory, start, end, is_message=self._is_message(row))
 
-    def _full_text(self, memory: Memory, row: int) -> str:
+    def _full_text(self, memory: StoredMemory, row: int) -> str:
         """Return all of a memory's text; of a long one, the passage and those around it, as they stand.
 
         The introduction of a transcript is returned alone: each message is a passage of its own.
@@ -499,7 +497,7 @@ Members = Callable[[], list[tuple[str, str, str]]]
 """Returns root, space and id of the copies that were requested."""
 
 
-def collapse(rows: Sequence[int], memory_of: Callable[[int], Memory | None]) -> list[int]:
+def collapse(rows: Sequence[int], memory_of: Callable[[int], StoredMemory | None]) -> list[int]:
     """Return the rows without those of further memories of a root with the same words, in the same order: best first.
 
     All rows of the memory that comes first are kept: each message of an episode is a hit by itself.
@@ -513,7 +511,7 @@ def collapse(rows: Sequence[int], memory_of: Callable[[int], Memory | None]) -> 
     return kept
 
 
-def _wording(memory: Memory) -> tuple[str, str, str]:
+def _wording(memory: StoredMemory) -> tuple[str, str, str]:
     return root_of(memory), memory.title, memory.text
 
 
@@ -523,7 +521,12 @@ def request_members(tx: Reading, roots: Sequence[str]) -> Members:
 
 
 def other_places(
-    tx: Reading, keys: Keys, searched: SpaceScope, hits: Sequence[Memory], members: Members, alive_at: datetime | None
+    tx: Reading,
+    keys: Keys,
+    searched: SpaceScope,
+    hits: Sequence[StoredMemory],
+    members: Members,
+    alive_at: datetime | None,
 ) -> Mapping[str, tuple[CopyPlace, ...]]:
     """Return the places of the other memories of the same root that say the same, for each of these that has any.
 
@@ -547,7 +550,7 @@ def other_places(
     return {hit.id: places for hit in hits if (places := _same_words(keys, hit, candidates[hit.id]))}
 
 
-def _same_words(keys: Keys, hit: Memory, candidates: Iterable[Memory]) -> tuple[CopyPlace, ...]:
+def _same_words(keys: Keys, hit: StoredMemory, candidates: Iterable[StoredMemory]) -> tuple[CopyPlace, ...]:
     """Return the other spaces that have the root of a hit in the same words; candidates have no texts."""
     same = (
         CopyPlace(memory.space.name, memory.id)
@@ -586,14 +589,14 @@ def bounds(scores: npt.NDArray[np.float64], suspect: npt.NDArray[np.bool_]) -> n
     return penalised
 
 
-def penalties_of(memory: Memory, doubts: marks.Doubts) -> dict[str, float]:
+def penalties_of(memory: StoredMemory, doubts: marks.Doubts) -> dict[str, float]:
     """Return the penalties of a memory that is suspect, or that is an outdated copy."""
     penalties = {"suspect": SUSPECT_PENALTY} if doubts.is_suspect(memory) else {}
     is_outdated = doubts.freshness_of(memory) in _OUTDATED
     return {**penalties, "freshness": _OUTDATED_COPY_PENALTY} if is_outdated else penalties
 
 
-def link_bonuses(tx: Reading, spaces: SpaceScope, targets: Sequence[Memory]) -> dict[str, float]:
+def link_bonuses(tx: Reading, spaces: SpaceScope, targets: Sequence[StoredMemory]) -> dict[str, float]:
     """Return what is added to the scores of those of these memories that others of these spaces link to."""
     counts = links.count_linking(tx, spaces, targets, relations=_LINKING)
     return {id_: _LINK_BONUS * min(count, _MAX_LINKS) for id_, count in counts.items()}

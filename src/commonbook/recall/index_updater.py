@@ -23,10 +23,10 @@ from typing import Final, NamedTuple
 from commonbook.errors import CommonbookError
 from commonbook.log import chain
 from commonbook.memories import validity
-from commonbook.model.memory import Memory
 from commonbook.model.reports import Progress, no_progress
 from commonbook.model.session import Message
 from commonbook.model.spaces import SpaceScope
+from commonbook.model.stored_memory import StoredMemory
 from commonbook.ports.database import Reading
 from commonbook.ports.embedding import Embedder
 from commonbook.ports.engines import Engines
@@ -367,7 +367,7 @@ def embed_missing(engines: Engines, embedder: Embedder, *, progress: Progress) -
     return tuple(changed)
 
 
-def _batches(engines: Engines) -> Iterator[list[Memory]]:
+def _batches(engines: Engines) -> Iterator[list[StoredMemory]]:
     """Yield the live memories of all spaces, each batch read in a transaction of its own."""
     with engines.db.reading() as tx:
         all_spaces = spaces.get_all(tx)
@@ -382,7 +382,7 @@ def _batches(engines: Engines) -> Iterator[list[Memory]]:
             yield [memory for memory in batch if memory.deleted is None]
 
 
-def _embed(engines: Engines, embedder: Embedder, fingerprint: str, batch: list[Memory]) -> list[str]:
+def _embed(engines: Engines, embedder: Embedder, fingerprint: str, batch: list[StoredMemory]) -> list[str]:
     """Make and store the vectors that these memories lack; return the ids of the memories that lacked any."""
     texts_by_memory = {memory.id: {vectors.hash_of(text): text for text in embedded_texts(memory)} for memory in batch}
     text_by_hash = {hash_: text for texts in texts_by_memory.values() for hash_, text in texts.items()}

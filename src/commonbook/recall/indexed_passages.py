@@ -21,9 +21,9 @@ from typing import Final, NamedTuple, TypeAlias
 
 from commonbook.markdown import obsidian, transcript
 from commonbook.memories.validity import Validity, valid_since
-from commonbook.model.memory import Memory
 from commonbook.model.recall import RecallRequest
 from commonbook.model.session import Message
+from commonbook.model.stored_memory import StoredMemory
 from commonbook.ports.embedding import Embedder, EmbeddingInput
 from commonbook.ports.index import (
     BY_USER,
@@ -71,7 +71,7 @@ class Passage(NamedTuple):
     message: transcript.TranscriptMessage | None = None
 
 
-def passages_of(memory: Memory, seq_by_message: Mapping[str, int | None] | None = None) -> list[Passage]:
+def passages_of(memory: StoredMemory, seq_by_message: Mapping[str, int | None] | None = None) -> list[Passage]:
     """Cut a memory: a transcript into its messages, any other text into parts.
 
     `seq_by_message` maps the episode's messages in its session's log to their sequence numbers, if it has a session.
@@ -88,7 +88,7 @@ def passages_of(memory: Memory, seq_by_message: Mapping[str, int | None] | None 
     return parts or [Passage(f"{memory.id}#0", memory.id, 0, 0, 0, "")]
 
 
-def text_between(memory: Memory, start: int, end: int, *, is_message: bool) -> str:
+def text_between(memory: StoredMemory, start: int, end: int, *, is_message: bool) -> str:
     """Return the text of a passage by its place in the text of its memory."""
     if memory.kind == "episode" and is_message:
         return transcript.message_at(memory.text, start, end)
@@ -100,12 +100,12 @@ def session_thread(space: str, session: str) -> str:
     return f"{space} {session}"
 
 
-def is_part_of(memory: Memory, passage: str) -> bool:
+def is_part_of(memory: StoredMemory, passage: str) -> bool:
     """Tell whether a passage has an id of its memory, and not of a message in the log of a session."""
     return passage.startswith(f"{memory.id}#")
 
 
-def _transcript_passages(memory: Memory, seq_by_message: Mapping[str, int | None] | None) -> list[Passage]:
+def _transcript_passages(memory: StoredMemory, seq_by_message: Mapping[str, int | None] | None) -> list[Passage]:
     pieces: list[Passage] = []
     seen: set[str] = set()
     rewound = {message for message, seq in (seq_by_message or {}).items() if seq is None}
@@ -122,7 +122,7 @@ def _transcript_passages(memory: Memory, seq_by_message: Mapping[str, int | None
     return pieces
 
 
-def _introduction(memory: Memory, block: transcript.Block) -> list[Passage]:
+def _introduction(memory: StoredMemory, block: transcript.Block) -> list[Passage]:
     """Return the text above the first message as a passage, if there is any."""
     text = memory.text[block.start : block.end].strip()
     start = memory.text.index(text, block.start)
@@ -130,7 +130,7 @@ def _introduction(memory: Memory, block: transcript.Block) -> list[Passage]:
 
 
 def _message_passage(
-    memory: Memory,
+    memory: StoredMemory,
     position: int,
     block: transcript.Block,
     message: transcript.TranscriptMessage,
@@ -182,12 +182,12 @@ def indexed_message(message: Message, *, space: str, tags: tuple[str, ...], vect
 class CutMemory(NamedTuple):
     """A memory, its passages, and the text of each as it is embedded."""
 
-    memory: Memory
+    memory: StoredMemory
     pieces: list[Passage]
     texts: list[str]
 
 
-def cut(memory: Memory, seq_by_message: Mapping[str, int | None] | None = None) -> CutMemory:
+def cut(memory: StoredMemory, seq_by_message: Mapping[str, int | None] | None = None) -> CutMemory:
     """Cut a memory into its passages, as `passages_of` does."""
     pieces = passages_of(memory, seq_by_message)
     return CutMemory(memory, pieces, embedded_texts(memory, pieces))
@@ -213,7 +213,7 @@ def indexed_passages(parts: CutMemory, *, validity: Validity, vectors: Iterable[
     return entries
 
 
-def _name_terms(memory: Memory, known: Collection[str]) -> list[str]:
+def _name_terms(memory: StoredMemory, known: Collection[str]) -> list[str]:
     """Return the terms by which a memory is named: each name as a whole, and words of names and tags it has not."""
     names = obsidian.names_of(memory)
     words = dict.fromkeys(text_terms.terms(" ".join((*names, *obsidian.tags_of(memory)))))
@@ -251,7 +251,7 @@ def vectors_of(texts: Sequence[str], embedder: Embedder, known: Mapping[str, byt
 
 
 def _indexed(
-    memory: Memory, piece: Passage, terms: Sequence[str], validity: Validity, *, tags: tuple[str, ...]
+    memory: StoredMemory, piece: Passage, terms: Sequence[str], validity: Validity, *, tags: tuple[str, ...]
 ) -> IndexedPassage:
     happened = piece.message.time if piece.message else memory.occurred or memory.created
     speaker = piece.message.author if piece.message else ""
@@ -283,17 +283,17 @@ def _indexed(
     )
 
 
-def follows_source(memory: Memory) -> bool:
+def follows_source(memory: StoredMemory) -> bool:
     """Tell whether a memory is a copy of a source in this book; a detached or imported one stands for itself."""
     return memory.root != memory.id and memory.shared is not None and not memory.shared.claimed
 
 
-def root_of(memory: Memory) -> str:
+def root_of(memory: StoredMemory) -> str:
     """Return the root of a copy that follows its source; of any other memory, its own id."""
     return memory.root if follows_source(memory) else memory.id
 
 
-def _wording(memory: Memory) -> str:
+def _wording(memory: StoredMemory) -> str:
     """Return a text that is the same for a root and for its copies with the same title and text."""
     words = blake2b(f"{memory.title}\n{memory.text}".encode(), digest_size=16).hexdigest()
     return f"{root_of(memory)} {words}"
@@ -312,7 +312,7 @@ def _flags(piece: Passage, length: int) -> int:
     return flags
 
 
-def embedded_texts(memory: Memory, pieces: Sequence[Passage] | None = None) -> list[str]:
+def embedded_texts(memory: StoredMemory, pieces: Sequence[Passage] | None = None) -> list[str]:
     """Return the text of each passage as it is embedded; a title taken from the text is not put above the first."""
     first_title = "" if memory.title == titles.derive_title(memory.text) else memory.title
     pieces = passages_of(memory) if pieces is None else pieces
@@ -324,7 +324,7 @@ def labels_of_message(*, session: str, author: str) -> tuple[str, ...]:
     return _session(session), _author(author)
 
 
-def labels_of_passage(memory: Memory, *, author: str) -> tuple[str, ...]:
+def labels_of_passage(memory: StoredMemory, *, author: str) -> tuple[str, ...]:
     """Return the labels of a passage of a memory; `author` is that of the message, if it is one.
 
     An episode belongs to a session of its own space. One that was moved away belongs to none.

@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from commonbook.markdown import obsidian
-from commonbook.model.memory import Memory
 from commonbook.model.session import Message
 from commonbook.model.spaces import SpaceScope
+from commonbook.model.stored_memory import StoredMemory
 from commonbook.ports.database import Reading
 from commonbook.ports.index import IS_MESSAGE, CandidatePool, IndexQuery, IndexResult, IndexView, PendingDeltas
 from commonbook.recall import indexed_passages
@@ -135,7 +135,7 @@ class _Texts:
         self._pool = pool
         self._ids = {row: pool.ids_of(row) for row in rows}
         own = sorted({memory for _, memory in self._ids.values() if memory})
-        self._memories: dict[str, Memory] = memories.get_many(tx, scope, own)
+        self._memories: dict[str, StoredMemory] = memories.get_many(tx, scope, own)
         unsettled = [passage for passage, memory in self._ids.values() if not memory]
         self._messages: dict[str, tuple[Message, str]] = sessions.get_many(tx, scope, unsettled)
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from commonbook.errors import BadInput, Conflict
 from commonbook.files import hand_edits, scan
-from commonbook.model.memory import Memory
 from commonbook.model.request import RequestContext
 from commonbook.model.session import Session
 from commonbook.model.spaces import Space
+from commonbook.model.stored_memory import StoredMemory
 from commonbook.ports.engines import Engines
 from commonbook.sessions.find_or_create import require_writable
 from commonbook.tables import memories, sessions
@@ -98,7 +98,7 @@ def _move_episode(ctx: WriteContext, session: Session, target: Space, episode: s
         ctx.pending.note_changed_text(moved)
 
 
-def _join(ctx: WriteContext, memory: Memory) -> Memory:
+def _join(ctx: WriteContext, memory: StoredMemory) -> StoredMemory:
     """Join an episode to its session again, without what was rewound while the session was elsewhere."""
     text = rewound_messages.text_after_move(ctx.tx, memory, memory, by_hand=False)
     joined = episode_sessions.after_move(ctx, memory, memory._replace(text=text))
@@ -106,7 +106,7 @@ def _join(ctx: WriteContext, memory: Memory) -> Memory:
     return store_version.store_version(ctx, memory, joined, changed, how="move")
 
 
-def _take_along(ctx: WriteContext, memory: Memory, target: Space) -> Memory:
+def _take_along(ctx: WriteContext, memory: StoredMemory, target: Space) -> StoredMemory:
     path = memory.path if memory.deleted is not None else moved_path(ctx, memory, target)
     if memory.deleted is None:
         ctx.record_move(memory, path)

@@ -15,9 +15,9 @@ from commonbook.log import chain
 from commonbook.tables import revisions
 
 if TYPE_CHECKING:
-    from commonbook.model.memory import Memory
     from commonbook.model.session import Message, Session
     from commonbook.model.spaces import Space
+    from commonbook.model.stored_memory import StoredMemory
     from commonbook.write.context import WriteContext
 
 _BY_THE_BOOK: Final = frozenset({"settle", "rewind"})
@@ -36,12 +36,12 @@ def require_own_messages(ctx: WriteContext, session: Session, rewound: Iterable[
         )
 
 
-def is_out_of_reach(ctx: WriteContext, session: Session, episode: Memory) -> bool:
+def is_out_of_reach(ctx: WriteContext, session: Session, episode: StoredMemory) -> bool:
     """Tell whether an episode was moved away from its session, into a space where the actor may only propose."""
     return episode.space.id != session.space.id and _is_limited(ctx, episode.space)
 
 
-def require_unedited(ctx: WriteContext, episode: Memory) -> None:
+def require_unedited(ctx: WriteContext, episode: StoredMemory) -> None:
     """Raise NotAllowed if an agent would change an episode of a space under review that somebody has edited."""
     if not _is_limited(ctx, episode.space):
         return

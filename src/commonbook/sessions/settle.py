@@ -14,10 +14,10 @@ from typing import Final, NamedTuple, TypeAlias
 from commonbook.access import permissions
 from commonbook.markdown import message_macs, transcript
 from commonbook.markdown.message_macs import ClientIds
-from commonbook.model.memory import Memory
 from commonbook.model.request import RequestContext
 from commonbook.model.session import Message, Session, SettleReport
 from commonbook.model.spaces import Actor, SpaceScope
+from commonbook.model.stored_memory import StoredMemory
 from commonbook.ports.database import Result
 from commonbook.ports.embedding import Similarity
 from commonbook.ports.engines import Engines
@@ -167,7 +167,7 @@ def _episode(ctx: WriteContext, session: Session, messages: Sequence[Message], r
     return memory.id
 
 
-def _memory(ctx: WriteContext, session: Session, messages: Sequence[Message]) -> Memory:
+def _memory(ctx: WriteContext, session: Session, messages: Sequence[Message]) -> StoredMemory:
     lines = [
         transcript.TranscriptMessage(message.id, message.seq, message.author, message.role, message.time, message.text)
         for message in messages

@@ -13,9 +13,9 @@ from typing import Final
 from commonbook.access import permissions
 from commonbook.errors import Conflict
 from commonbook.model.ids import new_id
-from commonbook.model.memory import Memory
 from commonbook.model.sharing import ShareRequest, SharingRule
 from commonbook.model.spaces import READER, WRITER, Actor, SpaceScope
+from commonbook.model.stored_memory import StoredMemory
 from commonbook.sharing import make_copy, words_for_copies
 from commonbook.tables import jobs, sharing_requests, sharing_rules
 from commonbook.write.context import WriteContext
@@ -71,7 +71,7 @@ def _active_rules(ctx: WriteContext) -> list[SharingRule]:
     return active
 
 
-def _matching_rules(ctx: WriteContext, rules: Sequence[SharingRule], memory: Memory) -> list[SharingRule]:
+def _matching_rules(ctx: WriteContext, rules: Sequence[SharingRule], memory: StoredMemory) -> list[SharingRule]:
     """Return the rules that match a memory and have not been applied to its root before."""
     matching = [rule for rule in rules if sharing_rules.matches(rule, memory)]
     matching = [rule for rule in matching if not sharing_rules.has_applied(ctx.tx, rule, memory.root)]
@@ -79,7 +79,7 @@ def _matching_rules(ctx: WriteContext, rules: Sequence[SharingRule], memory: Mem
     return matching if matching and words_for_copies.of_source(ctx, memory).source is not None else []
 
 
-def _apply_rule(ctx: WriteContext, rule: SharingRule, memory: Memory, *, raise_conflicts: bool) -> int:
+def _apply_rule(ctx: WriteContext, rule: SharingRule, memory: StoredMemory, *, raise_conflicts: bool) -> int:
     """Copy a memory, or request approval for it, on behalf of the rule's creator; return 1 if there was no copy yet."""
     as_creator = ctx.acting_as(Actor(rule.created_by), ForeignWrite.RULE_CREATOR)
     new = make_copy.existing_copy(as_creator, memory, rule.space) is None
@@ -97,7 +97,7 @@ def _apply_rule(ctx: WriteContext, rule: SharingRule, memory: Memory, *, raise_c
     return int(new)
 
 
-def _request_approval(as_creator: WriteContext, rule: SharingRule, memory: Memory, requested_by: str) -> None:
+def _request_approval(as_creator: WriteContext, rule: SharingRule, memory: StoredMemory, requested_by: str) -> None:
     request = ShareRequest(
         id=new_id(),
         space=rule.space.name,

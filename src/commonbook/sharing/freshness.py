@@ -10,8 +10,9 @@ from itertools import pairwise
 from typing import Final, NamedTuple
 
 from commonbook.access import permissions
-from commonbook.model.memory import DETACHED, SNAPSHOT, CopyInfo, Freshness, Memory
+from commonbook.model.memory import DETACHED, SNAPSHOT, Freshness
 from commonbook.model.spaces import READER, WRITER, Actor, SpaceScope
+from commonbook.model.stored_memory import StoredCopyInfo, StoredMemory
 from commonbook.ports.database import Reading
 from commonbook.tables import memories, supersession
 
@@ -49,14 +50,14 @@ class CopyState(NamedTuple):
 class _Sources(NamedTuple):
     """All sources along the chains of some copies, their successors, and the permissions of each sharer."""
 
-    memories: Mapping[str, Memory]
+    memories: Mapping[str, StoredMemory]
     superseding: Mapping[str, Collection[str]]
     readable: Mapping[str, Collection[str]]
     writable: Mapping[str, Collection[str]]
 
 
 def states_of(
-    tx: Reading, spaces: SpaceScope, candidates: Iterable[Memory], *, readable: SpaceScope
+    tx: Reading, spaces: SpaceScope, candidates: Iterable[StoredMemory], *, readable: SpaceScope
 ) -> dict[str, CopyState]:
     """Return the state of each copy among these memories, for a reader of the spaces `readable`.
 
@@ -69,12 +70,12 @@ def states_of(
     return {copy.id: _state_of(copy, sources, readable) for copy in copies}
 
 
-def is_stale(copy: Memory, source: Memory) -> bool:
+def is_stale(copy: StoredMemory, source: StoredMemory) -> bool:
     """Tell whether a copy does not say what its source says."""
     return copy.copy_hash != source.content_hash
 
 
-def has_diverged(copy: Memory, source: Memory) -> bool:
+def has_diverged(copy: StoredMemory, source: StoredMemory) -> bool:
     """Tell whether a copy was edited here: it says neither what it took over nor what its source says.
 
     Of an imported copy it may not be known what it took over.
@@ -85,7 +86,7 @@ def has_diverged(copy: Memory, source: Memory) -> bool:
     return link.target_hash == source.content_hash if shared.claimed else copy.copy_hash != link.hash_taken(source)
 
 
-def was_edited(copy: Memory) -> bool:
+def was_edited(copy: StoredMemory) -> bool:
     """Tell, without its source, whether a copy says something else than it took over; False if that is not known."""
     link, shared = copy.source, copy.shared
     if link is None or shared is None or shared.claimed or link.target_hash is None:
@@ -93,7 +94,7 @@ def was_edited(copy: Memory) -> bool:
     return copy.copy_hash != link.target_hash
 
 
-def is_own_text(copy: Memory, source: Memory, readable: SpaceScope) -> bool:
+def is_own_text(copy: StoredMemory, source: StoredMemory, readable: SpaceScope) -> bool:
     """Tell whether a copy was edited, for a reader of these spaces.
 
     That an edited copy says what its source says is not for those who may not read the source: they could guess.
@@ -101,7 +102,7 @@ def is_own_text(copy: Memory, source: Memory, readable: SpaceScope) -> bool:
     return has_diverged(copy, source) or (was_edited(copy) and source.space.id not in readable)
 
 
-def _state_of(copy: Memory, sources: _Sources, readable: SpaceScope) -> CopyState:
+def _state_of(copy: StoredMemory, sources: _Sources, readable: SpaceScope) -> CopyState:
     """Return the state of a copy, in the order of DESIGN: a chain of copies is fresh only if each of them is.
 
     Below a copy that is detached or was edited, its own words count.
@@ -120,7 +121,7 @@ def _state_of(copy: Memory, sources: _Sources, readable: SpaceScope) -> CopyStat
     return CopyState(STALE if tie == STALE or is_stale_above else FRESH, tie)
 
 
-def _tie_state(copy: Memory, sources: _Sources, readable: SpaceScope) -> Freshness:
+def _tie_state(copy: StoredMemory, sources: _Sources, readable: SpaceScope) -> Freshness:
     """Return the state of a copy relative to its own source, except that a superseded source is not looked for."""
     shared, link = copy.shared, copy.source
     if shared is None or link is None or shared.mode == DETACHED:
@@ -141,7 +142,7 @@ def _tie_state(copy: Memory, sources: _Sources, readable: SpaceScope) -> Freshne
     return STALE if is_stale(copy, source) else FRESH
 
 
-def _followed_chain(copy: Memory, sources: _Sources, readable: SpaceScope) -> list[Memory] | None:
+def _followed_chain(copy: StoredMemory, sources: _Sources, readable: SpaceScope) -> list[StoredMemory] | None:
     """Return a copy and the sources whose words it has or had, the nearest first; None if there are too many.
 
     A copy between them whose sharer may no longer share it is followed too: it stays behind when its source changes.
@@ -155,7 +156,7 @@ def _followed_chain(copy: Memory, sources: _Sources, readable: SpaceScope) -> li
     return chain
 
 
-def _is_source_gone(copy: Memory, sources: _Sources) -> bool:
+def _is_source_gone(copy: StoredMemory, sources: _Sources) -> bool:
     """Tell whether a copy had a source that was deleted; an imported one may never have had it in this book."""
     shared, link = copy.shared, copy.source
     if shared is None or link is None or shared.mode == DETACHED:
@@ -164,7 +165,7 @@ def _is_source_gone(copy: Memory, sources: _Sources) -> bool:
     return not shared.claimed if source is None else source.deleted is not None
 
 
-def _nearest_successors(chain: Sequence[Memory], sources: _Sources) -> list[str]:
+def _nearest_successors(chain: Sequence[StoredMemory], sources: _Sources) -> list[str]:
     """Return what supersedes the nearest source that is superseded; a copy that does so holds in its source's place."""
     before = {chain[0].id}
     for source in chain[1:]:
@@ -174,14 +175,14 @@ def _nearest_successors(chain: Sequence[Memory], sources: _Sources) -> list[str]
     return []
 
 
-def needing_refresh(tx: Reading, spaces: SpaceScope, candidates: Iterable[Memory]) -> list[Memory]:
+def needing_refresh(tx: Reading, spaces: SpaceScope, candidates: Iterable[StoredMemory]) -> list[StoredMemory]:
     """Return the copies that a refresh of the chain would change: the copy itself, or one between it and its root."""
     copies = [memory for memory in candidates if memory.source is not None]
     sources = _load_sources(tx, spaces, copies) if copies else None
     return [copy for copy in copies if sources is not None and _needs_refresh(copy, sources)]
 
 
-def _needs_refresh(copy: Memory, sources: _Sources) -> bool:
+def _needs_refresh(copy: StoredMemory, sources: _Sources) -> bool:
     seen: set[str] = set()
     while copy.id not in seen:
         seen.add(copy.id)
@@ -199,7 +200,7 @@ def _needs_refresh(copy: Memory, sources: _Sources) -> bool:
     return False
 
 
-def _sharer_may_share(copy: Memory, shared: CopyInfo, source: Memory, sources: _Sources) -> bool:
+def _sharer_may_share(copy: StoredMemory, shared: StoredCopyInfo, source: StoredMemory, sources: _Sources) -> bool:
     """Tell whether the sharer may still read the source, and write to the space that the copy is in now.
 
     The second right is that of the principal that approved the share, if one did. Both are always true of an imported
@@ -209,7 +210,7 @@ def _sharer_may_share(copy: Memory, shared: CopyInfo, source: Memory, sources: _
     return shared.claimed or (may_read and copy.space.id in sources.writable.get(shared.writer, ()))
 
 
-def _followed_source(copy: Memory, sources: _Sources, readable: SpaceScope) -> Memory | None:
+def _followed_source(copy: StoredMemory, sources: _Sources, readable: SpaceScope) -> StoredMemory | None:
     """Return the source whose words a copy has or had; None if it is detached or was edited, or the source is gone."""
     shared, link = copy.shared, copy.source
     if shared is None or link is None or shared.mode == DETACHED:
@@ -220,9 +221,9 @@ def _followed_source(copy: Memory, sources: _Sources, readable: SpaceScope) -> M
     return source
 
 
-def _load_sources(tx: Reading, spaces: SpaceScope, copies: Sequence[Memory]) -> _Sources:
+def _load_sources(tx: Reading, spaces: SpaceScope, copies: Sequence[StoredMemory]) -> _Sources:
     """Read the sources of some copies breadth-first, one query per level."""
-    sources: dict[str, Memory] = {}
+    sources: dict[str, StoredMemory] = {}
     wanted = {copy.source.target for copy in copies if copy.source}
     for _ in range(MAX_CHAIN_LENGTH):
         level = memories.get_headers(tx, spaces, sorted(wanted - sources.keys()))
@@ -237,7 +238,7 @@ def _load_sources(tx: Reading, spaces: SpaceScope, copies: Sequence[Memory]) -> 
 
 
 def _permissions_of_sharers(
-    tx: Reading, spaces: SpaceScope, chain: Sequence[Memory]
+    tx: Reading, spaces: SpaceScope, chain: Sequence[StoredMemory]
 ) -> tuple[dict[str, SpaceScope], dict[str, SpaceScope]]:
     """Return which spaces of these memories are readable, and which are writable, for each principal that shared."""
     relevant = permissions.with_ancestors(spaces, {memory.space for memory in chain})

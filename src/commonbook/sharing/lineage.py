@@ -6,9 +6,10 @@ from typing import Final
 
 from commonbook.access import permissions
 from commonbook.errors import BadInput
-from commonbook.model.memory import Freshness, Memory
+from commonbook.model.memory import Freshness
 from commonbook.model.sharing import Ancestor, CopyNode, Lineage
 from commonbook.model.spaces import Actor, SpaceScope
+from commonbook.model.stored_memory import StoredMemory
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
 from commonbook.sharing import freshness
@@ -76,9 +77,9 @@ class _LineageWalk:
         self.truncated = False
         self._copies_left = max_copies
 
-    def back(self, memory: Memory, depth: int) -> list[Ancestor]:
+    def back(self, memory: StoredMemory, depth: int) -> list[Ancestor]:
         """Return a memory and its sources, the nearest first; a deleted one is a tombstone."""
-        chain: dict[str, Memory | None] = {memory.id: memory}
+        chain: dict[str, StoredMemory | None] = {memory.id: memory}
         link = memory.source
         while link is not None and link.target not in chain and len(chain) <= depth:
             source = memories.find(self._tx, self._all_spaces, link.target)
@@ -95,7 +96,7 @@ class _LineageWalk:
         return ancestors
 
     def _ancestor(
-        self, id_: str, source: Memory | None, state: freshness.CopyState | None, *, claimed: bool
+        self, id_: str, source: StoredMemory | None, state: freshness.CopyState | None, *, claimed: bool
     ) -> Ancestor:
         if source is None or source.space.id not in self.readable:
             deleted = source.deleted if source else None
@@ -110,10 +111,10 @@ class _LineageWalk:
             freshness=state.freshness if state else None,
         )
 
-    def forward(self, memory: Memory, depth: int) -> tuple[CopyNode, ...]:
+    def forward(self, memory: StoredMemory, depth: int) -> tuple[CopyNode, ...]:
         """Return the tree of copies below a memory, read breadth-first."""
         seen = {memory.id}
-        levels: list[list[tuple[Memory, str]]] = []
+        levels: list[list[tuple[StoredMemory, str]]] = []
         sources = [memory.id]
         while sources:
             level = self._next_level(sources, seen)
@@ -125,7 +126,7 @@ class _LineageWalk:
             sources = [copy.id for copy, _ in level]
         return self._build_tree(memory.id, levels)
 
-    def _next_level(self, sources: list[str], seen: set[str]) -> list[tuple[Memory, str]]:
+    def _next_level(self, sources: list[str], seen: set[str]) -> list[tuple[StoredMemory, str]]:
         """Return the copies of some memories, each with the id of its source, as far as they were not seen before."""
         source_by_id = copies.copies_of(self._tx, sources, limit=self._copies_left + len(seen) + 1)
         unseen = {id_: source for id_, source in source_by_id.items() if id_ not in seen}
@@ -137,7 +138,7 @@ class _LineageWalk:
         headers = memories.get_headers(self._tx, self._all_spaces, list(level))
         return [(headers[id_], source) for id_, source in level.items() if id_ in headers]
 
-    def _build_tree(self, root_id: str, levels: list[list[tuple[Memory, str]]]) -> tuple[CopyNode, ...]:
+    def _build_tree(self, root_id: str, levels: list[list[tuple[StoredMemory, str]]]) -> tuple[CopyNode, ...]:
         """Build the nodes bottom-up, the deepest level first."""
         known = [copy for level in levels for copy, _ in level]
         states = freshness.states_of(self._tx, self._all_spaces, known, readable=self.readable)
@@ -152,7 +153,7 @@ class _LineageWalk:
             children = {source: tuple(siblings) for source, siblings in nodes.items()}
         return children.get(root_id, ())
 
-    def _node(self, copy: Memory, source: str, depth: int, state: Freshness) -> CopyNode:
+    def _node(self, copy: StoredMemory, source: str, depth: int, state: Freshness) -> CopyNode:
         if copy.space.id not in self.readable:
             return CopyNode(copy.id, source, depth, readable=False)
         mode = copy.shared.mode if copy.shared else None

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from commonbook.errors import BadInput
 from commonbook.model.ids import new_id
-from commonbook.model.memory import MODES, CopyInfo, Link, Memory, Refresh
+from commonbook.model.memory import MODES, Refresh
 from commonbook.model.sharing import ShareReceipt
 from commonbook.model.spaces import Space
+from commonbook.model.stored_memory import StoredCopyInfo, StoredLink, StoredMemory
 from commonbook.ports.database import RetryTransaction
 from commonbook.sharing import words_for_copies
 from commonbook.tables import copies, links, memories
@@ -19,7 +20,7 @@ from commonbook.write.new_memory import identity_fields
 
 def make_copy(
     ctx: WriteContext,
-    source: Memory,
+    source: StoredMemory,
     to: Space,
     refresh: Refresh,
     *,
@@ -52,7 +53,7 @@ def make_copy(
     return _receipt(copy, source, new=True)
 
 
-def require_shareable(source: Memory) -> None:
+def require_shareable(source: StoredMemory) -> None:
     """Refuse a memory that cannot be shared: a notice, and one that is only proposed."""
     proposals.require_approved(source)
     if source.kind == "notice":
@@ -61,7 +62,7 @@ def require_shareable(source: Memory) -> None:
         )
 
 
-def existing_copy(ctx: WriteContext, source: Memory, to: Space) -> Memory | None:
+def existing_copy(ctx: WriteContext, source: StoredMemory, to: Space) -> StoredMemory | None:
     """Return the live memory that stands for a root in a space: the root itself, or its copy."""
     target = {to.id: to}
     root = memories.find(ctx.tx, target, source.root)
@@ -72,23 +73,25 @@ def existing_copy(ctx: WriteContext, source: Memory, to: Space) -> Memory | None
     return copy if copy is not None and copy.deleted is None else None
 
 
-def _new_copy(ctx: WriteContext, source: Memory, to: Space, refresh: Refresh, requested_by: str | None) -> Memory:
+def _new_copy(
+    ctx: WriteContext, source: StoredMemory, to: Space, refresh: Refresh, requested_by: str | None
+) -> StoredMemory:
     copy_id = new_id()
     principal = ctx.actor.principal
     approved_by = principal if requested_by not in (None, principal) else None
     return source._replace(
         **identity_fields(ctx, memory_id=copy_id, space=to, title=source.title, how="share"),
-        links=(Link(copy_id, "shared_from", source.id, source.content_hash),),
+        links=(StoredLink(copy_id, "shared_from", source.id, source.content_hash),),
         session=None,
         session_space=None,
-        shared=CopyInfo(refresh, source.root, requested_by or principal, ctx.tx.now, approved_by=approved_by),
+        shared=StoredCopyInfo(refresh, source.root, requested_by or principal, ctx.tx.now, approved_by=approved_by),
         decisions=(),
         supersede_reasons=(),
         message_lines=(),
     )
 
 
-def _receipt(memory: Memory, source: Memory, *, new: bool) -> ShareReceipt:
+def _receipt(memory: StoredMemory, source: StoredMemory, *, new: bool) -> ShareReceipt:
     return ShareReceipt(
         id=memory.id,
         source=source.id,
@@ -106,7 +109,7 @@ def require_mode(refresh: str) -> Refresh:
     return refresh
 
 
-def locked_memories(ctx: WriteContext, ids: Sequence[str]) -> list[Memory]:
+def locked_memories(ctx: WriteContext, ids: Sequence[str]) -> list[StoredMemory]:
     """Lock memories until the transaction ends, and return those that exist, in the order of the ids."""
     ctx.lock(ids)
     by_id = memories.get_many(ctx.tx, ctx.spaces, ids)

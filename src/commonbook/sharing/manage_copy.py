@@ -8,8 +8,9 @@ from typing import Final
 from commonbook.access import permissions
 from commonbook.errors import CommonbookError, Conflict, NotAllowed, NotFound
 from commonbook.files import hand_edits, scan
-from commonbook.model.memory import DETACHED, LIVE, SNAPSHOT, Memory, Receipt, Refresh, receipt_of
+from commonbook.model.memory import DETACHED, LIVE, SNAPSHOT, Receipt, Refresh
 from commonbook.model.request import RequestContext
+from commonbook.model.stored_memory import StoredMemory, receipt_of
 from commonbook.ports.engines import Engines
 from commonbook.sharing import freshness, make_copy, propagate, words_for_copies
 from commonbook.sharing import refresh as sharing_refresh
@@ -23,7 +24,7 @@ from commonbook.write.context import WriteContext
 def unshare(engines: Engines, caller: RequestContext, copy_id: str) -> Receipt:
     """Delete a copy; copies made from it stay, with the freshness `source_deleted`."""
 
-    def operation(ctx: WriteContext, copy: Memory) -> Memory:
+    def operation(ctx: WriteContext, copy: StoredMemory) -> StoredMemory:
         store_version.delete(ctx, copy, how="unshare")
         return copy
 
@@ -36,7 +37,7 @@ def refresh(engines: Engines, caller: RequestContext, copy_id: str) -> Receipt:
     A live or lazy copy would get that text anyway. A snapshot would not: the actor must be allowed to read the source.
     """
 
-    def operation(ctx: WriteContext, copy: Memory) -> Memory:
+    def operation(ctx: WriteContext, copy: StoredMemory) -> StoredMemory:
         _require_source(ctx, copy, refused=(DETACHED, REVOKED, SOURCE_DELETED, DIVERGED))
         shared, _ = copies.require_copy(copy)
         if shared.mode == SNAPSHOT:
@@ -55,7 +56,7 @@ def refresh(engines: Engines, caller: RequestContext, copy_id: str) -> Receipt:
 def detach(engines: Engines, caller: RequestContext, copy_id: str) -> Receipt:
     """Stop a copy from following its source; its lineage is kept. A copy that has ended with its source stays ended."""
 
-    def operation(ctx: WriteContext, copy: Memory) -> Memory:
+    def operation(ctx: WriteContext, copy: StoredMemory) -> StoredMemory:
         if copy.shared is None or copy.shared.mode == DETACHED:
             return copy
         return store_version.store_version(ctx, copy, store_version.detach(ctx, copy), ["shared"], how="detach")
@@ -70,7 +71,7 @@ def adopt(engines: Engines, caller: RequestContext, copy_id: str) -> Receipt:
     shared by the actor. Unless the text would have come anyway, the actor must be allowed to read the source.
     """
 
-    def operation(ctx: WriteContext, copy: Memory) -> Memory:
+    def operation(ctx: WriteContext, copy: StoredMemory) -> StoredMemory:
         state = _state(ctx, copy)
         is_revoked = state == REVOKED
         source = _require_source(ctx, copy, refused=(DETACHED, SOURCE_DELETED))
@@ -98,7 +99,7 @@ def set_refresh(engines: Engines, caller: RequestContext, copy_id: str, mode: Re
     """
     make_copy.require_mode(mode)
 
-    def operation(ctx: WriteContext, copy: Memory) -> Memory:
+    def operation(ctx: WriteContext, copy: StoredMemory) -> StoredMemory:
         shared, _ = copies.require_copy(copy)
         if shared.mode == DETACHED:
             raise _detached_error(copy.id)
@@ -138,7 +139,7 @@ def _with_copy(
     return scan.write_with_scan(engines, caller, run)
 
 
-def _require_source(ctx: WriteContext, copy: Memory, *, refused: Sequence[str]) -> Memory:
+def _require_source(ctx: WriteContext, copy: StoredMemory, *, refused: Sequence[str]) -> StoredMemory:
     """Return the source of a copy, or raise the error of its state if that is among the refused ones."""
     shared, link = copies.require_copy(copy)
     state = _state(ctx, copy)
@@ -151,7 +152,7 @@ def _require_source(ctx: WriteContext, copy: Memory, *, refused: Sequence[str]) 
     return source
 
 
-def _require_readable_source(ctx: WriteContext, copy: Memory) -> None:
+def _require_readable_source(ctx: WriteContext, copy: StoredMemory) -> None:
     """Raise NotAllowed unless the actor may read the source, whose present text the copy would get by its request.
 
     That the sharer may read it is not enough: the sharer has given away the text of that time, and no other.
@@ -164,7 +165,7 @@ def _require_readable_source(ctx: WriteContext, copy: Memory) -> None:
         )
 
 
-def _state(ctx: WriteContext, copy: Memory) -> str:
+def _state(ctx: WriteContext, copy: StoredMemory) -> str:
     """Return the state of a copy relative to its own source, from which it can take words."""
     return freshness.states_of(ctx.tx, ctx.spaces, [copy], readable=ctx.readable)[copy.id].tie
 

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
 from commonbook.errors import TooLarge
-from commonbook.model.memory import MODES, Memory
+from commonbook.model.memory import MODES
+from commonbook.model.stored_memory import StoredMemory
 from commonbook.sharing import make_copy, refresh, words_for_copies
 from commonbook.sharing.words_for_copies import GivenWords
 from commonbook.tables import copies, jobs, memories
@@ -24,13 +25,13 @@ MAX_PER_WRITE: Final = 100
 _BATCH: Final = 200
 _NO_WORDS: Final = "-"
 """The hash of no text: every copy is outdated."""
-CopyOperation: TypeAlias = Callable[[WriteContext, Memory], Memory]
+CopyOperation: TypeAlias = Callable[[WriteContext, StoredMemory], StoredMemory]
 """An operation on a copy within a write."""
 
 
-def propagate_to_copies(ctx: WriteContext) -> list[Memory]:
+def propagate_to_copies(ctx: WriteContext) -> list[StoredMemory]:
     """Refresh the live copies of every memory revised in this transaction, and their copies; return those refreshed."""
-    refreshed: list[Memory] = []
+    refreshed: list[StoredMemory] = []
     seen: set[tuple[str, str]] = set()
     while level := _sources_with_copies(ctx):
         for revised in level:
@@ -48,7 +49,7 @@ def propagate_to_copies(ctx: WriteContext) -> list[Memory]:
     return list({copy.id: copy for copy in refreshed}.values())
 
 
-def _sources_with_copies(ctx: WriteContext) -> list[Memory]:
+def _sources_with_copies(ctx: WriteContext) -> list[StoredMemory]:
     """Take the changed texts; return the memories that may have copies, with one query for all of them."""
     level = ctx.pending.take_changed_texts()
     if len(level) < 2:
@@ -57,7 +58,9 @@ def _sources_with_copies(ctx: WriteContext) -> list[Memory]:
     return [memory for memory in level.values() if memory.id in with_copies]
 
 
-def _copies_to_check(ctx: WriteContext, source: Memory, given: GivenWords, *, after: str = "", limit: int) -> list[str]:
+def _copies_to_check(
+    ctx: WriteContext, source: StoredMemory, given: GivenWords, *, after: str = "", limit: int
+) -> list[str]:
     """Return the copies that may have to change: those that follow and are outdated, or all of a deleted source.
 
     Of a source that was deleted before, those are among them that still note its end.
@@ -68,7 +71,9 @@ def _copies_to_check(ctx: WriteContext, source: Memory, given: GivenWords, *, af
     return copies.outdated_copies(ctx.tx, source.id, content_hash=hash_, modes=given.modes, after=after, limit=limit)
 
 
-def _update_copies(ctx: WriteContext, ids: Sequence[str], source: Memory, given: GivenWords) -> list[Memory]:
+def _update_copies(
+    ctx: WriteContext, ids: Sequence[str], source: StoredMemory, given: GivenWords
+) -> list[StoredMemory]:
     """Refresh these copies from their source, or delete them if nothing of it is left; return those that changed.
 
     If the source was deleted, they note when it ended.
@@ -79,13 +84,15 @@ def _update_copies(ctx: WriteContext, ids: Sequence[str], source: Memory, given:
     return [copy for copy in removed if copy is not None]
 
 
-def _refresh_copies(ctx: WriteContext, ids: Sequence[str], source: Memory, modes: Sequence[str]) -> list[Memory]:
+def _refresh_copies(
+    ctx: WriteContext, ids: Sequence[str], source: StoredMemory, modes: Sequence[str]
+) -> list[StoredMemory]:
     """Refresh these copies from their source, or note when it ended; return those that changed.
 
     A copy whose file has no room must not prevent the edit of its source. It stays stale, and the job that tries again
     records the error.
     """
-    refreshed: list[Memory | None] = []
+    refreshed: list[StoredMemory | None] = []
     for copy in make_copy.locked_memories(ctx, ids):
         try:
             refreshed.append(_updated(ctx, copy, source, modes))
@@ -94,7 +101,7 @@ def _refresh_copies(ctx: WriteContext, ids: Sequence[str], source: Memory, modes
     return [copy for copy in refreshed if copy is not None]
 
 
-def _updated(ctx: WriteContext, copy: Memory, source: Memory, modes: Sequence[str]) -> Memory | None:
+def _updated(ctx: WriteContext, copy: StoredMemory, source: StoredMemory, modes: Sequence[str]) -> StoredMemory | None:
     """Update a copy: the end of its source that it notes and, in these modes, its words; None if nothing changed."""
     noted = refresh.note_source_end(ctx, copy, source)
     follows = source.deleted is None and copy.shared is not None and copy.shared.mode in modes

@@ -10,9 +10,10 @@ from typing import Final
 from commonbook.errors import FileInTheWay
 from commonbook.files import hand_edits
 from commonbook.markdown.memory_conversion import render_memory
-from commonbook.model.memory import LAZY, LIVE, MAX_FRONT_BYTES, CopyInfo, Memory
+from commonbook.model.memory import LAZY, LIVE, MAX_FRONT_BYTES
 from commonbook.model.request import OWNER_CONTEXT
 from commonbook.model.spaces import Actor, SpaceScope
+from commonbook.model.stored_memory import StoredCopyInfo, StoredMemory
 from commonbook.ports.database import Transaction
 from commonbook.ports.engines import Engines
 from commonbook.sharing import freshness, words_for_copies
@@ -30,7 +31,7 @@ def refresh_now(engines: Engines, copy_id: str) -> None:
     write(engines, OWNER_CONTEXT, partial(refresh_chain, copy_id=copy_id, readable={}))
 
 
-def enqueue_refresh(engines: Engines, stale: Sequence[Memory]) -> None:
+def enqueue_refresh(engines: Engines, stale: Sequence[StoredMemory]) -> None:
     """Request a refresh job for each of these copies; nothing is written if all of them are queued already."""
     with engines.db.reading() as tx:
         queued = jobs.already_queued(tx, jobs.REFRESH_JOB, [copy.id for copy in stale])
@@ -81,8 +82,8 @@ def lock_chain(ctx: WriteContext, copy_id: str) -> list[str]:
 
 
 def refresh_copy(
-    ctx: WriteContext, copy: Memory, source: Memory, *, readable: SpaceScope | None = None
-) -> Memory | None:
+    ctx: WriteContext, copy: StoredMemory, source: StoredMemory, *, readable: SpaceScope | None = None
+) -> StoredMemory | None:
     """Refresh a copy from its source; return it, or None if it is current already or may not follow.
 
     A copy that was edited to the words of its source is confirmed only if the source is in the spaces `readable`, or
@@ -96,7 +97,7 @@ def refresh_copy(
     return None if following is None or _is_current(following, source) else overwrite_copy(ctx, following, source)
 
 
-def remove_copy(ctx: WriteContext, copy: Memory, source: Memory) -> Memory | None:
+def remove_copy(ctx: WriteContext, copy: StoredMemory, source: StoredMemory) -> StoredMemory | None:
     """Delete a copy of an episode all of whose messages were rewound; return it, or None if it does not follow."""
     following = _following(ctx, copy, source, readable={})
     if following is None or following.shared is None:
@@ -106,7 +107,7 @@ def remove_copy(ctx: WriteContext, copy: Memory, source: Memory) -> Memory | Non
     return following
 
 
-def note_source_end(ctx: WriteContext, copy: Memory, source: Memory) -> Memory | None:
+def note_source_end(ctx: WriteContext, copy: StoredMemory, source: StoredMemory) -> StoredMemory | None:
     """Note in a copy when its source ended, if that is deleted, and nothing if it is not; None if it says so already.
 
     Raises TooLarge, with nothing changed, if the copy's file has no room for it.
@@ -123,7 +124,9 @@ def note_source_end(ctx: WriteContext, copy: Memory, source: Memory) -> Memory |
     return store_version.store_version(as_sharer, tied, noted, ["shared"], how="refresh")
 
 
-def _following(ctx: WriteContext, copy: Memory, source: Memory, *, readable: SpaceScope | None) -> Memory | None:
+def _following(
+    ctx: WriteContext, copy: StoredMemory, source: StoredMemory, *, readable: SpaceScope | None
+) -> StoredMemory | None:
     """Return a copy, with what a person did to its file; None if it may not follow its source, or has diverged."""
     tied = _tied(ctx, copy, source)
     if tied is None or freshness.has_diverged(tied, source):
@@ -131,7 +134,7 @@ def _following(ctx: WriteContext, copy: Memory, source: Memory, *, readable: Spa
     return tied if not freshness.was_edited(tied) or _may_confirm(ctx, tied, source, readable) else None
 
 
-def _may_confirm(ctx: WriteContext, copy: Memory, source: Memory, readable: SpaceScope | None) -> bool:
+def _may_confirm(ctx: WriteContext, copy: StoredMemory, source: StoredMemory, readable: SpaceScope | None) -> bool:
     """Tell whether an edited copy that says what its source says may follow it again.
 
     By that, somebody who may not read the source would learn that an edit of theirs guessed its words.
@@ -141,7 +144,7 @@ def _may_confirm(ctx: WriteContext, copy: Memory, source: Memory, readable: Spac
     return ctx.permissions_of(Actor(copy.revised_by)).may_read(source.space, ctx.spaces)
 
 
-def _tied(ctx: WriteContext, copy: Memory, source: Memory) -> Memory | None:
+def _tied(ctx: WriteContext, copy: StoredMemory, source: StoredMemory) -> StoredMemory | None:
     """Return a copy, with what a person did to its file; None if its sharer may not share it any more."""
     if copy.shared is None or not copies.is_bound(copy) or copy.shared.claimed:
         return None
@@ -156,19 +159,21 @@ def _tied(ctx: WriteContext, copy: Memory, source: Memory) -> Memory | None:
     return copy if copies.is_bound(copy) else None
 
 
-def _sharer_may_share(ctx: WriteContext, copy: Memory, shared: CopyInfo, source: Memory) -> bool:
+def _sharer_may_share(ctx: WriteContext, copy: StoredMemory, shared: StoredCopyInfo, source: StoredMemory) -> bool:
     """Tell whether the sharer of a copy may read its source and write to its space, as `freshness` tells a reader."""
     may_read = ctx.permissions_of(Actor(shared.by)).may_read(source.space, ctx.spaces)
     return may_read and ctx.permissions_of(Actor(shared.writer)).may_write(copy.space, ctx.spaces)
 
 
-def _is_current(copy: Memory, source: Memory) -> bool:
+def _is_current(copy: StoredMemory, source: StoredMemory) -> bool:
     """Tell whether a copy says what its source says, and its link says so too."""
     is_confirmed = copy.source is not None and copy.source.target_hash == source.content_hash
     return is_confirmed and not freshness.is_stale(copy, source)
 
 
-def overwrite_copy(ctx: WriteContext, copy: Memory, source: Memory, *, take_over: bool = False) -> Memory:
+def overwrite_copy(
+    ctx: WriteContext, copy: StoredMemory, source: StoredMemory, *, take_over: bool = False
+) -> StoredMemory:
     """Store the source's title and text as a new revision of a copy, by its sharer, even if the copy has diverged.
 
     With `take_over` the actor becomes the sharer. A claimed copy becomes an ordinary one, shared by the actor.
@@ -190,7 +195,7 @@ def overwrite_copy(ctx: WriteContext, copy: Memory, source: Memory, *, take_over
     return store_version.store_version(as_sharer, copy, overwritten, [*changed, "links"], how="refresh")
 
 
-def _require_room(ctx: WriteContext, copy: Memory) -> None:
+def _require_room(ctx: WriteContext, copy: StoredMemory) -> None:
     """Raise TooLarge if the front matter of a copy's file has no room, beside the fields that people added."""
     hand_written_bytes = 4 * len(copy.layout) + _MAX_LINK_BYTES * len(copy.links)
     # Our own fields take less than half of the limit, so that most copies need not be rendered to find out.

@@ -11,10 +11,11 @@ from typing import Final
 from commonbook.access import permissions, rate_limits
 from commonbook.errors import CommonbookError, Conflict, NotAllowed, NotFound, TooLarge, VersionConflict
 from commonbook.model.ids import new_id
-from commonbook.model.memory import LIVE, Memory, Refresh
+from commonbook.model.memory import LIVE, Refresh
 from commonbook.model.request import RequestContext
 from commonbook.model.sharing import APPROVED, REJECTED, WAITING, WITHDRAWN, ShareReceipt, ShareRequest
 from commonbook.model.spaces import FILESYSTEM, LOCAL_OWNER, READER, WRITER, Actor, SpaceScope
+from commonbook.model.stored_memory import StoredMemory
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
 from commonbook.sharing import make_copy
@@ -130,7 +131,7 @@ def approve(
     return write(engines, caller, operation)
 
 
-def _share(ctx: WriteContext, request: ShareRequest, memory: Memory) -> ShareReceipt:
+def _share(ctx: WriteContext, request: ShareRequest, memory: StoredMemory) -> ShareReceipt:
     """Share a memory by an approved request: that of a rule by the rights of its creator alone."""
     space, requester = ctx.spaces[request.space_id], request.on_behalf_of
     if request.rule is None:
@@ -180,7 +181,7 @@ def _already_decided(request: ShareRequest) -> CommonbookError:
     )
 
 
-def _require_memory(ctx: WriteContext, request: ShareRequest) -> Memory:
+def _require_memory(ctx: WriteContext, request: ShareRequest) -> StoredMemory:
     """Lock and return the requested memory; refuse if it or the rule is gone, or the sharer lost a permission."""
     ctx.lock([request.memory])
     memory = memories.find(ctx.tx, ctx.spaces, request.memory)
@@ -201,7 +202,7 @@ def _require_memory(ctx: WriteContext, request: ShareRequest) -> Memory:
     return memory
 
 
-def _excluded_approvers(request: ShareRequest, memory: Memory) -> set[str]:
+def _excluded_approvers(request: ShareRequest, memory: StoredMemory) -> set[str]:
     """Return the principals that may not approve: the requester, and the memory's author and last editor."""
     return {_identity(request.requested_by), _identity(memory.author), _identity(memory.revised_by)}
 

@@ -8,10 +8,11 @@ from typing import Final
 from commonbook.access import authentication, permissions, rate_limits
 from commonbook.errors import BadInput, CommonbookError, NotAllowed, TooLarge
 from commonbook.files import scan
-from commonbook.model.memory import LIVE, Memory, Refresh
+from commonbook.model.memory import LIVE, Refresh
 from commonbook.model.request import RequestContext
 from commonbook.model.sharing import ShareReceipt
 from commonbook.model.spaces import LOCAL_OWNER, WRITER, Actor, Grant, Space, SpaceScope
+from commonbook.model.stored_memory import StoredMemory
 from commonbook.ports.engines import Engines
 from commonbook.sharing import make_copy, tie_again
 from commonbook.tables import grants, rate_counts
@@ -49,7 +50,9 @@ def _write(engines: Engines, caller: RequestContext, operation: scan.ScanAwareOp
         return scan.write_with_scan(engines, caller, operation)
 
 
-def _copy_or_tie(ctx: WriteContext, source: Memory, space: Space, refresh: Refresh, *, scanned: bool) -> ShareReceipt:
+def _copy_or_tie(
+    ctx: WriteContext, source: StoredMemory, space: Space, refresh: Refresh, *, scanned: bool
+) -> ShareReceipt:
     receipt = make_copy.make_copy(ctx, source, space, refresh)
     return receipt if receipt.new else tie_again.tie_again(ctx, receipt, source, refresh, scanned=scanned)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from commonbook.files import hand_edits
-from commonbook.model.memory import DETACHED, UNKNOWN_HASH, CopyInfo, Link, Memory, Refresh
+from commonbook.model.memory import DETACHED, Refresh
 from commonbook.model.sharing import ShareReceipt
+from commonbook.model.stored_memory import UNKNOWN_HASH, StoredCopyInfo, StoredLink, StoredMemory
 from commonbook.sharing import freshness, words_for_copies
 from commonbook.sharing.freshness import REVOKED, SOURCE_DELETED
 from commonbook.tables import copies, memories, supersession
@@ -18,7 +19,7 @@ DEAD: Final = frozenset((REVOKED, SOURCE_DELETED))
 
 
 def tie_again(
-    ctx: WriteContext, receipt: ShareReceipt, source: Memory, refresh: Refresh, *, scanned: bool
+    ctx: WriteContext, receipt: ShareReceipt, source: StoredMemory, refresh: Refresh, *, scanned: bool
 ) -> ShareReceipt:
     """Tie the existing copy of a receipt to a source in the name of the actor, if it is dead; tell its freshness.
 
@@ -38,13 +39,13 @@ def tie_again(
     return receipt._replace(refresh=refresh, revision=copy.revision, retied=True, freshness=_state(ctx, copy).freshness)
 
 
-def _descends_from(ctx: WriteContext, memory: Memory, ancestor: str) -> bool:
+def _descends_from(ctx: WriteContext, memory: StoredMemory, ancestor: str) -> bool:
     """Tell whether a memory is a copy, directly or through others, of an ancestor, or is that itself.
 
     A tie to such a memory would close a cycle, in which every copy is fresh and none follows the root.
     """
     seen: set[str] = set()
-    current: Memory | None = memory
+    current: StoredMemory | None = memory
     while current is not None and current.id not in seen:
         if current.id == ancestor:
             return True
@@ -54,12 +55,12 @@ def _descends_from(ctx: WriteContext, memory: Memory, ancestor: str) -> bool:
     return False
 
 
-def _state(ctx: WriteContext, copy: Memory) -> freshness.CopyState:
+def _state(ctx: WriteContext, copy: StoredMemory) -> freshness.CopyState:
     states = freshness.states_of(ctx.tx, ctx.spaces, [copy], readable=ctx.readable)
     return states.get(copy.id, freshness.CopyState(DETACHED, DETACHED))
 
 
-def _tied(ctx: WriteContext, copy: Memory, source: Memory, refresh: Refresh) -> Memory:
+def _tied(ctx: WriteContext, copy: StoredMemory, source: StoredMemory, refresh: Refresh) -> StoredMemory:
     """Store a copy with a new tie: with the words of the source, or with its own if it was edited here.
 
     Conflict if the copy supersedes a memory that supersedes the source: it would be superseded in turn.
@@ -67,12 +68,12 @@ def _tied(ctx: WriteContext, copy: Memory, source: Memory, refresh: Refresh) -> 
     old = copy.source
     is_edited = freshness.was_edited(copy)
     kept_hash = old.target_hash if old is not None and old.target == source.id else UNKNOWN_HASH
-    link = Link(copy.id, "shared_from", source.id, kept_hash if is_edited else source.content_hash)
+    link = StoredLink(copy.id, "shared_from", source.id, kept_hash if is_edited else source.content_hash)
     words = copy if is_edited else source
     tied = copy._replace(
         title=words.title,
         text=words.text,
-        shared=CopyInfo(refresh, source.root, ctx.actor.principal, ctx.tx.now),
+        shared=StoredCopyInfo(refresh, source.root, ctx.actor.principal, ctx.tx.now),
         links=(link, *(other for other in copy.links if other != old)),
     )
     for target in supersession.targets_of(tied):

@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 
 from commonbook.errors import Conflict
 from commonbook.markdown import transcript
-from commonbook.model.memory import LAZY, LIVE, Memory
+from commonbook.model.memory import LAZY, LIVE
+from commonbook.model.stored_memory import StoredMemory
 from commonbook.sharing import freshness
 from commonbook.write import rewound_messages, store_version
 from commonbook.write.context import WriteContext
@@ -23,11 +24,11 @@ class GivenWords(NamedTuple):
     A lazy copy mostly waits until it is opened. But a rewind removes words from recall at once.
     """
 
-    source: Memory | None
+    source: StoredMemory | None
     modes: tuple[str, ...] = (LIVE,)
 
 
-def of_source(ctx: WriteContext, source: Memory) -> GivenWords:
+def of_source(ctx: WriteContext, source: StoredMemory) -> GivenWords:
     """Return the words that a source gives; a copy that follows an episode gives no rewound message either.
 
     A snapshot, and a copy that was edited or detached, has words of its own.
@@ -45,7 +46,7 @@ def of_source(ctx: WriteContext, source: Memory) -> GivenWords:
     return GivenWords(store_version.with_hashes(ctx, source._replace(text=text)), _FOLLOWING)
 
 
-def require_given(ctx: WriteContext, source: Memory) -> Memory:
+def require_given(ctx: WriteContext, source: StoredMemory) -> StoredMemory:
     """Return a source as a copy takes it over; Conflict if all of its messages were rewound."""
     given = of_source(ctx, source).source
     if given is None:

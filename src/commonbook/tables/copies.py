@@ -11,8 +11,9 @@ from datetime import datetime
 from typing import Final
 
 from commonbook.errors import BadInput
-from commonbook.model.memory import DETACHED, SOURCE_ENDS, CopyInfo, Link, Memory, missing_memory
+from commonbook.model.memory import DETACHED
 from commonbook.model.spaces import SpaceScope
+from commonbook.model.stored_memory import SOURCE_ENDS, StoredCopyInfo, StoredLink, StoredMemory, missing_memory
 from commonbook.ports.database import Reading, Transaction
 from commonbook.tables import links, memories
 
@@ -28,7 +29,7 @@ def of_root(tx: Reading, root: str, space: str) -> str | None:
     return str(memory) if memory else None
 
 
-def bind(tx: Transaction, memory: Memory) -> bool:
+def bind(tx: Transaction, memory: StoredMemory) -> bool:
     """Bind a memory as the copy of its root in its space; return False if another copy is bound already."""
     if memory.shared is None or memory.source is None:
         return False
@@ -44,45 +45,45 @@ def bind(tx: Transaction, memory: Memory) -> bool:
     return of_root(tx, memory.shared.root, memory.space.id) == memory.id
 
 
-def unbind(tx: Transaction, memory: Memory) -> None:
+def unbind(tx: Transaction, memory: StoredMemory) -> None:
     """Remove the binding of a copy."""
     tx.run("DELETE FROM copy WHERE space = :space AND memory = :memory", space=memory.space.id, memory=memory.id)
 
 
-def require_copy(memory: Memory) -> tuple[CopyInfo, Link]:
+def require_copy(memory: StoredMemory) -> tuple[StoredCopyInfo, StoredLink]:
     """Return the copy information of a memory and its link to the source; BadInput if it is not a copy."""
     if memory.shared is None or memory.source is None:
         raise BadInput(f"memory {memory.id} is no copy", fix="`commonbook lineage` shows what was copied from where")
     return memory.shared, memory.source
 
 
-def is_bound(memory: Memory) -> bool:
+def is_bound(memory: StoredMemory) -> bool:
     """Tell whether a memory is a live copy that still follows its source, in any mode."""
     if memory.shared is None or memory.source is None:
         return False
     return memory.deleted is None and memory.shared.mode != DETACHED
 
 
-def copied_from(memory: Memory) -> str | None:
+def copied_from(memory: StoredMemory) -> str | None:
     """Return the source of a copy, unless it is detached."""
     if memory.shared is None or memory.shared.mode == DETACHED:
         return None
     return memory.source.target if memory.source else None
 
 
-def end_of(source: Memory) -> datetime | None:
+def end_of(source: StoredMemory) -> datetime | None:
     """Return when a memory ends, by itself or, if it is a copy, with a source that was deleted."""
     of_source = source.shared.source_ends if source.shared and copied_from(source) else None
     return min(filter(None, (source.expires, source.valid_until, of_source)), default=None)
 
 
-def sources_of(tx: Reading, spaces: SpaceScope, candidates: Iterable[Memory]) -> dict[str, Memory]:
+def sources_of(tx: Reading, spaces: SpaceScope, candidates: Iterable[StoredMemory]) -> dict[str, StoredMemory]:
     """Return the sources along the ties of the copies among these memories, deleted ones too, without their texts.
 
     A source that the book does not know, since its database was lost, is a tombstone without links: what supersedes it
     is known by the links of others. `spaces` are all spaces that the transaction knows.
     """
-    sources: dict[str, Memory] = {}
+    sources: dict[str, StoredMemory] = {}
     level = list(candidates)
     while wanted := {id_: copy for copy in level if (id_ := copied_from(copy)) and id_ not in sources}:
         found = memories.get_headers_any_space(tx, spaces, sorted(wanted))
@@ -91,7 +92,7 @@ def sources_of(tx: Reading, spaces: SpaceScope, candidates: Iterable[Memory]) ->
     return sources
 
 
-def _with_end(source: Memory, copy: Memory) -> Memory:
+def _with_end(source: StoredMemory, copy: StoredMemory) -> StoredMemory:
     """Return a source that, if it was deleted, ends when its copy says so: the database may be older than that."""
     ends = copy.shared.source_ends if copy.shared else None
     if source.deleted is None or ends is None:
@@ -99,7 +100,7 @@ def _with_end(source: Memory, copy: Memory) -> Memory:
     return source._replace(expires=min(ends, source.expires or ends))
 
 
-def tied_to(tx: Reading, spaces: SpaceScope, sources: Sequence[str]) -> dict[str, Memory]:
+def tied_to(tx: Reading, spaces: SpaceScope, sources: Sequence[str]) -> dict[str, StoredMemory]:
     """Return the copies with a tie to one of these memories, deleted ones too, by their ids, without their texts.
 
     It is the reverse of `sources_of`. The table `copy` has no rows of deleted copies, so the links are read.
@@ -110,7 +111,7 @@ def tied_to(tx: Reading, spaces: SpaceScope, sources: Sequence[str]) -> dict[str
     return {id_: memory for id_, memory in headers.items() if copied_from(memory) in wanted}
 
 
-def chain_of(memory: Memory, sources: Mapping[str, Memory]) -> list[Memory]:
+def chain_of(memory: StoredMemory, sources: Mapping[str, StoredMemory]) -> list[StoredMemory]:
     """Return a memory, the memory that it is a copy of, and so on, the nearest first."""
     chain = [memory]
     while (source := sources.get(copied_from(chain[-1]) or "")) is not None and source not in chain:
@@ -208,7 +209,7 @@ def count_outdated(tx: Reading) -> int:
     return int(count)
 
 
-def derive(tx: Transaction, space: str, of_space: Sequence[Memory], *, after: str, last: bool) -> None:
+def derive(tx: Transaction, space: str, of_space: Sequence[StoredMemory], *, after: str, last: bool) -> None:
     """Make the rows again for a batch of a space's memories, which come in the order of their ids."""
     tx.run(
         "DELETE FROM copy WHERE space = :space AND memory > :after AND memory <= :upto",
@@ -219,7 +220,7 @@ def derive(tx: Transaction, space: str, of_space: Sequence[Memory], *, after: st
     bind_all(tx, of_space)
 
 
-def bind_all(tx: Transaction, candidates: Iterable[Memory]) -> None:
+def bind_all(tx: Transaction, candidates: Iterable[StoredMemory]) -> None:
     """Bind all copies among these memories; of two copies of one root in one space, the first."""
     for memory in candidates:
         if is_bound(memory):

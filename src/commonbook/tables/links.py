@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Final
 
-from commonbook.model.memory import Link, Memory
 from commonbook.model.spaces import SpaceScope
+from commonbook.model.stored_memory import StoredLink, StoredMemory
 from commonbook.ports.database import Reading, Transaction
 from commonbook.runtime.lazy_modules import LazyModule
 
@@ -32,14 +32,14 @@ _SEARCH_GROWTH: Final = 4
 
 def incoming(
     tx: Reading, spaces: SpaceScope, targets: Sequence[str], *, relations: Sequence[str] | None = None
-) -> list[Link]:
+) -> list[StoredLink]:
     """Return the links to these targets from memories of the given spaces, by these relations or by any."""
     return incoming_deferred(tx, spaces, targets, relations=relations)()
 
 
 def incoming_deferred(
     tx: Reading, spaces: SpaceScope | None, targets: Sequence[str], *, relations: Sequence[str] | None = None
-) -> Callable[[], list[Link]]:
+) -> Callable[[], list[StoredLink]]:
     """Send the query of `incoming`, for any space if none is given; call the result to read the links."""
     if not targets:
         return list
@@ -51,7 +51,7 @@ def incoming_deferred(
         **({} if relations is None else {"relations": tuple(relations)}),
     )
     return lambda: [
-        Link(source, relation, target, target_hash)
+        StoredLink(source, relation, target, target_hash)
         for space, source, relation, target, target_hash in rows()
         if spaces is None or space in spaces
     ]
@@ -61,12 +61,12 @@ def _by_relation(relations: Sequence[str] | None) -> str:
     return "" if relations is None else " AND relation IN :relations"
 
 
-def incoming_any_space(tx: Reading, targets: Sequence[str], *, relations: Sequence[str] | None) -> list[Link]:
+def incoming_any_space(tx: Reading, targets: Sequence[str], *, relations: Sequence[str] | None) -> list[StoredLink]:
     """Return the links to these targets from any space, by these relations or by any.
 
     Only for decisions that nobody is shown.
     """
-    incoming: list[Link] = []
+    incoming: list[StoredLink] = []
     for at in range(0, len(targets), _IDS_PER_QUERY):
         rows = tx.rows(
             "SELECT source, relation, target, target_hash FROM link"
@@ -74,7 +74,9 @@ def incoming_any_space(tx: Reading, targets: Sequence[str], *, relations: Sequen
             targets=tuple(targets[at : at + _IDS_PER_QUERY]),
             **({} if relations is None else {"relations": tuple(relations)}),
         )
-        incoming += [Link(source, relation, target, target_hash) for source, relation, target, target_hash in rows]
+        incoming += [
+            StoredLink(source, relation, target, target_hash) for source, relation, target, target_hash in rows
+        ]
     return incoming
 
 
@@ -157,7 +159,7 @@ def has_chain_with(tx: Reading, ids: Sequence[str], *, counted: str, count: int,
     return row is not None
 
 
-def reaching(tx: Reading, ids: Sequence[str], *, relations: Sequence[str]) -> list[Link]:
+def reaching(tx: Reading, ids: Sequence[str], *, relations: Sequence[str]) -> list[StoredLink]:
     """Return all links of these relations on the chains of links that lead to these memories, from any space."""
     rows = tx.rows(
         "WITH RECURSIVE reached (id) AS ("
@@ -170,10 +172,10 @@ def reaching(tx: Reading, ids: Sequence[str], *, relations: Sequence[str]) -> li
         ids=tuple(ids),
         relations=tuple(relations),
     )
-    return [Link(source, relation, target, target_hash) for source, relation, target, target_hash in rows]
+    return [StoredLink(source, relation, target, target_hash) for source, relation, target, target_hash in rows]
 
 
-def add(tx: Transaction, space: str, links: Iterable[Link]) -> None:
+def add(tx: Transaction, space: str, links: Iterable[StoredLink]) -> None:
     """Add links from memories of one space; an existing link keeps its hash."""
     rows = [
         {
@@ -193,13 +195,13 @@ def add(tx: Transaction, space: str, links: Iterable[Link]) -> None:
         )
 
 
-def replace(tx: Transaction, space: str, memory: Memory) -> None:
+def replace(tx: Transaction, space: str, memory: StoredMemory) -> None:
     """Replace the links of a memory, which was in this space, by those that it names now."""
     tx.run_many("DELETE FROM link WHERE space = :space AND source = :source", [{"space": space, "source": memory.id}])
     add(tx, memory.space.id, memory.links)
 
 
-def derive(tx: Transaction, space: str, memories: Sequence[Memory], *, after: str, last: bool) -> None:
+def derive(tx: Transaction, space: str, memories: Sequence[StoredMemory], *, after: str, last: bool) -> None:
     """Make the rows again for a batch of a space's memories, which come in the order of their ids."""
     tx.run(
         "DELETE FROM link WHERE space = :space AND source > :after AND source <= :upto",
@@ -213,7 +215,7 @@ def derive(tx: Transaction, space: str, memories: Sequence[Memory], *, after: st
 # --- links in texts
 
 
-def add_mentions(tx: Transaction, memories: Iterable[Memory]) -> None:
+def add_mentions(tx: Transaction, memories: Iterable[StoredMemory]) -> None:
     """Add the names of live memories, and the links in their texts."""
     names, mentions = [], []
     for memory in memories:
@@ -232,7 +234,7 @@ def add_mentions(tx: Transaction, memories: Iterable[Memory]) -> None:
         )
 
 
-def drop_mentions(tx: Transaction, memory: Memory) -> None:
+def drop_mentions(tx: Transaction, memory: StoredMemory) -> None:
     """Drop the names of a memory and the links in its text; it is given as it was when they were added."""
     if names := _name_rows(memory):
         tx.run_many("DELETE FROM memory_name WHERE space = :space AND name = :name AND memory = :memory", names)
@@ -242,11 +244,11 @@ def drop_mentions(tx: Transaction, memory: Memory) -> None:
     )
 
 
-def _name_rows(memory: Memory) -> list[dict[str, object]]:
+def _name_rows(memory: StoredMemory) -> list[dict[str, object]]:
     return [{"space": memory.space.id, "name": name, "memory": memory.id} for name in obsidian.names_of(memory)]
 
 
-def derive_mentions(tx: Transaction, space: str, memories: Iterable[Memory], *, after: str, upto: str) -> None:
+def derive_mentions(tx: Transaction, space: str, memories: Iterable[StoredMemory], *, after: str, upto: str) -> None:
     """Make the same rows again for a batch of a space's live memories, whose ids are in this range.
 
     The first batch drops the names of all.
@@ -262,7 +264,7 @@ def derive_mentions(tx: Transaction, space: str, memories: Iterable[Memory], *, 
     add_mentions(tx, memories)
 
 
-def mentioned_by(tx: Reading, memory: Memory) -> list[str]:
+def mentioned_by(tx: Reading, memory: StoredMemory) -> list[str]:
     """Return the memories of the same space that the text of a memory links to, in the order of the text."""
     targets = obsidian.mentions_of(memory)
     found = _resolve(tx, memory.space.id, [(target, memory.path) for target in targets])
@@ -270,7 +272,7 @@ def mentioned_by(tx: Reading, memory: Memory) -> list[str]:
     return list(dict.fromkeys(id_ for id_ in ids if id_ not in (None, memory.id)))
 
 
-def mentioning(tx: Reading, memory: Memory) -> list[str]:
+def mentioning(tx: Reading, memory: StoredMemory) -> list[str]:
     """Return the live memories of the same space whose texts link to a memory."""
     names = {*obsidian.names_of(memory), obsidian.fold(obsidian.file_stem(memory.path))}
     rows = tx.rows(
@@ -286,7 +288,7 @@ def mentioning(tx: Reading, memory: Memory) -> list[str]:
 
 
 def count_linking(
-    tx: Reading, spaces: Collection[str], targets: Sequence[Memory], *, relations: Sequence[str]
+    tx: Reading, spaces: Collection[str], targets: Sequence[StoredMemory], *, relations: Sequence[str]
 ) -> dict[str, int]:
     """Return how many live memories of these spaces link to each of these, by these relations or in their texts.
 

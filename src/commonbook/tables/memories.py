@@ -17,8 +17,9 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from commonbook.model.ids import format_optional_time, format_time, parse_optional_time, parse_time
-from commonbook.model.memory import NO_METADATA, CopyInfo, Filter, Link, Memory
+from commonbook.model.memory import NO_METADATA, Filter
 from commonbook.model.spaces import SpaceScope
+from commonbook.model.stored_memory import StoredCopyInfo, StoredLink, StoredMemory
 from commonbook.ports.database import Reading, RetryTransaction, Row, Transaction
 from commonbook.runtime.lazy_modules import LazyModule
 
@@ -115,7 +116,7 @@ def lock(tx: Transaction, ids: Iterable[str]) -> set[str]:
     return set(locked.values())
 
 
-def add(tx: Transaction, keys: Keys, memories: Iterable[Memory]) -> list[Memory]:
+def add(tx: Transaction, keys: Keys, memories: Iterable[StoredMemory]) -> list[StoredMemory]:
     """Add new memories; return them with the hashes of what they say."""
     added = [keyed_hashes.with_hashes(keys, memory) for memory in memories]
     places = [{"id": memory.id, "space": memory.space.id} for memory in added]
@@ -125,7 +126,7 @@ def add(tx: Transaction, keys: Keys, memories: Iterable[Memory]) -> list[Memory]
     return added
 
 
-def replace(tx: Transaction, keys: Keys, old: Memory, new: Memory) -> None:
+def replace(tx: Transaction, keys: Keys, old: StoredMemory, new: StoredMemory) -> None:
     """Replace the row of a memory and its derived rows; `old` is the memory as it is stored, in the same space."""
     # `run_many` returns no row count, which on PostgreSQL would cost a round trip.
     tx.run_many(_UPDATE, [_values(tx, keyed_hashes.with_hashes(keys, new))])
@@ -134,7 +135,7 @@ def replace(tx: Transaction, keys: Keys, old: Memory, new: Memory) -> None:
         _add_derived(tx, [new])
 
 
-def move(tx: Transaction, keys: Keys, old: Memory, new: Memory) -> None:
+def move(tx: Transaction, keys: Keys, old: StoredMemory, new: StoredMemory) -> None:
     """Move a memory from one space into another."""
     _drop_derived(tx, old)
     tx.run("DELETE FROM memory WHERE space = :space AND id = :id", space=old.space.id, id=old.id)
@@ -144,7 +145,7 @@ def move(tx: Transaction, keys: Keys, old: Memory, new: Memory) -> None:
         _add_derived(tx, [new])
 
 
-def relocate(tx: Transaction, memory: Memory, path: str) -> None:
+def relocate(tx: Transaction, memory: StoredMemory, path: str) -> None:
     """Record another path for the file of a memory; the memory itself does not change."""
     space = memory.space.id
     tx.run("UPDATE memory SET path = :path WHERE space = :space AND id = :id", path=path, space=space, id=memory.id)
@@ -152,7 +153,7 @@ def relocate(tx: Transaction, memory: Memory, path: str) -> None:
     links.add_mentions(tx, [memory._replace(path=path)])
 
 
-def rename_session_space(tx: Transaction, spaces: SpaceScope, old: str, new: str) -> list[Memory]:
+def rename_session_space(tx: Transaction, spaces: SpaceScope, old: str, new: str) -> list[StoredMemory]:
     """Give the episodes whose sessions are in another space the new name of that space; return the live ones."""
     rows = tx.rows(f"SELECT {_COLUMNS} FROM memory WHERE session_space = :old", old=old)
     tx.run("UPDATE memory SET session_space = :new WHERE session_space = :old", old=old, new=new)
@@ -160,7 +161,7 @@ def rename_session_space(tx: Transaction, spaces: SpaceScope, old: str, new: str
     return [memory for memory in renamed if memory.deleted is None]
 
 
-def replace_hashes(tx: Transaction, keys: Keys, memories: Iterable[Memory]) -> None:
+def replace_hashes(tx: Transaction, keys: Keys, memories: Iterable[StoredMemory]) -> None:
     """Store the hashes of memories, their links and what makes them copies; nothing else changes."""
     rows = [_values(tx, keyed_hashes.with_hashes(keys, memory)) for memory in memories]
     names = ("links", "shared", "content_hash", "copy_hash")
@@ -170,7 +171,9 @@ def replace_hashes(tx: Transaction, keys: Keys, memories: Iterable[Memory]) -> N
     )
 
 
-def derive(tx: Transaction, keys: Keys, space: str, memories: Sequence[Memory], *, after: str, last: bool) -> None:
+def derive(
+    tx: Transaction, keys: Keys, space: str, memories: Sequence[StoredMemory], *, after: str, last: bool
+) -> None:
     """Make all derived rows again for a batch of a space's memories, which come in the order of their ids."""
     upto = "\U0010ffff" if last else memories[-1].id
     where = "space = :space AND memory > :after AND memory <= :upto"
@@ -185,19 +188,19 @@ def derive(tx: Transaction, keys: Keys, space: str, memories: Sequence[Memory], 
     links.derive_mentions(tx, space, live, after=after, upto=upto)
 
 
-def _drop_derived(tx: Transaction, memory: Memory) -> None:
+def _drop_derived(tx: Transaction, memory: StoredMemory) -> None:
     row = {"space": memory.space.id, "memory": memory.id}
     tx.run_many("DELETE FROM memory_tag WHERE space = :space AND memory = :memory", [row])
     links.drop_mentions(tx, memory)
 
 
-def _add_derived(tx: Transaction, memories: Sequence[Memory]) -> None:
+def _add_derived(tx: Transaction, memories: Sequence[StoredMemory]) -> None:
     """Add the tags, the names and the links in the texts of live memories."""
     _add_tags(tx, memories)
     links.add_mentions(tx, memories)
 
 
-def _add_tags(tx: Transaction, memories: Iterable[Memory]) -> None:
+def _add_tags(tx: Transaction, memories: Iterable[StoredMemory]) -> None:
     tags = [
         {"space": memory.space.id, "tag": tag, "memory": memory.id}
         for memory in memories
@@ -210,7 +213,7 @@ def _add_tags(tx: Transaction, memories: Iterable[Memory]) -> None:
 # --- reading
 
 
-def find(tx: Reading, spaces: SpaceScope, memory_id: str) -> Memory | None:
+def find(tx: Reading, spaces: SpaceScope, memory_id: str) -> StoredMemory | None:
     """Return a memory of the given spaces, a deleted one too, or None."""
     (space,) = tx.row("SELECT space FROM place WHERE id = :id", id=memory_id) or (None,)
     if space is None or space not in spaces:
@@ -247,22 +250,22 @@ def spaces_of(tx: Reading, ids: Sequence[str]) -> dict[str, str]:
     return dict(tx.rows("SELECT id, space FROM place WHERE id IN :ids", ids=tuple(ids))) if ids else {}
 
 
-def get_many(tx: Reading, spaces: SpaceScope, ids: Sequence[str]) -> dict[str, Memory]:
+def get_many(tx: Reading, spaces: SpaceScope, ids: Sequence[str]) -> dict[str, StoredMemory]:
     """Return those of the memories that are in the given spaces, by id."""
     return _get_many(tx, spaces, ids, _QUALIFIED)
 
 
-def get_headers(tx: Reading, spaces: SpaceScope, ids: Sequence[str]) -> dict[str, Memory]:
+def get_headers(tx: Reading, spaces: SpaceScope, ids: Sequence[str]) -> dict[str, StoredMemory]:
     """Return the same without texts and layouts, which can be long."""
     return _get_many(tx, spaces, ids, _WITHOUT_TEXT)
 
 
-def get_headers_any_space(tx: Reading, spaces: SpaceScope, ids: Sequence[str]) -> dict[str, Memory]:
+def get_headers_any_space(tx: Reading, spaces: SpaceScope, ids: Sequence[str]) -> dict[str, StoredMemory]:
     """Return the same for memories of any space; `spaces` has all spaces that the transaction knows.
 
     RetryTransaction if a memory is in a space that was made since `spaces` was read.
     """
-    headers: dict[str, Memory] = {}
+    headers: dict[str, StoredMemory] = {}
     for at in range(0, len(ids), _IDS_PER_QUERY):
         batch = ids[at : at + _IDS_PER_QUERY]
         known = get_headers(tx, spaces, batch)
@@ -284,7 +287,7 @@ def get_notices(tx: Reading, ids: Sequence[str]) -> dict[str, Notice]:
     return {id_: notice for id_, judged in rows if (notice := judgements.load_notice(judged)) is not None}
 
 
-def _get_many(tx: Reading, spaces: SpaceScope, ids: Sequence[str], columns: str) -> dict[str, Memory]:
+def _get_many(tx: Reading, spaces: SpaceScope, ids: Sequence[str], columns: str) -> dict[str, StoredMemory]:
     if not ids or not spaces:
         return {}
     # By `place` first, or each id might be looked up in each of many spaces; CROSS JOIN fixes that order.
@@ -305,7 +308,7 @@ def page(
     until: datetime | None = None,
     after: tuple[str, str] | None = None,
     limit: int,
-) -> list[Memory]:
+) -> list[StoredMemory]:
     """Return the newest memories of the given spaces that match the filter, after a cursor (created, id)."""
     sql, params = _page_query(chosen, since=since, until=until, after=after)
     # One query for each space, which its index answers in order; then the rows of the memories on the page alone.
@@ -314,7 +317,7 @@ def page(
     ids_by_space: dict[str, list[str]] = {}
     for _, memory_id, space in newest:
         ids_by_space.setdefault(space, []).append(memory_id)
-    by_id: dict[str, Memory] = {}
+    by_id: dict[str, StoredMemory] = {}
     for space, ids in ids_by_space.items():
         by_id |= get_many(tx, {space: spaces[space]}, ids)
     return [by_id[memory_id] for _, memory_id, _ in newest]
@@ -383,7 +386,7 @@ def find_by_digits(tx: Reading, spaces: SpaceScope, part: str, *, limit: int) ->
     return []
 
 
-def in_space(tx: Reading, spaces: SpaceScope, space: str, *, after: str = "", limit: int = 500) -> list[Memory]:
+def in_space(tx: Reading, spaces: SpaceScope, space: str, *, after: str = "", limit: int = 500) -> list[StoredMemory]:
     """Return the memories of one space, deleted ones too, in the order of their ids."""
     sql = f"SELECT {_COLUMNS} FROM memory WHERE space = :space AND id > :after ORDER BY id LIMIT :limit"
     return [_memory(row, spaces) for row in tx.rows(sql, space=space, after=after, limit=limit)]
@@ -417,7 +420,7 @@ def at_path(tx: Reading, path: str, *, is_deleted: bool = False) -> str | None:
 # --- rows and values
 
 
-def _values(tx: Transaction, memory: Memory) -> dict[str, object]:
+def _values(tx: Transaction, memory: StoredMemory) -> dict[str, object]:
     links_ = [(link.relation, link.target, link.target_hash) for link in memory.links]
     return {
         "space": memory.space.id,
@@ -454,7 +457,7 @@ def _values(tx: Transaction, memory: Memory) -> dict[str, object]:
     }
 
 
-def _memory(row: Row, spaces: SpaceScope) -> Memory:
+def _memory(row: Row, spaces: SpaceScope) -> StoredMemory:
     # Unpacked into locals: thousands of rows are read at once, and a named tuple would cost a tenth more.
     # `make lint` checks that these are the fields of `_MemoryRow`, in its order.
     (
@@ -462,14 +465,14 @@ def _memory(row: Row, spaces: SpaceScope) -> Memory:
         valid_until, expires, revision, version, revised_by, revised_at, revised_how, path, layout, deleted,
         session, shared, judged, session_space, content_hash, copy_hash, metadata,
     ) = row  # fmt: skip
-    memory = Memory(
+    memory = StoredMemory(
         space=spaces[space],
         id=id_,
         kind=kind,
         title=title,
         text=compressed_text.decompress(text),
         tags=() if tags == "[]" else tuple(json.loads(tags)),
-        links=() if links == "[]" else tuple(Link(id_, *link) for link in json.loads(links)),
+        links=() if links == "[]" else tuple(StoredLink(id_, *link) for link in json.loads(links)),
         author=author,
         created=parse_time(created),
         updated=parse_time(updated),
@@ -488,7 +491,7 @@ def _memory(row: Row, spaces: SpaceScope) -> Memory:
         deleted=parse_optional_time(deleted),
         session=session,
         session_space=session_space,
-        shared=CopyInfo.parse(shared) if shared else None,
+        shared=StoredCopyInfo.parse(shared) if shared else None,
         content_hash=content_hash,
         copy_hash=copy_hash,
         metadata=NO_METADATA if metadata is None else metadata_text.load(metadata),
@@ -496,11 +499,11 @@ def _memory(row: Row, spaces: SpaceScope) -> Memory:
     return memory if judged is None else judgements.load(memory, judged)
 
 
-def cursor_position(memory: Memory) -> tuple[str, str]:
+def cursor_position(memory: StoredMemory) -> tuple[str, str]:
     """Return the cursor position (created, id) after a memory of a page."""
     return format_time(memory.created), memory.id
 
 
-def page_cursor(memory: Memory) -> str:
+def page_cursor(memory: StoredMemory) -> str:
     """Return the cursor after a memory of a page, as text."""
     return page_cursors.format_cursor(*cursor_position(memory))

@@ -9,8 +9,9 @@ from __future__ import annotations
 from typing import Final, NamedTuple
 
 from commonbook.model.ids import format_time, parse_time
-from commonbook.model.memory import Memory, Revision
+from commonbook.model.memory import Revision
 from commonbook.model.spaces import SpaceScope
+from commonbook.model.stored_memory import StoredMemory
 from commonbook.ports.database import Reading, Transaction
 from commonbook.runtime.compressed_text import compress, decompress
 
@@ -30,7 +31,7 @@ class _RevisionRow(NamedTuple):
 _COLUMNS: Final = ", ".join(_RevisionRow._fields)
 
 
-def archive(tx: Transaction, memory: Memory) -> None:
+def archive(tx: Transaction, memory: StoredMemory) -> None:
     """Store the current title and text of a memory as a past revision, before they are replaced."""
     add(
         tx,
@@ -46,7 +47,7 @@ def archive(tx: Transaction, memory: Memory) -> None:
     )
 
 
-def add(tx: Transaction, memory: Memory, revision: Revision) -> None:
+def add(tx: Transaction, memory: StoredMemory, revision: Revision) -> None:
     """Store one past revision of a memory."""
     tx.run_many(
         "INSERT INTO revision (space, memory, revision, title, text, author, at, how, written_in)"
@@ -66,12 +67,12 @@ def add(tx: Transaction, memory: Memory, revision: Revision) -> None:
     )
 
 
-def past_revisions(tx: Reading, memory: Memory) -> list[Revision]:
+def past_revisions(tx: Reading, memory: StoredMemory) -> list[Revision]:
     """Return the past revisions of a memory, oldest first."""
     return [revision for revision, _ in past_revisions_by_space(tx, memory)]
 
 
-def past_revisions_by_space(tx: Reading, memory: Memory) -> list[tuple[Revision, str]]:
+def past_revisions_by_space(tx: Reading, memory: StoredMemory) -> list[tuple[Revision, str]]:
     """Return the past revisions of a memory, oldest first, each with the id of the space that it was written in."""
     rows = tx.rows(
         f"SELECT {_COLUMNS} FROM revision WHERE space = :space AND memory = :memory ORDER BY revision",
@@ -87,7 +88,7 @@ def count(tx: Reading, spaces: SpaceScope) -> int:
     return int(number)
 
 
-def last_revisions(tx: Reading, memory: Memory, *, limit: int) -> list[Revision]:
+def last_revisions(tx: Reading, memory: StoredMemory, *, limit: int) -> list[Revision]:
     """Return the last past revisions of a memory, oldest first."""
     rows = tx.rows(
         f"SELECT {_COLUMNS} FROM revision WHERE space = :space AND memory = :memory"
@@ -99,7 +100,7 @@ def last_revisions(tx: Reading, memory: Memory, *, limit: int) -> list[Revision]
     return [_revision(row) for row in map(_RevisionRow._make, rows)][::-1]
 
 
-def find(tx: Reading, memory: Memory, revision: int) -> Revision | None:
+def find(tx: Reading, memory: StoredMemory, revision: int) -> Revision | None:
     """Return one past revision of a memory, or None."""
     row = tx.row(
         f"SELECT {_COLUMNS} FROM revision WHERE space = :space AND memory = :memory AND revision = :revision",
@@ -121,7 +122,7 @@ def _revision(row: _RevisionRow) -> Revision:
     )
 
 
-def move(tx: Transaction, memory: Memory, to: str) -> None:
+def move(tx: Transaction, memory: StoredMemory, to: str) -> None:
     """Move the past revisions of a memory into another space."""
     tx.run(
         "INSERT INTO revision (space, memory, revision, title, text, author, at, how, written_in)"

@@ -12,9 +12,10 @@ from collections.abc import Collection, Mapping
 from typing import Final, NamedTuple
 
 from commonbook.model.ids import format_time, parse_time
-from commonbook.model.memory import Memory, Refresh
+from commonbook.model.memory import Refresh
 from commonbook.model.sharing import SharingRule
 from commonbook.model.spaces import SpaceScope
+from commonbook.model.stored_memory import StoredMemory
 from commonbook.ports.database import Reading, Transaction
 
 
@@ -89,7 +90,7 @@ def from_sources(tx: Reading, spaces: SpaceScope, sources: Collection[str]) -> l
     return [_rule(row, spaces) for row in map(_RuleRow._make, rows()) if row.space in spaces]
 
 
-def matches(rule: SharingRule, memory: Memory) -> bool:
+def matches(rule: SharingRule, memory: StoredMemory) -> bool:
     """Tell whether a rule applies to a memory, by its space, kind, importance and all of the rule's tags."""
     if memory.space.id != rule.source.id or memory.deleted is not None or memory.kind == "notice":
         return False

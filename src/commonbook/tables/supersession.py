@@ -13,29 +13,29 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from commonbook.model.memory import Link, Memory
 from commonbook.model.spaces import SpaceScope
+from commonbook.model.stored_memory import StoredLink, StoredMemory
 from commonbook.ports.database import Reading
 from commonbook.tables import copies, links, memories
 
 RELATIONS: Final = ("supersedes",)
 """The relations of the links that `successors_among` reads."""
 
-Superseding = Mapping[str, Sequence[Memory]]
+Superseding = Mapping[str, Sequence[StoredMemory]]
 """The successors of each memory whose dependents are in doubt, by its id; without their texts."""
 
 
-def has_ended(memory: Memory, now: datetime) -> bool:
+def has_ended(memory: StoredMemory, now: datetime) -> bool:
     """Tell whether a memory was deleted, or has expired."""
     return memory.deleted is not None or has_expired(memory, now)
 
 
-def has_expired(memory: Memory, now: datetime) -> bool:
+def has_expired(memory: StoredMemory, now: datetime) -> bool:
     """Tell whether a memory has expired, deleted or not."""
     return memory.expires is not None and memory.expires <= now
 
 
-def may_end(memory: Memory) -> bool:
+def may_end(memory: StoredMemory) -> bool:
     """Tell whether a memory has ended, or will at a known time."""
     return memory.deleted is not None or memory.expires is not None
 
@@ -46,9 +46,9 @@ class Successors(NamedTuple):
     Of a successor that has ended, or will at a known time, its own successors are here too.
     """
 
-    direct: Mapping[str, Sequence[Memory]]
+    direct: Mapping[str, Sequence[StoredMemory]]
 
-    def standing(self, memory_id: str, now: datetime) -> list[Memory]:
+    def standing(self, memory_id: str, now: datetime) -> list[StoredMemory]:
         """Return the successors of a memory that have not ended; those of an ended one count in its place."""
         return [
             successor
@@ -56,18 +56,18 @@ class Successors(NamedTuple):
             if not has_ended(successor, now)
         ]
 
-    def ended(self, memory_id: str, now: datetime) -> list[Memory]:
+    def ended(self, memory_id: str, now: datetime) -> list[StoredMemory]:
         """Return the direct successors of a memory that have ended, if no other memory stands in its place."""
         direct = self.direct.get(memory_id, ())
         if not direct or self.standing(memory_id, now):
             return []
         return [successor for successor in direct if has_ended(successor, now)]
 
-    def lasting(self, memory_id: str) -> list[Memory]:
+    def lasting(self, memory_id: str) -> list[StoredMemory]:
         """Return the successors of a memory that are not deleted, direct or in the place of one that may end."""
         return [successor for successor in self._reached(memory_id, through=may_end) if successor.deleted is None]
 
-    def leading_to(self, memory_id: str, standing_id: str, now: datetime) -> list[Memory]:
+    def leading_to(self, memory_id: str, standing_id: str, now: datetime) -> list[StoredMemory]:
         """Return the direct successors of a memory that another one is, or in whose place it stands."""
         return [
             successor
@@ -76,7 +76,7 @@ class Successors(NamedTuple):
             or (has_ended(successor, now) and standing_id in {one.id for one in self.standing(successor.id, now)})
         ]
 
-    def doubted(self, memory_id: str) -> list[Memory]:
+    def doubted(self, memory_id: str) -> list[StoredMemory]:
         """Return the direct successors of a memory without those that are deleted, and nothing else in their place."""
         return [
             successor
@@ -89,7 +89,7 @@ class Successors(NamedTuple):
         behind = self._reached(deleted_id, through=lambda successor: successor.deleted is not None)
         return any(successor.deleted is None and successor.id != memory_id for successor in behind)
 
-    def _reached(self, memory_id: str, *, through: Callable[[Memory], bool]) -> Iterator[Memory]:
+    def _reached(self, memory_id: str, *, through: Callable[[StoredMemory], bool]) -> Iterator[StoredMemory]:
         """Yield the successors of a memory, each once, going on to the successors of those that `through` accepts."""
         seen, level = {memory_id}, [memory_id]
         while level:
@@ -102,7 +102,9 @@ class Successors(NamedTuple):
                         level.append(successor.id)
 
 
-def in_place_of_others(chain: Sequence[Memory], successors: Iterable[Sequence[Memory]]) -> list[list[Memory]]:
+def in_place_of_others(
+    chain: Sequence[StoredMemory], successors: Iterable[Sequence[StoredMemory]]
+) -> list[list[StoredMemory]]:
     """Return the successors of each member of a chain of copies, the nearest first, without the copies before it.
 
     A copy that supersedes its own source holds in the source's place: it is not superseded by itself.
@@ -123,9 +125,9 @@ def successors_of(tx: Reading, spaces: SpaceScope, ids: Sequence[str]) -> Succes
     return successors_among(tx, spaces, _incoming(tx, ids))
 
 
-def successors_among(tx: Reading, spaces: SpaceScope, incoming: Iterable[Link]) -> Successors:
+def successors_among(tx: Reading, spaces: SpaceScope, incoming: Iterable[StoredLink]) -> Successors:
     """Return the same from links to the memories, which were read before."""
-    direct: dict[str, list[Memory]] = {}
+    direct: dict[str, list[StoredMemory]] = {}
     level = [link for link in incoming if link.relation in RELATIONS and link.source != link.target]
     while level:
         sources = with_ends(tx, spaces, memories.get_headers_any_space(tx, spaces, _source_ids(level)).values())
@@ -137,11 +139,11 @@ def successors_among(tx: Reading, spaces: SpaceScope, incoming: Iterable[Link]) 
     return Successors(direct)
 
 
-def _incoming(tx: Reading, ids: Sequence[str]) -> list[Link]:
+def _incoming(tx: Reading, ids: Sequence[str]) -> list[StoredLink]:
     return links.incoming_any_space(tx, ids, relations=RELATIONS)
 
 
-def with_ends(tx: Reading, spaces: SpaceScope, superseding: Collection[Memory]) -> dict[str, Memory]:
+def with_ends(tx: Reading, spaces: SpaceScope, superseding: Collection[StoredMemory]) -> dict[str, StoredMemory]:
     """Return memories by id, with the time at which each expires; a copy expires with its source at the latest."""
     sources = copies.sources_of(tx, spaces, superseding)
     return {
@@ -152,7 +154,7 @@ def with_ends(tx: Reading, spaces: SpaceScope, superseding: Collection[Memory]) 
     }
 
 
-def predecessors_of(tx: Reading, spaces: SpaceScope, superseding: Iterable[Memory]) -> set[str]:
+def predecessors_of(tx: Reading, spaces: SpaceScope, superseding: Iterable[StoredMemory]) -> set[str]:
     """Return the memories that these supersede, and those that one which may end supersedes in turn."""
     reached: set[str] = set()
     level = {target for memory in superseding for target in targets_of(memory)}
@@ -163,7 +165,7 @@ def predecessors_of(tx: Reading, spaces: SpaceScope, superseding: Iterable[Memor
     return reached
 
 
-def targets_of(memory: Memory) -> list[str]:
+def targets_of(memory: StoredMemory) -> list[str]:
     """Return the ids of the memories that a memory has links `supersedes` to."""
     return [link.target for link in memory.links if link.relation == "supersedes" and link.target != memory.id]
 
@@ -182,5 +184,5 @@ def superseding(tx: Reading, spaces: SpaceScope, ids: Sequence[str]) -> Supersed
     return {id_: doubted for id_, doubted in found.items() if doubted}
 
 
-def _source_ids(incoming: Sequence[Link]) -> list[str]:
+def _source_ids(incoming: Sequence[StoredLink]) -> list[str]:
     return sorted({link.source for link in incoming})

@@ -14,10 +14,10 @@ from commonbook.access import permissions, scope
 from commonbook.errors import NotFound
 from commonbook.markdown import okf, space_file
 from commonbook.markdown.memory_conversion import render_memory
-from commonbook.model.memory import Memory
 from commonbook.model.path_filter import PathFilter
 from commonbook.model.reports import Finding, Progress, TransferReport, not_exported
 from commonbook.model.spaces import Actor, Space, SpaceScope
+from commonbook.model.stored_memory import StoredMemory
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
 from commonbook.ports.files import ExportTarget
@@ -140,7 +140,7 @@ def _paths(tx: Reading, chosen: SpaceScope) -> list[tuple[str, str]]:
     return sorted(paths)
 
 
-def _by_path(tx: Reading, chosen: SpaceScope, paths: Sequence[tuple[str, str]]) -> Iterator[list[Memory]]:
+def _by_path(tx: Reading, chosen: SpaceScope, paths: Sequence[tuple[str, str]]) -> Iterator[list[StoredMemory]]:
     for at in range(0, len(paths), _BATCH):
         ids = [memory_id for _, memory_id in paths[at : at + _BATCH]]
         by_id = memories.get_many(tx, chosen, ids)

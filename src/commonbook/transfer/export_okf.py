@@ -11,8 +11,8 @@ from datetime import datetime
 
 from commonbook.markdown import file_format, okf
 from commonbook.markdown.memory_conversion import dialect, render_memory
-from commonbook.model.memory import Memory
 from commonbook.model.spaces import SpaceScope
+from commonbook.model.stored_memory import StoredMemory
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
 from commonbook.ports.files import ExportTarget
@@ -23,13 +23,13 @@ Targets = Mapping[str, tuple[str, str]]
 
 
 def bundle_files(
-    engines: Engines, tx: Reading, batch: Sequence[Memory], targets: Targets
-) -> list[tuple[Memory, str, bytes]]:
+    engines: Engines, tx: Reading, batch: Sequence[StoredMemory], targets: Targets
+) -> list[tuple[StoredMemory, str, bytes]]:
     """Return the path and content in the bundle of each of these memories."""
     everywhere = spaces.get_all(tx)
     successors = supersession.successors_of(tx, everywhere, [memory.id for memory in batch])
     now = engines.clock.now()
-    files: list[tuple[Memory, str, bytes]] = []
+    files: list[tuple[StoredMemory, str, bytes]] = []
     for memory in batch:
         ends, own = _end(memory), _own_fields(engines, memory)
         has_ended = ends is not None and ends <= now
@@ -47,7 +47,7 @@ def bundle_files(
     return files
 
 
-def _own_fields(engines: Engines, memory: Memory) -> okf.ForeignConcept:
+def _own_fields(engines: Engines, memory: StoredMemory) -> okf.ForeignConcept:
     """Return what the front matter of a person says about the end of a memory."""
     if not any(name in memory.layout for name in ("status", "stale_after")):
         return okf.ForeignConcept()
@@ -63,7 +63,7 @@ def targets_of(tx: Reading, chosen: SpaceScope, paths: Iterable[tuple[str, str]]
     }
 
 
-def _end(memory: Memory) -> datetime | None:
+def _end(memory: StoredMemory) -> datetime | None:
     """Return the moment from which a memory does not hold any more, if it has one."""
     return min((moment for moment in (memory.expires, memory.valid_until) if moment is not None), default=None)
 

@@ -22,7 +22,8 @@ from commonbook.markdown.memory_conversion import (
     says_the_same,
 )
 from commonbook.model.ids import new_id
-from commonbook.model.memory import MAX_FRONT_BYTES, Memory
+from commonbook.model.memory import MAX_FRONT_BYTES
+from commonbook.model.stored_memory import StoredMemory
 from commonbook.ports.database import RetryTransaction
 from commonbook.ports.engines import Engines
 from commonbook.ports.files import SourceFile
@@ -106,8 +107,8 @@ class ImportPlan(NamedTuple):
     imported: ImportedFile
     outcome: str
     memory: str
-    proposed: Memory | None = None
-    present: Memory | None = None
+    proposed: StoredMemory | None = None
+    present: StoredMemory | None = None
     record: ImportRecord | None = None
 
     @property
@@ -180,7 +181,7 @@ def _times(ctx: WriteContext, imported: ImportedFile) -> tuple[datetime, datetim
     return created, imported.document.updated or max(created, changed)
 
 
-def _create_memory(ctx: WriteContext, imported: ImportedFile, memory_id: str) -> Memory:
+def _create_memory(ctx: WriteContext, imported: ImportedFile, memory_id: str) -> StoredMemory:
     document = _completed_document(imported)
     created, updated = _times(ctx, imported)
     same_id = document.id == memory_id
@@ -209,7 +210,7 @@ def _create_memory(ctx: WriteContext, imported: ImportedFile, memory_id: str) ->
     )
 
 
-def _updated_memory(memory: Memory, imported: ImportedFile) -> Memory:
+def _updated_memory(memory: StoredMemory, imported: ImportedFile) -> StoredMemory:
     """Return a memory with the values of a changed file."""
     return memory_from_document(memory, _completed_document(imported))
 
@@ -266,7 +267,7 @@ def plan_import(
     )
 
 
-def _compare(ctx: WriteContext, imported: ImportedFile, record: ImportRecord | None, present: Memory) -> str:
+def _compare(ctx: WriteContext, imported: ImportedFile, record: ImportRecord | None, present: StoredMemory) -> str:
     """Return the outcome of the three-way comparison: the file, the record of its import, and the memory now."""
     if record is not None:
         if present.deleted:
@@ -307,9 +308,9 @@ def _apply(ctx: WriteContext, plan: ImportPlan) -> ImportPlan:
     return plan
 
 
-def _add(ctx: WriteContext, plans: Sequence[ImportPlan]) -> list[Memory]:
+def _add(ctx: WriteContext, plans: Sequence[ImportPlan]) -> list[StoredMemory]:
     """Add the new memories, and return them."""
-    proposed: dict[str, Memory] = {}
+    proposed: dict[str, StoredMemory] = {}
     checked_folders: set[str] = set()
     for plan in plans:
         if plan.proposed is not None:
@@ -342,7 +343,7 @@ def _update(ctx: WriteContext, plan: ImportPlan) -> ImportPlan:
     return plan._replace(outcome="unchanged" if new == old else "updated")
 
 
-def _record_import(ctx: WriteContext, plan: ImportPlan, memory: Memory, version: int) -> None:
+def _record_import(ctx: WriteContext, plan: ImportPlan, memory: StoredMemory, version: int) -> None:
     """Store the record of an import under the key of the file's path, and give up the key of a former path."""
     note, earlier = plan.imported.note, plan.record
     space = earlier.space if earlier else memory.space.id
@@ -353,7 +354,7 @@ def _record_import(ctx: WriteContext, plan: ImportPlan, memory: Memory, version:
         idempotency.store(ctx.tx, idempotency.StoredKey(space, ctx.actor.principal, earlier.key), "", "")
 
 
-def _usable_path(ctx: WriteContext, memory: Memory, checked_folders: set[str]) -> str:
+def _usable_path(ctx: WriteContext, memory: StoredMemory, checked_folders: set[str]) -> str:
     """Return the intended path of a memory's file, or a new path if the home cannot have a file there."""
     parts = memory.path.split("/")
     short = (

@@ -16,8 +16,9 @@ from commonbook.files import hand_edits
 from commonbook.markdown import okf
 from commonbook.markdown.front_matter import Document
 from commonbook.markdown.memory_conversion import dialect, parse_file
-from commonbook.model.memory import MAX_FRONT_BYTES, Link, Memory
+from commonbook.model.memory import MAX_FRONT_BYTES
 from commonbook.model.reports import Finding
+from commonbook.model.stored_memory import StoredLink, StoredMemory
 from commonbook.ports.engines import Engines
 from commonbook.ports.files import SourceFile
 from commonbook.tables import memories
@@ -151,7 +152,7 @@ class Bundle:
         new = {memory.id: store_version.with_hashes(ctx, memory) for memory in proposed}
         return [plan._replace(proposed=self._with_links(ctx, plan, new)) for plan in plans]
 
-    def _with_links(self, ctx: WriteContext, plan: ImportPlan, new: Mapping[str, Memory]) -> Memory | None:
+    def _with_links(self, ctx: WriteContext, plan: ImportPlan, new: Mapping[str, StoredMemory]) -> StoredMemory | None:
         if plan.proposed is None or plan.outcome not in _STORED:
             return plan.proposed
         linked = _linked(ctx, plan.proposed, self._source_ids(plan.path), new)
@@ -206,13 +207,17 @@ def _add_late(ctx: WriteContext, record: ImportRecord, sources: Sequence[str], *
     return len(linked.links) - len(memory.links)
 
 
-def _linked(ctx: WriteContext, memory: Memory, sources: Sequence[str], new: Mapping[str, Memory]) -> Memory:
+def _linked(
+    ctx: WriteContext, memory: StoredMemory, sources: Sequence[str], new: Mapping[str, StoredMemory]
+) -> StoredMemory:
     """Return a memory with links to live sources, unless it has a link that says that it was made from them."""
     known = {link.target for link in memory.links if link.relation in okf.SOURCE_RELATIONS}
     wanted = [source for source in dict.fromkeys(sources) if source not in known and source != memory.id]
     stored = memories.get_many(ctx.tx, ctx.readable, [source for source in wanted if source not in new])
     found = (new.get(source) or stored.get(source) for source in wanted)
-    links = [Link(memory.id, _DERIVED, each.id, each.content_hash) for each in found if each and each.deleted is None]
+    links = [
+        StoredLink(memory.id, _DERIVED, each.id, each.content_hash) for each in found if each and each.deleted is None
+    ]
     if not links:
         return memory
     by_key = {(link.relation, link.target): link for link in (*memory.links, *links)}

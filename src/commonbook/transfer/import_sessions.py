@@ -27,8 +27,8 @@ from commonbook.transfer.import_spaces import Place, SourceSpaces
 
 if TYPE_CHECKING:
     from commonbook.markdown.transcript import TranscriptMessage
-    from commonbook.model.memory import Memory
     from commonbook.model.spaces import Space
+    from commonbook.model.stored_memory import StoredMemory
     from commonbook.tables.sessions import SessionKey
     from commonbook.write.context import WriteContext
 
@@ -258,14 +258,14 @@ def _create(ctx: WriteContext, imported: ImportedSession, *, dry_run: bool) -> S
     return SessionOutcome(stored=True, messages=stored, findings=tuple(findings))
 
 
-def _episodes(ctx: WriteContext, imported: ImportedSession, space: Space) -> dict[str, Memory | None]:
+def _episodes(ctx: WriteContext, imported: ImportedSession, space: Space) -> dict[str, StoredMemory | None]:
     """Return the episodes that a session names; None for one that is not here: it was deleted, or not exported.
 
     A memory that is here and is no episode of the session is left out: an import does not make it one.
     """
     ids = sorted({line.episode for line in imported.lines if line.episode})
     found = memories.get_many(ctx.tx, ctx.spaces, ids)
-    episodes: dict[str, Memory | None] = {}
+    episodes: dict[str, StoredMemory | None] = {}
     for id_ in ids:
         memory = found.get(id_)
         if memory is None or _is_episode_of(memory, imported.about.id, space):
@@ -273,7 +273,7 @@ def _episodes(ctx: WriteContext, imported: ImportedSession, space: Space) -> dic
     return episodes
 
 
-def _is_episode_of(memory: Memory, session_id: str, space: Space) -> bool:
+def _is_episode_of(memory: StoredMemory, session_id: str, space: Space) -> bool:
     """Tell whether an episode names this session, or, where it was moved away from it, none yet."""
     if memory.kind != "episode":
         return False
@@ -282,13 +282,13 @@ def _is_episode_of(memory: Memory, session_id: str, space: Space) -> bool:
     return memory.session == session_id and (memory.session_space or memory.space.name) == space.name
 
 
-def _words_of(episodes: Collection[Memory | None]) -> dict[str, TranscriptMessage]:
+def _words_of(episodes: Collection[StoredMemory | None]) -> dict[str, TranscriptMessage]:
     texts = [memory.text for memory in episodes if memory is not None and memory.deleted is None]
     return {message.id: message for text in texts for message in transcript.parse(text).messages}
 
 
 def _message(
-    session_id: str, line: MessageLine, words: TranscriptMessage, episodes: Mapping[str, Memory | None]
+    session_id: str, line: MessageLine, words: TranscriptMessage, episodes: Mapping[str, StoredMemory | None]
 ) -> Message:
     """Return a message as it is stored: a file may have been written by hand, so secrets are masked here too."""
     text, masked = masking.mask(words.text)
@@ -322,7 +322,7 @@ def _parent(ctx: WriteContext, imported: ImportedSession, space: Space) -> tuple
 
 
 def _note_changes(
-    ctx: WriteContext, session: Session, messages: Sequence[Message], episodes: Mapping[str, Memory | None]
+    ctx: WriteContext, session: Session, messages: Sequence[Message], episodes: Mapping[str, StoredMemory | None]
 ) -> None:
     """Log the new session, have it indexed and settled, and tie the episodes to it that are in other spaces."""
     ctx.log(
@@ -343,7 +343,7 @@ def _note_changes(
         jobs.enqueue(ctx.tx, space=session.space.id, kind=jobs.SETTLE_JOB, subject=session.id, due=ctx.tx.now)
 
 
-def _tie(ctx: WriteContext, memory: Memory, session: Session) -> None:
+def _tie(ctx: WriteContext, memory: StoredMemory, session: Session) -> None:
     """Let an episode that was moved away from its session name it again."""
     tied = memory._replace(session=session.id, session_space=session.space.name)
     memories.replace(ctx.tx, ctx.engines.keys, memory, tied)
@@ -364,7 +364,7 @@ def _not_imported(path: str, why: str, fix: str) -> Finding:
 # --- episodes of a folder without files of sessions
 
 
-def begin_session(ctx: WriteContext, memory: Memory, run: SessionImport) -> None:
+def begin_session(ctx: WriteContext, memory: StoredMemory, run: SessionImport) -> None:
     """Make the session that an imported episode names, in the space of the episode, with the messages of the episode.
 
     Only a session that the same import has made gets more: nobody appends to a log by an import. A session that has a

@@ -20,8 +20,8 @@ from commonbook.text import file_paths, space_names, titles
 from commonbook.write import space_folders
 
 if TYPE_CHECKING:
-    from commonbook.model.memory import Memory
     from commonbook.model.spaces import Review, Space, SpaceScope
+    from commonbook.model.stored_memory import StoredMemory
     from commonbook.ports.database import Reading
     from commonbook.ports.engines import Engines
     from commonbook.write.context import WriteContext
@@ -173,7 +173,7 @@ def _path_in(spaces: SpaceScope, space: Space, rest: str) -> str | None:
     return None
 
 
-def plain_path(memory: Memory) -> str:
+def plain_path(memory: StoredMemory) -> str:
     """Return the path that a memory would have if it had been written here."""
     return file_paths.memory_path(memory.space.base, memory.created, titles.slug(memory.title), memory.id)
 

@@ -10,12 +10,12 @@ from commonbook.text import nearness, user_times
 
 if TYPE_CHECKING:
     from commonbook.markdown.front_matter import Document
-    from commonbook.model.memory import Memory
+    from commonbook.model.stored_memory import StoredMemory
     from commonbook.ports.files import SourceFile
     from commonbook.write.context import WriteContext
 
 
-def compare_with_history(ctx: WriteContext, file: SourceFile, document: Document, present: Memory) -> str:
+def compare_with_history(ctx: WriteContext, file: SourceFile, document: Document, present: StoredMemory) -> str:
     """Return the outcome for a file that differs from its memory, and was not imported before.
 
     `updated` takes the file over, `older` leaves the memory as it is, `both` names the file to the person.

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from commonbook.model.memory import Memory
 from commonbook.model.spaces import SpaceScope
+from commonbook.model.stored_memory import StoredMemory
 from commonbook.ports.database import Reading
 from commonbook.tables import copies, supersession
 
 
-def affected_by(tx: Reading, spaces: SpaceScope, changed: Iterable[Memory]) -> set[str]:
+def affected_by(tx: Reading, spaces: SpaceScope, changed: Iterable[StoredMemory]) -> set[str]:
     """Return the memories that these supersede, all copies of either, what those copies supersede, and so on.
 
     A memory may be given in two states, before and after a change. Those given are not returned themselves, unless they

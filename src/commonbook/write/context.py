@@ -16,9 +16,9 @@ from commonbook.errors import DiskFull, FileInTheWay, NotAllowed, NotFound
 from commonbook.markdown import space_file
 from commonbook.markdown.memory_conversion import render_memory
 from commonbook.model.ids import new_id
-from commonbook.model.memory import Memory
 from commonbook.model.reports import Change
 from commonbook.model.spaces import FILESYSTEM_ACTOR, READER, WRITER, Actor, Review, Space, SpaceScope
+from commonbook.model.stored_memory import StoredMemory
 from commonbook.ports.database import RetryTransaction, Transaction
 from commonbook.ports.engines import Engines
 from commonbook.tables import file_journal, memories, sessions, spaces
@@ -113,7 +113,7 @@ class WriteContext:
             foreign=foreign,
         )
 
-    def require_writable(self, memory_id: str) -> Memory:
+    def require_writable(self, memory_id: str) -> StoredMemory:
         """Lock a live memory that the actor may write to, and return it.
 
         A memory that the actor may not even read is reported as not found.
@@ -122,7 +122,7 @@ class WriteContext:
         permissions.require_writable(self.actor, memory, self.writable, self.spaces)
         return memory
 
-    def require_readable(self, memory_id: str) -> Memory:
+    def require_readable(self, memory_id: str) -> StoredMemory:
         """Lock a live memory that the actor may read, and return it."""
         self.lock([memory_id])
         return permissions.require_found(memories.find(self.tx, self.readable, memory_id), memory_id)
@@ -229,7 +229,7 @@ class WriteContext:
             Change(space=space.id, actor=self.actor.principal, action=action, subjects=tuple(subjects), payload=payload)
         )
 
-    def log_memory(self, memory: Memory, action: str, *others: str, **payload: object) -> None:
+    def log_memory(self, memory: StoredMemory, action: str, *others: str, **payload: object) -> None:
         """Record a change of a memory; the log holds its title and text only as a keyed hash."""
         content = self.engines.keys.keyed_hash(memory.title, memory.text)
         if any(link.relation == "supersedes" for link in memory.links):
@@ -243,7 +243,7 @@ class WriteContext:
         """Tell whether the actor may write to a space."""
         return self.permissions_of(self.actor).may_write(space, self.spaces)
 
-    def note_validity_change(self, *states: Memory) -> None:
+    def note_validity_change(self, *states: StoredMemory) -> None:
         """Note a memory, as it was and as it is, that may end at another time or supersede others than before.
 
         The memories that it supersedes and the copies of both are numbered as changed too, since recall returns them
@@ -258,17 +258,19 @@ class WriteContext:
         """
         self.tx.touched.update(dict.fromkeys(subjects, space.id))
 
-    def note_reasoning_change(self, before: Memory | None, after: Memory) -> None:
+    def note_reasoning_change(self, before: StoredMemory | None, after: StoredMemory) -> None:
         """Note that dependents of a memory may need a notice: what it depends on or supersedes, or itself, changed."""
         self.pending.note_reasoning_change(before, after)
 
-    def record_move(self, memory: Memory, path: str) -> None:
+    def record_move(self, memory: StoredMemory, path: str) -> None:
         """Note that the file of a memory moves from its present path to another one."""
         if self.engines.folder.keeps_files:
             file_journal.record_move(self.tx, memory.path, memory.id, space=memory.space.id)
             file_journal.clear_former_path(self.tx, path)
 
-    def enqueue_files(self, changed: Iterable[Memory], *, is_write_back: bool = False, are_new: bool = False) -> None:
+    def enqueue_files(
+        self, changed: Iterable[StoredMemory], *, is_write_back: bool = False, are_new: bool = False
+    ) -> None:
         """Add journal entries that write the files of memories as they are now, or remove those of deleted ones.
 
         With `is_write_back`, a person's save was just applied, and its file is only completed. Memories that

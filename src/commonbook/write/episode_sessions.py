@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from commonbook.markdown import message_macs, transcript
-from commonbook.model.memory import Memory
 from commonbook.model.spaces import Space
+from commonbook.model.stored_memory import StoredMemory
 from commonbook.tables.session_places import moves as session_moves
 from commonbook.write.context import WriteContext
 
 
-def after_move(ctx: WriteContext, old: Memory, new: Memory) -> Memory:
+def after_move(ctx: WriteContext, old: StoredMemory, new: StoredMemory) -> StoredMemory:
     """Return an episode with the space of its session, after one of both was moved; none if it is beside the session.
 
     The session may have been moved while the episode was elsewhere: its messages tell where it is.
@@ -25,7 +25,7 @@ def after_move(ctx: WriteContext, old: Memory, new: Memory) -> Memory:
     return new._replace(session_space=None if name == new.space.name else name)
 
 
-def _signed_again(ctx: WriteContext, memory: Memory, source: Space, target: Space) -> tuple[str, ...]:
+def _signed_again(ctx: WriteContext, memory: StoredMemory, source: Space, target: Space) -> tuple[str, ...]:
     """Return the lines that prove the messages of an episode whose session was moved, with MACs for its new space."""
     keys = ctx.engines.keys
     proven = message_macs.proven(keys, memory._replace(space=source))

@@ -9,18 +9,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from commonbook.markdown import keyed_hashes
-from commonbook.model.memory import UNKNOWN_HASH, is_revision_number
+from commonbook.model.stored_memory import UNKNOWN_HASH, is_revision_number
 from commonbook.tables import links, memories, revisions
 
 if TYPE_CHECKING:
-    from commonbook.model.memory import Link, Memory, Revision
+    from commonbook.model.memory import Revision
     from commonbook.model.spaces import SpaceScope
+    from commonbook.model.stored_memory import StoredLink, StoredMemory
     from commonbook.ports.database import Reading
     from commonbook.ports.keys import Keys
     from commonbook.write.context import WriteContext
 
 
-def with_known_hashes(tx: Reading, keys: Keys, spaces: SpaceScope, memory: Memory, *, own: int | None = None) -> Memory:
+def with_known_hashes(
+    tx: Reading, keys: Keys, spaces: SpaceScope, memory: StoredMemory, *, own: int | None = None
+) -> StoredMemory:
     """Return a memory whose links have hashes of this home, as far as these spaces have the targets.
 
     `own` is the revision at which a copy had the words of its source, as an earlier program recorded it.
@@ -38,7 +41,7 @@ def with_known_hashes(tx: Reading, keys: Keys, spaces: SpaceScope, memory: Memor
     return memory._replace(links=tuple(translated))
 
 
-def confirm_incoming(ctx: WriteContext, target: Memory) -> None:
+def confirm_incoming(ctx: WriteContext, target: StoredMemory) -> None:
     """Translate what links to a memory remember of it, now that it is here; they came from files before it.
 
     A file with hashes of another home is left alone: it may belong to a clone, which would write its own again.
@@ -55,7 +58,7 @@ def confirm_incoming(ctx: WriteContext, target: Memory) -> None:
                 ctx.enqueue_files([confirmed])
 
 
-def _can_be_translated(keys: Keys, memory: Memory, link: Link) -> bool:
+def _can_be_translated(keys: Keys, memory: StoredMemory, link: StoredLink) -> bool:
     """Tell whether a link remembers something that is not a hash of this home.
 
     What an imported copy took over stays unknown. Else anybody could have a guess about an unreadable memory imported
@@ -70,7 +73,7 @@ def _is_unknown(keys: Keys, target_hash: str) -> bool:
 
 
 def _translated(
-    tx: Reading, keys: Keys, memory: Memory, link: Link, target: Memory | None, own: int | None
+    tx: Reading, keys: Keys, memory: StoredMemory, link: StoredLink, target: StoredMemory | None, own: int | None
 ) -> str | None:
     if link.target_hash and not is_revision_number(link.target_hash):
         # It is not known which words these were. A link is taken as confirmed, a copy has to prove what it took over.
@@ -83,14 +86,14 @@ def _translated(
     return _hash_of_revision(tx, keys, target, int(link.target_hash or 0))
 
 
-def _own_revision(tx: Reading, copy: Memory, own: int | None) -> Memory | Revision | None:
+def _own_revision(tx: Reading, copy: StoredMemory, own: int | None) -> StoredMemory | Revision | None:
     """Return a copy as it was when it had the words of its source."""
     if own is None or own == copy.revision:
         return copy if own is not None else None
     return revisions.find(tx, copy, own)
 
 
-def _hash_of_revision(tx: Reading, keys: Keys, target: Memory, revision: int) -> str:
+def _hash_of_revision(tx: Reading, keys: Keys, target: StoredMemory, revision: int) -> str:
     """Return the content hash of a memory at a revision; `UNKNOWN_HASH` if that text is not known."""
     if revision == target.revision:
         return target.content_hash

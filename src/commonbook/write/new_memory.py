@@ -12,8 +12,9 @@ from commonbook.markdown import file_format
 from commonbook.markdown.memory_conversion import title_of_note
 from commonbook.model.ids import new_id
 from commonbook.model.invalidation import Notice
-from commonbook.model.memory import NO_METADATA, Kind, Link, Memory, Metadata
+from commonbook.model.memory import NO_METADATA, Kind, Metadata
 from commonbook.model.spaces import Space
+from commonbook.model.stored_memory import StoredLink, StoredMemory
 from commonbook.tables import memories
 from commonbook.text import file_paths, titles
 from commonbook.write import superseded_log
@@ -37,17 +38,17 @@ def new_memory(
     valid_from: datetime | None = None,
     valid_until: datetime | None = None,
     expires: datetime | None = None,
-    links: tuple[Link, ...] = (),
+    links: tuple[StoredLink, ...] = (),
     session: str | None = None,
     notice: Notice | None = None,
-) -> Memory:
+) -> StoredMemory:
     """Return the first version of a memory, written now by the actor; `how` is the verb that its history shows.
 
     Without `memory_id` it gets a new id; without `path` it gets the default path for its title. It gets its hashes when
     it is added.
     """
     identity = identity_fields(ctx, memory_id=memory_id or new_id(), space=space, title=title, how=how, path=path)
-    return Memory(
+    return StoredMemory(
         **identity,
         kind=kind,
         title=title,
@@ -66,7 +67,7 @@ def new_memory(
     )
 
 
-def log_new_memory(ctx: WriteContext, memory: Memory, action: str, **payload: object) -> None:
+def log_new_memory(ctx: WriteContext, memory: StoredMemory, action: str, **payload: object) -> None:
     """Record that a memory was added, and what it supersedes."""
     ctx.log_memory(memory, action, **payload)
     superseded_log.record(ctx, None, memory)
@@ -92,7 +93,7 @@ def identity_fields(
     }
 
 
-def title_with_text(memory: Memory, text: str) -> str:
+def title_with_text(memory: StoredMemory, text: str) -> str:
     """Return the title of a memory that gets another text: a title that was derived follows it."""
     if "title" in file_format.absent_fields(memory.layout) and memory.title == title_of_note(memory, memory.text):
         return title_of_note(memory, text)
@@ -108,7 +109,7 @@ def _path_for(ctx: WriteContext, space: Space, title: str, memory_id: str) -> st
     return path
 
 
-def path_of_restored(ctx: WriteContext, tombstone: Memory) -> str:
+def path_of_restored(ctx: WriteContext, tombstone: StoredMemory) -> str:
     """Return the path for the file of a deleted memory that comes back: its former one, or a free one beside it."""
     lies_in = file_paths.space_at(tombstone.path, ctx.spaces.values())
     if lies_in is not None and lies_in.id == tombstone.space.id:
@@ -118,7 +119,7 @@ def path_of_restored(ctx: WriteContext, tombstone: Memory) -> str:
     return free_path(ctx, file_paths.moved_path(tombstone.path, former, tombstone.space, ctx.spaces.values()))
 
 
-def moved_path(ctx: WriteContext, memory: Memory, space: Space) -> str:
+def moved_path(ctx: WriteContext, memory: StoredMemory, space: Space) -> str:
     """Return a free path for a memory that is moved into a space."""
     moved = file_paths.moved_path(memory.path, memory.space, space, ctx.spaces.values())
     # The slug may be of an earlier title, which is not for the readers of the new space.

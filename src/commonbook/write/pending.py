@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
-from commonbook.model.memory import Memory
+from commonbook.model.stored_memory import StoredMemory
 from commonbook.ports.database import Row
 from commonbook.ports.files import FilesToWrite
 
@@ -44,15 +44,15 @@ class Pending:
 
     def __init__(self) -> None:
         """Start a transaction with nothing pending."""
-        self.changed_texts: dict[str, Memory] = {}
+        self.changed_texts: dict[str, StoredMemory] = {}
         """Memories by id whose title or text changed: their copies must take the change over."""
         self.changed_ids: dict[str, ChangedIn] = {}
         """Memories by id that were written in any way: sharing rules must check them."""
-        self.reasoning_changed: dict[str, tuple[Memory | None, Memory]] = {}
+        self.reasoning_changed: dict[str, tuple[StoredMemory | None, StoredMemory]] = {}
         """Memories by id, as (before, after), whose dependencies or whose own validity changed: notices to dependents
         must be updated.
         """
-        self.validity_changed: list[Memory] = []
+        self.validity_changed: list[StoredMemory] = []
         """Memories, before and after a change, that may end at another time, or supersede others: recall returns those
         and all copies of them differently.
         """
@@ -75,31 +75,31 @@ class Pending:
 
     # --- changed texts, for copies
 
-    def note_changed_text(self, memory: Memory) -> None:
+    def note_changed_text(self, memory: StoredMemory) -> None:
         """Note that the copies of a memory must take over its present text."""
         self.changed_texts[memory.id] = memory
 
-    def note_source_to_check(self, source: Memory) -> None:
+    def note_source_to_check(self, source: StoredMemory) -> None:
         """Note a source whose copies must be checked, although its text did not change in this operation."""
         self.changed_texts.setdefault(source.id, source)
 
-    def take_changed_texts(self) -> dict[str, Memory]:
+    def take_changed_texts(self) -> dict[str, StoredMemory]:
         """Return the memories whose text changed, and clear the note."""
         memories, self.changed_texts = self.changed_texts, {}
         return memories
 
-    def take_latest(self, memory: Memory) -> Memory:
+    def take_latest(self, memory: StoredMemory) -> StoredMemory:
         """Return a memory with its latest text, and clear its note: its text may have changed after the last take."""
         return self.changed_texts.pop(memory.id, memory)
 
     # --- changed dependencies, for notices
 
-    def note_reasoning_change(self, before: Memory | None, after: Memory) -> None:
+    def note_reasoning_change(self, before: StoredMemory | None, after: StoredMemory) -> None:
         """Note a change that may need notices; several changes of one memory merge to its first and its last state."""
         first = self.reasoning_changed[after.id][0] if after.id in self.reasoning_changed else before
         self.reasoning_changed[after.id] = (first, after)
 
-    def take_reasoning_changes(self) -> dict[str, tuple[Memory | None, Memory]]:
+    def take_reasoning_changes(self) -> dict[str, tuple[StoredMemory | None, StoredMemory]]:
         """Return the noted changes as (before, after) by memory id, and clear the note."""
         changes, self.reasoning_changed = self.reasoning_changed, {}
         return changes

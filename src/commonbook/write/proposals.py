@@ -11,8 +11,9 @@ from typing import Final
 
 from commonbook.access import permissions, review
 from commonbook.errors import Conflict
-from commonbook.model.memory import WOULD_SUPERSEDE, Link, Memory
+from commonbook.model.memory import WOULD_SUPERSEDE
 from commonbook.model.spaces import Actor, Space
+from commonbook.model.stored_memory import StoredLink, StoredMemory
 from commonbook.text import space_names
 from commonbook.write.context import WriteContext
 from commonbook.write.foreign_writes import ForeignWrite
@@ -47,17 +48,17 @@ def proposed_relation(relation: str) -> str:
     return WOULD_SUPERSEDE if relation == _SUPERSEDES else relation
 
 
-def to_be_superseded(memory: Memory) -> list[str]:
+def to_be_superseded(memory: StoredMemory) -> list[str]:
     """Return the ids of the memories that a proposed one supersedes once it is approved."""
     return [link.target for link in memory.links if link.relation == WOULD_SUPERSEDE]
 
 
-def _proposed_links(memory: Memory) -> tuple[Link, ...]:
+def _proposed_links(memory: StoredMemory) -> tuple[StoredLink, ...]:
     links = (link._replace(relation=proposed_relation(link.relation)) for link in memory.links)
     return tuple({(link.relation, link.target): link for link in links}.values())
 
 
-def require_approved(memory: Memory) -> None:
+def require_approved(memory: StoredMemory) -> None:
     """Raise Conflict if a memory is proposed: it supersedes nothing, and is not copied, before a person approves it."""
     if memory.space.holds_proposals:
         raise Conflict(
@@ -66,19 +67,19 @@ def require_approved(memory: Memory) -> None:
         )
 
 
-def approved_links(memory: Memory) -> tuple[Link, ...]:
+def approved_links(memory: StoredMemory) -> tuple[StoredLink, ...]:
     """Return the links of a proposed memory as they are after its approval."""
     links = (link._replace(relation=_SUPERSEDES) if link.relation == WOULD_SUPERSEDE else link for link in memory.links)
     # An older file of an approved memory may have the one link, and the memory the other.
     return tuple({(link.relation, link.target): link for link in links}.values())
 
 
-def after_move(old: Memory, new: Memory) -> Memory:
+def after_move(old: StoredMemory, new: StoredMemory) -> StoredMemory:
     """Return a moved memory, whose links take effect if it was proposed before and is no longer."""
     return in_effect(new) if old.space.holds_proposals else new
 
 
-def in_effect(memory: Memory) -> Memory:
+def in_effect(memory: StoredMemory) -> StoredMemory:
     """Return the memory of a file with its links as they are where it is: they take effect outside of the proposals.
 
     A file may have been moved out of the proposals while no database knew it. Only agents propose, so the links of a

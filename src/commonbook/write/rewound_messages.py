@@ -16,12 +16,12 @@ from commonbook.tables import memories, sessions
 from commonbook.tables.session_places import moves
 
 if TYPE_CHECKING:
-    from commonbook.model.memory import Memory
     from commonbook.model.spaces import SpaceScope
+    from commonbook.model.stored_memory import StoredMemory
     from commonbook.ports.database import Reading
 
 
-def rewound_in(tx: Reading, spaces: SpaceScope, memory: Memory) -> frozenset[str]:
+def rewound_in(tx: Reading, spaces: SpaceScope, memory: StoredMemory) -> frozenset[str]:
     """Return the messages of an episode that were rewound; of a copy, also a detached one, those of its root.
 
     `spaces` are all spaces of the book.
@@ -30,7 +30,7 @@ def rewound_in(tx: Reading, spaces: SpaceScope, memory: Memory) -> frozenset[str
     return _rewound_of(tx, origin) if origin else frozenset()
 
 
-def _origin(tx: Reading, spaces: SpaceScope, memory: Memory) -> Memory | None:
+def _origin(tx: Reading, spaces: SpaceScope, memory: StoredMemory) -> StoredMemory | None:
     """Return the root of a copy, without its text, or the memory itself; None if the root is not known."""
     if memory.shared is None:
         return memory
@@ -38,7 +38,7 @@ def _origin(tx: Reading, spaces: SpaceScope, memory: Memory) -> Memory | None:
     return found.get(memory.shared.root)
 
 
-def text_without_rewound(tx: Reading, spaces: SpaceScope, memory: Memory, text: str) -> str:
+def text_without_rewound(tx: Reading, spaces: SpaceScope, memory: StoredMemory, text: str) -> str:
     """Return a text that a verb brings back into a memory without rewound messages; Conflict if it has no others.
 
     Where the episode is away from its session, these are the messages that it does not have any more.
@@ -54,7 +54,7 @@ def text_without_rewound(tx: Reading, spaces: SpaceScope, memory: Memory, text: 
     return remaining
 
 
-def _lost_before_move(tx: Reading, spaces: SpaceScope, episode: Memory) -> frozenset[str]:
+def _lost_before_move(tx: Reading, spaces: SpaceScope, episode: StoredMemory) -> frozenset[str]:
     """Return the rewound messages that are not in the text of an episode which is away from its session.
 
     An episode that a rewind deleted has lost all of them, although its tombstone keeps the last text.
@@ -71,7 +71,7 @@ def _was_deleted_by_rewind(tx: Reading, memory_id: str) -> bool:
     return bool(entries) and json.loads(entries[-1].payload).get("how") == "rewind"
 
 
-def text_after_move(tx: Reading, old: Memory, new: Memory, *, by_hand: bool) -> str:
+def text_after_move(tx: Reading, old: StoredMemory, new: StoredMemory, *, by_hand: bool) -> str:
     """Return the text of a memory for the space that it is moved to, without messages that were rewound.
 
     An episode that comes to its session loses what was rewound meanwhile. One that leaves its session loses lines that
@@ -88,13 +88,13 @@ def text_after_move(tx: Reading, old: Memory, new: Memory, *, by_hand: bool) -> 
     return new.text if text is None else text
 
 
-def remaining_text(tx: Reading, memory: Memory) -> str | None:
+def remaining_text(tx: Reading, memory: StoredMemory) -> str | None:
     """Return the text of a memory without messages that were rewound in its space; None if it has no others."""
     rewound = _rewound_of(tx, memory)
     return transcript.without(memory.text, rewound) if rewound else memory.text
 
 
-def _rewound_of(tx: Reading, episode: Memory) -> frozenset[str]:
+def _rewound_of(tx: Reading, episode: StoredMemory) -> frozenset[str]:
     if episode.session is None:
         return frozenset()
     numbers = sessions.messages_of_episodes(tx, {episode.id: episode.space.id}).get(episode.id, {})

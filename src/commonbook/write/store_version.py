@@ -12,8 +12,9 @@ from typing import Final
 from commonbook.markdown import keyed_hashes, memory_conversion
 from commonbook.markdown.front_matter import Document
 from commonbook.model.invalidation import REASONING, RETRACT
-from commonbook.model.memory import DETACHED, SNAPSHOT, Memory, is_retracted
+from commonbook.model.memory import DETACHED, SNAPSHOT
 from commonbook.model.spaces import SpaceScope
+from commonbook.model.stored_memory import StoredMemory, is_retracted
 from commonbook.tables import copies, file_journal, links, memories, revisions
 from commonbook.write import episode_sessions, link_hashes, proposals, rewound_messages, superseded_log
 from commonbook.write.context import WriteContext
@@ -27,15 +28,15 @@ _FROM_FILES: Final = frozenset({"file", "import"})
 
 def store_version(
     ctx: WriteContext,
-    old: Memory,
-    new: Memory,
+    old: StoredMemory,
+    new: StoredMemory,
     changed_fields: Sequence[str],
     *,
     how: str,
     document: Document | None = None,
     version: int | None = None,
     **logged: object,
-) -> Memory:
+) -> StoredMemory:
     """Store a changed memory as a new version; if title or text changed, archive the old revision and start a new one.
 
     `how` is the verb for the history, or "file"; `logged` is added to the payload of the log. `document` is the file
@@ -77,7 +78,7 @@ def store_version(
     return new
 
 
-def without_rewound(ctx: WriteContext, present: Memory, restored: Memory) -> Memory:
+def without_rewound(ctx: WriteContext, present: StoredMemory, restored: StoredMemory) -> StoredMemory:
     """Return a memory that a verb brings back, or changes by an import, without messages that were rewound.
 
     It is an episode or a copy of one. A copy that was not edited has taken over what is left. Conflict if nothing is.
@@ -93,7 +94,7 @@ def without_rewound(ctx: WriteContext, present: Memory, restored: Memory) -> Mem
     return remaining._replace(links=tuple(taken if one == link else one for one in restored.links))
 
 
-def _write_file(ctx: WriteContext, memory: Memory, document: Document | None, *, how: str) -> None:
+def _write_file(ctx: WriteContext, memory: StoredMemory, document: Document | None, *, how: str) -> None:
     if memory.deleted is not None:
         return
     if how == "file":
@@ -102,7 +103,7 @@ def _write_file(ctx: WriteContext, memory: Memory, document: Document | None, *,
         ctx.enqueue_files([memory])
 
 
-def write_back(ctx: WriteContext, memory: Memory, document: Document | None, *, is_new: bool = False) -> None:
+def write_back(ctx: WriteContext, memory: StoredMemory, document: Document | None, *, is_new: bool = False) -> None:
     """Have the file of a memory written that a person's save changed; not if the file there says all of it already.
 
     Only the file of a new memory needs its id at once: by its path, a file that has none is known, such as one from a
@@ -115,7 +116,7 @@ def write_back(ctx: WriteContext, memory: Memory, document: Document | None, *, 
         ctx.enqueue_files([memory], is_write_back=True)
 
 
-def with_hashes(ctx: WriteContext, memory: Memory) -> Memory:
+def with_hashes(ctx: WriteContext, memory: StoredMemory) -> StoredMemory:
     """Return a memory with the hashes of what it says now; every row is stored with these."""
     return keyed_hashes.with_hashes(ctx.engines.keys, memory)
 
@@ -129,7 +130,7 @@ def version_from_file(ctx: WriteContext, *, above: int = 0) -> int:
     return max(int(ctx.tx.now.timestamp() * 1000), above + 1)
 
 
-def delete(ctx: WriteContext, memory: Memory, *, how: str) -> Memory:
+def delete(ctx: WriteContext, memory: StoredMemory, *, how: str) -> StoredMemory:
     """Delete a memory and return its tombstone; its history stays. With `how` "file" the file is gone already."""
     copies.unbind(ctx.tx, memory)
     tombstone = memory._replace(deleted=ctx.tx.now, version=memory.version + 1, updated=ctx.tx.now)
@@ -145,7 +146,7 @@ def delete(ctx: WriteContext, memory: Memory, *, how: str) -> Memory:
     return tombstone
 
 
-def _without_stale_reasons(memory: Memory) -> Memory:
+def _without_stale_reasons(memory: StoredMemory) -> StoredMemory:
     """Drop the reasons for superseding memories that it no longer supersedes."""
     superseded = {link.target for link in memory.links if link.relation == "supersedes"}
     return memory._replace(
@@ -153,7 +154,7 @@ def _without_stale_reasons(memory: Memory) -> Memory:
     )
 
 
-def _rebind(ctx: WriteContext, old: Memory, new: Memory) -> Memory:
+def _rebind(ctx: WriteContext, old: StoredMemory, new: StoredMemory) -> StoredMemory:
     """Bind a copy to its root in its present space; if the space has another copy of that root, detach this one."""
     if new.shared is None or _binding_key(old) == _binding_key(new):
         return new
@@ -163,32 +164,32 @@ def _rebind(ctx: WriteContext, old: Memory, new: Memory) -> Memory:
     return detach(ctx, new)
 
 
-def _reasoning_differs(old: Memory, new: Memory) -> bool:
+def _reasoning_differs(old: StoredMemory, new: StoredMemory) -> bool:
     """Tell whether a change may need or end a notice: other dependencies, another space, another end."""
     if (old.deleted, old.expires, old.space.id) != (new.deleted, new.expires, new.space.id):
         return True
     return _dependencies(old) != _dependencies(new)
 
 
-def _validity(memory: Memory) -> tuple[object, ...]:
+def _validity(memory: StoredMemory) -> tuple[object, ...]:
     """Return the fields that decide when a memory ends and what it supersedes, for itself and for its copies."""
     superseded = {link.target for link in memory.links if link.relation == "supersedes"}
     times = (memory.deleted, memory.expires, memory.valid_until, memory.valid_from, memory.occurred, memory.created)
     return superseded, times, copies.copied_from(memory)
 
 
-def _dependencies(memory: Memory) -> tuple[object, ...]:
+def _dependencies(memory: StoredMemory) -> tuple[object, ...]:
     is_copy = memory.shared is not None and memory.shared.mode != DETACHED
     return is_copy, {(link.relation, link.target) for link in memory.links if link.relation in _REASONING_RELATIONS}
 
 
-def _binding_key(memory: Memory) -> tuple[object, ...]:
+def _binding_key(memory: StoredMemory) -> tuple[object, ...]:
     """Return the fields that decide whether and where a copy is bound; the words that it took over do not."""
     tie = (memory.shared.mode, memory.shared.root, memory.source and memory.source.target) if memory.shared else None
     return memory.space.id, memory.deleted, tie
 
 
-def add_from_file(ctx: WriteContext, memory: Memory, *, readable: SpaceScope) -> Memory:
+def add_from_file(ctx: WriteContext, memory: StoredMemory, *, readable: SpaceScope) -> StoredMemory:
     """Add a memory that came as a file, with the hashes of what it says, and compare it with what is here already.
 
     The links that it has are translated if their targets are in the spaces `readable`.
@@ -201,7 +202,7 @@ def add_from_file(ctx: WriteContext, memory: Memory, *, readable: SpaceScope) ->
     return memory
 
 
-def add_many_from_files(ctx: WriteContext, new: Sequence[Memory], *, readable: SpaceScope) -> list[Memory]:
+def add_many_from_files(ctx: WriteContext, new: Sequence[StoredMemory], *, readable: SpaceScope) -> list[StoredMemory]:
     """Add memories that came as files, as `add_from_file` adds one; return them in the same order.
 
     The rows of those without links, as most are, are written together.
@@ -216,7 +217,7 @@ def add_many_from_files(ctx: WriteContext, new: Sequence[Memory], *, readable: S
     return [added[memory.id] for memory in new]
 
 
-def _note_new_target(ctx: WriteContext, memory: Memory) -> None:
+def _note_new_target(ctx: WriteContext, memory: StoredMemory) -> None:
     """Note a new memory to which others may have links already: dependents, copies, and what supersedes it."""
     link_hashes.confirm_incoming(ctx, memory)
     ctx.pending.note_changed_text(memory)
@@ -224,19 +225,19 @@ def _note_new_target(ctx: WriteContext, memory: Memory) -> None:
     ctx.note_reasoning_change(None, memory)
 
 
-def _bind_copy_from_file(ctx: WriteContext, memory: Memory) -> Memory:
+def _bind_copy_from_file(ctx: WriteContext, memory: StoredMemory) -> StoredMemory:
     """Bind a memory that came as a file, if it is a copy; detach it if its space has another copy of that root."""
     if memory.shared is None or not copies.is_bound(memory):
         return memory
     return memory if bind_copy(ctx, memory) else detach(ctx, memory)
 
 
-def detached(memory: Memory) -> Memory:
+def detached(memory: StoredMemory) -> StoredMemory:
     """Return the memory as no longer a copy; its origin stays recorded."""
     return memory._replace(shared=memory.shared._replace(mode=DETACHED)) if memory.shared else memory
 
 
-def detach(ctx: WriteContext, copy: Memory) -> Memory:
+def detach(ctx: WriteContext, copy: StoredMemory) -> StoredMemory:
     """Return a copy as detached: what had ended, or was retracted, by its sources, stays so without the tie.
 
     A decision is kept without its note, which the readers of the copy may not be meant to read. It takes the place of
@@ -260,7 +261,7 @@ def detach(ctx: WriteContext, copy: Memory) -> Memory:
     )
 
 
-def following_no_more(ctx: WriteContext, copy: Memory) -> Memory:
+def following_no_more(ctx: WriteContext, copy: StoredMemory) -> StoredMemory:
     """Return a live or lazy copy as a snapshot: it gets no new words, and still ends with its source."""
     if copy.shared is None or copy.shared.mode in {SNAPSHOT, DETACHED}:
         return copy
@@ -272,17 +273,17 @@ def _ended(own: datetime | None, others: Iterable[datetime | None], now: datetim
     return min((time for time in (own, *others) if time is not None and time <= now), default=own)
 
 
-def bind_copy(ctx: WriteContext, copy: Memory) -> bool:
+def bind_copy(ctx: WriteContext, copy: StoredMemory) -> bool:
     """Bind a copy to its root in its space; return False if the space has the root itself or another copy of it."""
     root = memories.find(ctx.tx, {copy.space.id: copy.space}, copy.root)
     return (root is None or root.deleted is not None) and copies.bind(ctx.tx, copy)
 
 
-def _is_restored(old: Memory, new: Memory) -> bool:
+def _is_restored(old: StoredMemory, new: StoredMemory) -> bool:
     return old.deleted is not None and new.deleted is None
 
 
-def _action(old: Memory, new: Memory, how: str) -> str:
+def _action(old: StoredMemory, new: StoredMemory, how: str) -> str:
     if _is_restored(old, new):
         return "undelete" if how == "undelete" else "restore"
     if new.space.id != old.space.id:

@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from commonbook.errors import NotAllowed
-from commonbook.model.memory import Memory
 from commonbook.model.spaces import Actor
+from commonbook.model.stored_memory import StoredMemory
 from commonbook.tables import copies, memories, supersession
 from commonbook.write.context import WriteContext
 
 
-def record(ctx: WriteContext, old: Memory | None, new: Memory) -> None:
+def record(ctx: WriteContext, old: StoredMemory | None, new: StoredMemory) -> None:
     """Record that a memory supersedes others from now on, in the log of each other space that these are in.
 
     `old` is the memory as it was, None if it is new or comes back. For files that a lost database reads again, the
@@ -34,7 +34,7 @@ def record(ctx: WriteContext, old: Memory | None, new: Memory) -> None:
             ctx.log(memory.space, "superseded", (memory.id,), by=new.id)
 
 
-def _holds_again(ctx: WriteContext, old: Memory, new: Memory) -> bool:
+def _holds_again(ctx: WriteContext, old: StoredMemory, new: StoredMemory) -> bool:
     """Tell whether a memory had ended and is valid for longer now, by itself or, as a copy, by another source."""
     ends, ended = ((one.expires, one.shared, copies.copied_from(one)) for one in (new, old))
     if ends == ended:
@@ -43,18 +43,18 @@ def _holds_again(ctx: WriteContext, old: Memory, new: Memory) -> bool:
     return _has_ended(ctx, old) and not _has_ended(ctx, new)
 
 
-def _has_ended(ctx: WriteContext, memory: Memory) -> bool:
+def _has_ended(ctx: WriteContext, memory: StoredMemory) -> bool:
     return supersession.has_ended(supersession.with_ends(ctx.tx, ctx.spaces, [memory])[memory.id], ctx.tx.now)
 
 
-def _superseded_by(ctx: WriteContext, new: Memory, targets: Iterable[str]) -> list[Memory]:
+def _superseded_by(ctx: WriteContext, new: StoredMemory, targets: Iterable[str]) -> list[StoredMemory]:
     """Lock and return the memories that one supersedes: those of its links, and what ended ones of them superseded.
 
     A successor stands in the place of an ended memory that it supersedes, unless it has ended itself. A copy has ended
     with its source.
     """
     goes_on = not _has_ended(ctx, new)
-    found: dict[str, Memory] = {}
+    found: dict[str, StoredMemory] = {}
     level = set(targets)
     while level:
         ctx.lock(level)
@@ -66,7 +66,7 @@ def _superseded_by(ctx: WriteContext, new: Memory, targets: Iterable[str]) -> li
     return list(found.values())
 
 
-def _refusal(actor: Actor, new: Memory, superseded: Iterable[Memory]) -> NotAllowed:
+def _refusal(actor: Actor, new: StoredMemory, superseded: Iterable[StoredMemory]) -> NotAllowed:
     """Return the error for superseding memories in spaces that the actor may not write to, which are not named."""
     error = NotAllowed(
         f"{new.id} would supersede a memory in a space that {actor.principal} may not write to",

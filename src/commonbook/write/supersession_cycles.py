@@ -12,11 +12,11 @@ from commonbook.errors import Conflict
 from commonbook.tables import copies, links, memories, supersession
 
 if TYPE_CHECKING:
-    from commonbook.model.memory import Memory
+    from commonbook.model.stored_memory import StoredMemory
     from commonbook.write.context import WriteContext
 
 
-def require_none(ctx: WriteContext, memory: Memory, target: str) -> None:
+def require_none(ctx: WriteContext, memory: StoredMemory, target: str) -> None:
     """Refuse that a memory supersedes one that supersedes it, directly, through others or through its copies.
 
     The memory is as it will be: a copy with the source that it gets. Deleted memories count: what supersedes one of
@@ -46,7 +46,7 @@ def redacted(ctx: WriteContext, ids: Sequence[str]) -> list[str]:
     return [id_ if id_ in readable else "…" for id_ in ids]
 
 
-def _chains_of_copies(ctx: WriteContext, ids: Iterable[str], memory: Memory) -> dict[str, list[Memory]]:
+def _chains_of_copies(ctx: WriteContext, ids: Iterable[str], memory: StoredMemory) -> dict[str, list[StoredMemory]]:
     """Return each memory with the sources along its tie, with which it is superseded; of an unknown one, nothing."""
     stored = sorted(set(ids) - {memory.id})
     headers = memories.get_headers_any_space(ctx.tx, ctx.spaces, stored) if stored else {}
@@ -55,16 +55,16 @@ def _chains_of_copies(ctx: WriteContext, ids: Iterable[str], memory: Memory) -> 
     return {id_: copies.chain_of(known[id_], sources) if id_ in known else [] for id_ in ids}
 
 
-def _is_superseded_with(chain: Sequence[Memory], target: str, *, by: str) -> bool:
+def _is_superseded_with(chain: Sequence[StoredMemory], target: str, *, by: str) -> bool:
     """Tell whether a memory would be superseded with a target: it is that, or a copy of it, and not a copy of `by`."""
     ids = [member.id for member in chain]
     return target in ids and by not in ids[: ids.index(target)]
 
 
-def _superseding(ctx: WriteContext, chains: Mapping[str, Sequence[Memory]]) -> list[tuple[str, str]]:
+def _superseding(ctx: WriteContext, chains: Mapping[str, Sequence[StoredMemory]]) -> list[tuple[str, str]]:
     """Return pairs of a memory and one that supersedes it, or a source along its tie."""
     members = sorted({member.id for chain in chains.values() for member in chain})
-    direct: dict[str, list[Memory]] = {}
+    direct: dict[str, list[StoredMemory]] = {}
     incoming = links.incoming_any_space(ctx.tx, members, relations=supersession.RELATIONS) if members else []
     headers = memories.get_headers_any_space(ctx.tx, ctx.spaces, sorted({link.source for link in incoming}))
     for link in incoming:

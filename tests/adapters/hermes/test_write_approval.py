@@ -75,7 +75,7 @@ def test_what_waits_for_approval_is_proposed_and_the_model_is_told(provider, gat
         assert not book.recall("tea without sugar", spaces=["/"]).hits
         book.approve(answer["id"])
         memory = book.get(answer["id"])
-    assert (memory.space.name, memory.kind, memory.tags, memory.author) == (
+    assert (memory.space, memory.kind, memory.tags, memory.author) == (
         "personal", "preference", ("hermes", "tea"), "agent:hermes",
     )  # fmt: skip
     assert stored(home) == ["Tea without sugar"]

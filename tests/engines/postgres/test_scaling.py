@@ -67,7 +67,7 @@ def everything(book: Book, folder: Path) -> None:
     book.unlink(third, "related_to", second)
     book.link(third, "derived_from", second)
     book.move(third, "blue")
-    assert book.get(third).space.name == "blue"
+    assert book.get(third).space == "blue"
     assert book.find_id(third[-12:]) == third
     book.list(Filter(space="red", tags=("keys",)))
     book.list(Filter(kinds=("note",)))

@@ -24,7 +24,7 @@ def _set(tx: Transaction, value: str) -> None:
 
 
 def _names(book: Book, space: str) -> list[str]:
-    return sorted(memory.text for memory in book.list().items if memory.space.name == space)
+    return sorted(memory.text for memory in book.list().items if memory.space == space)
 
 
 @pytest.mark.parametrize("who", ["the same process", "another process"])

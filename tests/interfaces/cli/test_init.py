@@ -210,14 +210,14 @@ def test_init_makes_the_folder_a_space_of_the_name_that_is_given(cli, vault, tmp
     assert git(vault, "ls-files", "--others", "--exclude-standard").splitlines() == plan["new_files"]
     assert 'name = "work"' in (vault / ".space.toml").read_text()
     with commonbook.open(vault) as book:
-        assert {memory.space.name for memory in book.list().items} == {"work"}
+        assert {memory.space for memory in book.list().items} == {"work"}
         assert book.doctor() == ()
         mine, ours = book.remember("mine", space="personal"), book.remember("ours", space="work")
         assert (mine.path.split("/")[0], ours.path.split("/")[0]) == ("personal", "work")
         (vault / "Later.md").write_text("a note of today")
         (vault / "personal" / "Private.md").write_text("a private note")
         book.sync()
-        assert {book.get(book.find_id(name)).space.name for name in ("Later.md", "Private.md")} == {"work", "personal"}
+        assert {book.get(book.find_id(name)).space for name in ("Later.md", "Private.md")} == {"work", "personal"}
         book.delete(mine.id, ours.id)
         spaces = {space.name: (space.id, space.folder) for space in book.spaces()}
     shutil.rmtree(vault / ".commonbook")
@@ -233,10 +233,10 @@ def test_init_makes_the_folder_a_space_of_the_name_that_is_given(cli, vault, tmp
             assert {space.name: space.id for space in other.spaces()}.items() >= {
                 (name, id_) for name, (id_, _) in spaces.items()
             }
-            assert other.get(other.find_id("Later.md")).space.name == "work"
+            assert other.get(other.find_id("Later.md")).space == "work"
         book.rename_space("work", "job")
         assert (vault / "Later.md").exists()
-        assert book.get(book.find_id("Later.md")).space.name == "job"
+        assert book.get(book.find_id("Later.md")).space == "job"
         assert 'name = "job"' in (vault / ".space.toml").read_text()
         assert book.doctor() == ()
 
@@ -247,7 +247,7 @@ def test_init_of_a_new_folder_makes_it_a_space(cli, tmp_path, home):
         assert book.remember("x", space="work").path.startswith("work/")
         (tmp_path / "new" / "Note.md").write_text("a note")
         book.sync()
-        assert book.get(book.find_id("Note.md")).space.name == "work"
+        assert book.get(book.find_id("Note.md")).space == "work"
     for refused in (
         cli("init", str(tmp_path / "new"), "--space", "other", "--yes"),
         cli("init", str(tmp_path / "third"), "--space", "No Name", "--yes"),

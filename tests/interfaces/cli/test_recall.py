@@ -23,7 +23,7 @@ __all__ = ["cli", "cli_without_book", "terminal"]
 HIT = {
     "type", "id", "passage_id", "memory", "session", "seq", "kind", "space", "title", "text", "passage", "before",
     "after", "author", "score", "confidence", "parts", "freshness", "suspect", "superseded_by", "marks", "path",
-    "revision", "revised_how", "tags", "occurred",
+    "revision", "tags", "occurred",
     "created", "successor", "shared", "also_in",
 }  # fmt: skip
 CHAT = (

@@ -16,7 +16,7 @@ from tests.support.hand_edits import space_folder
 __all__ = ["cli", "terminal"]
 
 SHARING = {"id", "source", "space", "new", "refresh", "revision", "retied", "freshness"}
-SHARED = {"source", "source_hash", "root", "by", "at", "refresh", "claimed", "approved_by"}
+SHARED = {"source", "root", "by", "at", "refresh", "claimed", "approved_by"}
 ANCESTOR = {"id", "title", "space", "deleted", "refresh", "freshness", "readable", "claimed"}
 COPY = {"id", "source", "depth", "title", "space", "refresh", "freshness", "readable"}
 NOBODY = "0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c2e"

@@ -238,9 +238,7 @@ def test_an_injected_prompt_gets_nothing_of_other_spaces_through_any_tool(book, 
     assert not any("salaries" in words for words in (heard[0], heard[1], heard[2], *heard[-4:]))
     assert {memory: book.get(memory).version for memory in secrets} == before
     planted = {"team/salaries", "projects/other", "team", "projects"}
-    assert not [
-        memory for memory in book.list(limit=100).items if memory.author == AGENT and memory.space.name in planted
-    ]
+    assert not [memory for memory in book.list(limit=100).items if memory.author == AGENT and memory.space in planted]
     assert all(session.author != AGENT for space in planted for session in _messages(book, space))
 
 

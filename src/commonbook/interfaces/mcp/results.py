@@ -18,12 +18,7 @@ if TYPE_CHECKING:
 _BUDGET_TOKENS: Final = 4000
 """A recall of this size stays in the conversation of every client."""
 
-_LEFT_OUT: Final = frozenset(
-    {
-        "path", "layout", "revised_at", "revised_by", "revised_how", "durable", "target_hash", "content_hash",
-        "copy_hash", "message_lines", "session_space",
-    }
-)  # fmt: skip
+_LEFT_OUT: Final = frozenset({"path", "durable", "session_space"})
 """Fields that tell a model nothing that it could use."""
 
 _USUAL: Final = {"masked": 0, "copies": 0, "proposed": False, "rewound": False, "searchable": True}

@@ -73,7 +73,7 @@ def _fields(
     out: Output, memory: Memory, links: Sequence[Link], titles: Mapping[str, str]
 ) -> Iterable[tuple[str, Cell]]:
     yield "id", memory.id
-    yield "space", memory.space.name
+    yield "space", memory.space
     yield "kind", memory.kind
     yield "tags", ", ".join(memory.tags)
     yield "marks", (", ".join(memory.marks), _colour(memory))
@@ -119,7 +119,7 @@ def show_links(out: Output, memory_id: str, links: Sequence[Link], titles: Mappi
 
 def _copy_fields(out: Output, memory: Memory) -> Iterable[tuple[str, Cell]]:
     """Yield the freshness of a copy, who shared it, and its root."""
-    if memory.shared is None or memory.source is None:
+    if memory.shared is None:
         return
     yield "freshness", styled_freshness(memory.freshness)
     yield "source superseded by", memory.successor or ""
@@ -135,7 +135,7 @@ def show_page(out: Output, page: Page, *, notes: Iterable[str] = ()) -> None:
     rows = [
         (
             out.name(memory.id),
-            memory.space.name,
+            memory.space,
             memory.kind,
             out.moment(memory.created),
             memory.title,

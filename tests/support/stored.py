@@ -1,0 +1,15 @@
+"""Memories as their rows have them, with the hashes that no interface hands out."""
+
+from __future__ import annotations
+
+from commonbook import Book
+from commonbook.model.stored_memory import StoredMemory
+from commonbook.tables import memories, spaces
+
+
+def stored(book: Book, memory_id: str) -> StoredMemory:
+    """Return a memory as its row has it."""
+    with book._engines.db.reading() as tx:
+        memory = memories.find(tx, spaces.get_all(tx), memory_id)
+    assert memory is not None
+    return memory
