@@ -20,6 +20,9 @@ TESTS: Final = ("tests", "tests_models", "tests_clients", "tests_hermes")
 PROMISE: Final = re.compile(r"(?:(?<=\n\n)|^\| |^- )`([a-z]+\.[a-z0-9-]+)` (?:\| )?(.*)", re.MULTILINE)
 """A paragraph, an item of a list or a row of a table that begins with an id."""
 
+NAMED: Final = re.compile(r"`([a-z]+)(\.[a-z0-9-]+)`")
+"""An id in the text of a page, if other promises begin with its first word."""
+
 _Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
 
@@ -58,7 +61,7 @@ def marked(root: Path) -> Iterator[Marked]:
 
 
 def findings(root: Path) -> Iterator[str]:
-    """Yield each promise without a test or with a double id, and each marker without a promise."""
+    """Yield each promise without a test or with a double id, and each marker or text that names an unknown one."""
     known: set[str] = set()
     tested = list(marked(root))
     proven = {test.promise for test in tested}
@@ -73,6 +76,11 @@ def findings(root: Path) -> Iterator[str]:
             yield f"{test.path}:{test.line}: a marker needs the ids of promises, each as a string"
         elif test.promise not in known:
             yield f"{test.path}:{test.line}: no page has a promise `{test.promise}`"
+    subjects = {promise.partition(".")[0] for promise in known}
+    for page in PAGES:
+        for subject, rest in NAMED.findall((root / page).read_text(encoding="utf-8")):
+            if subject in subjects and subject + rest not in known:
+                yield f"{page}: there is no promise `{subject}{rest}`"
 
 
 def listing(root: Path, words: str) -> Iterator[str]:

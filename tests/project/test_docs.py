@@ -1,4 +1,4 @@
-"""The pages match the program: settings, guarantees and links."""
+"""The pages match the program: settings and links."""
 
 from __future__ import annotations
 
@@ -121,19 +121,6 @@ def test_the_shell_commands_of_the_readme_run(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "+Ask her before you change an invoice." in done.stdout, "the edit by hand is in the history"
     assert "the log is intact" in done.stdout
-
-
-@pytest.mark.parametrize("page", ["SECURITY.md"])
-def test_every_test_that_a_page_of_promises_names_exists(page):
-    text = (ROOT / "docs" / page).read_text(encoding="utf-8")
-    named = re.findall(r"`((?:tests|benchmarks)/[\w/]+\.py)`|`(test_\w+)`", text)
-    assert named
-    source = ""
-    for path, test in named:
-        if path:
-            source = (ROOT / path).read_text(encoding="utf-8")
-        else:
-            assert f"def {test}(" in source, test
 
 
 def anchors(page: Path) -> set[str]:

@@ -70,3 +70,10 @@ def test_a_promise_without_a_test_and_a_marker_without_a_promise_are_named(proje
 def test_an_id_names_one_promise(project):
     (project / "docs" / "SECURITY.md").write_text("`writes.whole` Twice.\n\n- `writes.whole` Twice.\n")
     assert list(promises.findings(project)) == ["docs/SECURITY.md:3: there is a promise `writes.whole` already"]
+
+
+def test_an_unknown_promise_in_a_text_is_named(project):
+    (project / "docs" / "SECURITY.md").write_text(
+        "# Security\n\nAlso `writes.whole` and `writes.hole` in `state.db`.\n"
+    )
+    assert list(promises.findings(project)) == ["docs/SECURITY.md: there is no promise `writes.hole`"]

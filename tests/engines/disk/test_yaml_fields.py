@@ -125,6 +125,7 @@ BOMB = "a: &a [x, x]\n" + "".join(
 )
 
 
+@pytest.mark.promise("malformed.bombs")
 @pytest.mark.parametrize(
     "text",
     [

@@ -272,6 +272,7 @@ def test_who_refuses_a_key_is_not_quoted_since_he_may_quote_the_key(embedder, se
     assert KEY[-4:] not in failure(embedder).message
 
 
+@pytest.mark.promise("logs.embedder")
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 def test_no_redirect_is_followed(embedder, service, status):
     with serving() as other:

@@ -193,6 +193,7 @@ def test_a_key_without_rights_reads_and_changes_nothing(book, client_of, world, 
             assert [entry for entry in after if entry not in before and not entry.action.startswith("refused")] == []
 
 
+@pytest.mark.promise("keys.place")
 def test_only_the_owner_learns_where_the_book_is(book, client, client_of):
     book.create_space("team")
     book.grant("user:ana", "team", "admin")

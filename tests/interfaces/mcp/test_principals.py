@@ -60,6 +60,7 @@ def test_an_agent_reaches_its_project_and_personal_alone(book, tmp_path, monkeyp
     assert actors == {AGENT}
 
 
+@pytest.mark.promise("hostile.deletions")
 def test_what_an_agent_deletes_can_be_brought_back_and_the_log_names_the_agent(book):
     let_in(book)
     memory = book.remember("The dog is called Rex", space="personal").id

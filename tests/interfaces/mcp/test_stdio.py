@@ -54,7 +54,7 @@ def test_the_sdk_finds_tools_resources_and_the_prompt(book, mode):
     asyncio.run(use())
 
 
-@pytest.mark.promise("mcp.text")
+@pytest.mark.promise("mcp.text", "hostile.tools")
 @pytest.mark.parametrize("mode", MODES)
 def test_the_sdk_gets_errors_of_tools_and_of_the_protocol(book, mode):
     from mcp import MCPError

@@ -55,6 +55,7 @@ def test_a_server_on_loopback_answers_to_names_of_loopback(host):
     assert client().get("/echo", headers={"Host": host}).status_code == 200
 
 
+@pytest.mark.promise("web.rebinding")
 @pytest.mark.parametrize(
     "host", ["evil.example:7373", "127.0.0.1.evil.example", "", "localhost:7373:1", "a b", "localhost@evil.example"]
 )
@@ -71,6 +72,7 @@ def test_a_name_that_was_allowed_is_answered_to_and_loopback_is_not():
     assert client(config).get("/echo", headers={"Host": "localhost"}).status_code == 421
 
 
+@pytest.mark.promise("web.origin")
 @pytest.mark.parametrize(
     "headers",
     [
@@ -105,11 +107,13 @@ def test_health_is_answered_under_any_name():
 # --- proxies
 
 
+@pytest.mark.promise("connect.proxy")
 def test_without_proxies_nobody_is_believed_where_a_request_came_from():
     headers = {"X-Forwarded-For": "9.9.9.9", "X-Forwarded-Proto": "https"}
     assert client().get("/echo", headers=headers).json() == {"bytes": 0, "client": "127.0.0.1", "scheme": "http"}
 
 
+@pytest.mark.promise("connect.proxy")
 def test_behind_a_proxy_its_own_word_counts_and_not_what_its_client_claims():
     config = GuardConfig(frozenset({"book.example"}), proxies=(ip_network("10.0.0.0/24"),))
     proxied = client(config, peer="10.0.0.7", base="http://book.example")
@@ -121,6 +125,7 @@ def test_behind_a_proxy_its_own_word_counts_and_not_what_its_client_claims():
     assert proxied.post("/echo", headers={**headers, "Origin": "http://book.example"}).status_code == 403
 
 
+@pytest.mark.promise("connect.encrypted")
 def test_behind_a_proxy_nobody_else_is_answered_but_this_machine_and_for_health():
     config = GuardConfig(frozenset({"book.example"}), proxies=(ip_network("10.0.0.7/32"),))
     stranger = client(config, peer="10.0.0.8", base="http://book.example")
@@ -134,6 +139,7 @@ def test_behind_a_proxy_nobody_else_is_answered_but_this_machine_and_for_health(
 # --- bodies
 
 
+@pytest.mark.promise("malformed.size")
 def test_a_body_above_the_limit_is_refused_whether_it_is_announced_or_not():
     small = client(GuardConfig(max_body_bytes=1000))
     assert small.post("/echo", content=b"x" * 1000).json()["bytes"] == 1000
@@ -143,6 +149,7 @@ def test_a_body_above_the_limit_is_refused_whether_it_is_announced_or_not():
         assert answer.json()["type"] == "too_large"
 
 
+@pytest.mark.promise("malformed.size")
 def test_an_archive_has_a_limit_of_its_own():
     config = GuardConfig(max_body_bytes=10, max_archive_bytes=1000, archive_paths=frozenset({"/echo"}))
     zipped = {"Content-Type": "application/zip"}
@@ -150,6 +157,7 @@ def test_an_archive_has_a_limit_of_its_own():
     assert client(config).post("/echo", content=iter([b"x" * 900, b"x" * 101]), headers=zipped).status_code == 413
 
 
+@pytest.mark.promise("malformed.size")
 def test_only_an_archive_to_import_has_the_limit_of_archives():
     config = GuardConfig(max_body_bytes=10, max_archive_bytes=1000)
     zipped = {"Content-Type": "application/zip"}
@@ -161,6 +169,7 @@ def test_a_length_that_is_no_number_is_refused(length):
     assert client().post("/echo", content=b"x", headers={"Content-Length": length}).status_code == 413
 
 
+@pytest.mark.promise("malformed.depth")
 def test_json_that_is_nested_too_deep_is_refused_before_it_is_parsed():
     deep = client(GuardConfig(max_depth=10))
     assert deep.post("/echo", content=b"[" * 10 + b"]" * 10).status_code == 200
@@ -170,6 +179,7 @@ def test_json_that_is_nested_too_deep_is_refused_before_it_is_parsed():
         assert deep.post("/echo", content=body).status_code == 200
 
 
+@pytest.mark.promise("malformed.depth")
 @pytest.mark.parametrize("end", [b"", b"\\", b"x"])
 def test_a_text_without_end_in_a_body_holds_nobody_up(end):
     body = b"[]" * 100 + b'"' + b'\\"' * 20_000 + end
@@ -180,6 +190,7 @@ def test_a_text_without_end_in_a_body_holds_nobody_up(end):
 # --- answers and the log
 
 
+@pytest.mark.promise("web.headers")
 def test_every_answer_has_the_security_headers_and_an_id():
     answers = [client().get("/echo"), client().get("/nothing"), client().get("/echo", headers={"Host": "x"})]
     for answer in answers:
@@ -192,6 +203,7 @@ def test_every_answer_has_the_security_headers_and_an_id():
     assert answers[2].json()["instance"] == answers[2].headers["x-request-id"]
 
 
+@pytest.mark.promise("logs.access")
 def test_the_log_has_a_line_for_each_request_without_texts_queries_paths_and_keys(caplog):
     caplog.set_level(logging.INFO)
     headers = {"Authorization": f"Bearer {SECRET}", "User-Agent": SECRET, "X-Request-ID": SECRET}
@@ -205,6 +217,7 @@ def test_the_log_has_a_line_for_each_request_without_texts_queries_paths_and_key
     assert SECRET not in json.dumps([record.__dict__ for record in ours], default=str)
 
 
+@pytest.mark.promise("logs.faults")
 def test_a_fault_is_answered_with_an_id_and_nobody_gets_its_text(caplog):
     caplog.set_level(logging.INFO)
     answer = TestClient(guarded(failing_app, GuardConfig()), base_url="http://localhost").get("/")
@@ -217,6 +230,7 @@ def test_a_fault_is_answered_with_an_id_and_nobody_gets_its_text(caplog):
     assert SECRET not in caplog.text
 
 
+@pytest.mark.promise("malformed.slow")
 def test_a_body_that_does_not_arrive_in_time_is_refused():
     import asyncio
 

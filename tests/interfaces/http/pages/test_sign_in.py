@@ -124,6 +124,7 @@ def test_a_body_that_is_no_form_is_refused(book, body):
     assert browser(book).post("/sign-in", json={"code": "a"}, headers=OWN_PAGE).status_code == 400
 
 
+@pytest.mark.promise("web.sign-in")
 @OTHERS
 def test_a_page_of_others_signs_nobody_in(book, headers):
     code = link_code(book)
@@ -136,6 +137,7 @@ def test_a_book_that_was_opened_without_a_key_makes_no_link(book):
         book.create_sign_in()
 
 
+@pytest.mark.promise("signin.hidden")
 def test_the_code_of_a_link_and_the_secret_of_a_session_are_written_nowhere(book, open_book, stored, caplog):
     caplog.set_level(logging.DEBUG)
     logging.getLogger("commonbook.access").setLevel(logging.INFO)
@@ -160,6 +162,7 @@ def test_the_code_of_a_link_and_the_secret_of_a_session_are_written_nowhere(book
         assert [name for name, data in stored().items() if text.encode() in data] == []
 
 
+@pytest.mark.promise("web.escaping")
 def test_a_page_allows_its_own_script_and_nothing_else(book):
     page = browser(book).get("/sign-in")
     policy = page.headers["content-security-policy"]
@@ -170,6 +173,7 @@ def test_a_page_allows_its_own_script_and_nothing_else(book):
     assert "src=" not in page.text
 
 
+@pytest.mark.promise("web.escaping")
 def test_texts_in_a_page_are_escaped(book):
     label = "<script>alert(1)</script>\"'&"
     code = book.with_key(book.create_key("user:local", label=label).secret).create_sign_in().code
@@ -195,6 +199,7 @@ def test_a_stranger_gets_the_sign_in_page_and_nothing_else(book):
 # --- the cookie
 
 
+@pytest.mark.promise("web.hidden-cookie")
 def test_the_cookie_is_for_this_server_and_not_for_scripts(book):
     cookie = sign_in(browser(book), link_code(book)).headers["set-cookie"]
     assert re.match(r"commonbook-session-7373=[\w-]{43}; ", cookie)
@@ -204,6 +209,7 @@ def test_the_cookie_is_for_this_server_and_not_for_scripts(book):
     assert not any(part.startswith("domain") for part in attributes)
 
 
+@pytest.mark.promise("web.hidden-cookie")
 def test_behind_https_the_cookie_is_secure(book):
     base = "https://book.example"
     client = browser(book, base=base, config=GuardConfig(allowed_hosts=frozenset({"book.example"})))
@@ -213,6 +219,7 @@ def test_behind_https_the_cookie_is_secure(book):
     assert "user:local" in client.get("/").text
 
 
+@pytest.mark.promise("signin.rights")
 def test_a_session_does_what_its_key_may(signed_in):
     headers = {**OWN_PAGE, "X-CSRF-Token": token_of(signed_in)}
     assert signed_in.get("/v1/actor").json() == "user:alice"
@@ -222,6 +229,7 @@ def test_a_session_does_what_its_key_may(signed_in):
     assert signed_in.post("/v1/memories", json={"text": "x", "space": "other"}, headers=headers).status_code == 403
 
 
+@pytest.mark.promise("web.cookie")
 @OTHERS
 def test_a_page_of_others_changes_nothing_with_the_cookie(book, signed_in, headers):
     answer = remember(signed_in, {**headers, "X-CSRF-Token": token_of(signed_in)})
@@ -229,6 +237,7 @@ def test_a_page_of_others_changes_nothing_with_the_cookie(book, signed_in, heade
     assert book.list().items == ()
 
 
+@pytest.mark.promise("web.cookie")
 @pytest.mark.parametrize("token", [None, "", "0" * 64, "é"])
 def test_our_own_page_needs_the_token_of_its_session(book, signed_in, token):
     headers: Any = {**OWN_PAGE, **({} if token is None else {"X-CSRF-Token": token.encode()})}
@@ -241,6 +250,7 @@ def test_our_own_page_needs_the_token_of_its_session(book, signed_in, token):
     assert signed_in.get("/").status_code == 200
 
 
+@pytest.mark.promise("web.cookie")
 def test_every_route_that_may_change_something_needs_the_token(signed_in, subtests):
     paths = signed_in.get("/openapi.json").json()["paths"]
     unsafe = [(method, path) for path, item in paths.items() for method in item if method != "get"]
@@ -264,6 +274,7 @@ def test_a_key_in_the_header_counts_and_not_the_cookie(book, signed_in):
 # --- the end of a session
 
 
+@pytest.mark.promise("signin.end")
 def test_signing_out_ends_the_session_everywhere(book, open_book, signed_in):
     (secret,) = signed_in.cookies.values()
     answer = signed_in.post("/sign-out", data={"csrf_token": token_of(signed_in)}, headers=OWN_PAGE)
@@ -276,6 +287,7 @@ def test_signing_out_ends_the_session_everywhere(book, open_book, signed_in):
     assert book.log(space="_home", limit=500)[-1].action == "key.sign_out"
 
 
+@pytest.mark.promise("signin.end")
 def test_signing_out_ends_the_streams_of_the_session(book, signed_in):
     (secret,) = signed_in.cookies.values()
     app = Starlette(routes=[ChangeStreams(book).route()])
@@ -304,6 +316,7 @@ def test_signing_out_ends_the_streams_of_the_session(book, signed_in):
     assert (messages[0]["status"], messages[-1]["more_body"]) == (200, False)
 
 
+@pytest.mark.promise("signin.end")
 def test_revoking_the_key_ends_the_session_at_once(book, signed_in):
     keys = {key.principal: key.id for key in [*book.keys()]}
     assert signed_in.get("/v1/actor").status_code == 200

@@ -102,7 +102,7 @@ def test_a_stream_has_each_change_once_also_after_it_was_broken_and_on_another_s
             assert described(listener.next()) == [("team", "delete")]
 
 
-@pytest.mark.promise("servers.stream")
+@pytest.mark.promise("servers.stream", "keys.streams")
 def test_a_stream_has_changes_of_readable_spaces_only_and_ends_with_a_revoked_grant_or_key(book):
     book.remember("plans", space="team")
     book.grant(ALICE, "team", "reader")
@@ -139,6 +139,7 @@ def test_open_streams_end_with_the_server_in_time(home):
     assert set(codes) == {0}
 
 
+@pytest.mark.promise("keys.open-streams")
 def test_a_principal_has_a_limited_number_of_open_streams(home):
     with serving(home) as server, server.client() as client:
         made = client.post("/v1/keys", json={"principal": ALICE}).json()["secret"]
@@ -155,6 +156,7 @@ def test_a_principal_has_a_limited_number_of_open_streams(home):
             assert time.monotonic() < deadline
 
 
+@pytest.mark.promise("keys.open-streams")
 def test_streams_that_begin_at_once_do_not_exceed_the_limit(book):
     streams = ChangeStreams(book)
     app = Starlette(routes=[streams.route()])

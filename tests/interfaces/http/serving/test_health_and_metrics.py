@@ -111,6 +111,7 @@ def test_prometheus_reads_the_metrics_by_the_address_of_a_server_with_other_name
         assert httpx2.get(f"{at_book}/v1/actor", headers={"Host": "10.1.2.3"}, timeout=60).status_code == 421
 
 
+@pytest.mark.promise("keys.figures")
 @pytest.mark.slow
 def test_metrics_need_the_key_of_the_owner_or_a_port_of_their_own(home):
     with serving(home, "--metrics-port", "0") as server, server.client() as client:

@@ -6,6 +6,8 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 SECRET = "the billing password is swordfish"
 
 FAULTS = """
@@ -61,6 +63,7 @@ print("done")
 """
 
 
+@pytest.mark.promise("logs.faults")
 def test_no_text_of_an_exception_is_logged_wherever_it_ends():
     done = subprocess.run(
         [sys.executable, "-c", FAULTS, SECRET], capture_output=True, text=True, check=True, timeout=120

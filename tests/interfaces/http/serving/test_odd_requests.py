@@ -66,6 +66,7 @@ def count(server: Server) -> int:
 JSON = {"Content_Type": "application/json"}
 
 
+@pytest.mark.promise("malformed.smuggling")
 @pytest.mark.parametrize(
     ("lengths", "body"),
     [
@@ -94,6 +95,7 @@ def test_a_request_whose_end_is_unclear_smuggles_nothing(server, lengths, body):
     assert count(server) == before
 
 
+@pytest.mark.promise("malformed.bytes")
 @pytest.mark.parametrize(
     "request_bytes",
     [
@@ -113,6 +115,7 @@ def test_what_is_no_request_is_refused_and_its_connection_closed(server, request
     assert found.count(b"HTTP/1.1 ") <= 1
 
 
+@pytest.mark.promise("malformed.bytes")
 @pytest.mark.parametrize(
     ("method", "path", "status"),
     [
@@ -144,6 +147,7 @@ def test_a_range_and_an_upgrade_are_ignored(server):
         assert b'"items":' in found
 
 
+@pytest.mark.promise("malformed.strangers")
 @pytest.mark.parametrize("length", ["Content-Length: 1000000\r\n", "Transfer-Encoding: chunked\r\n"])
 @pytest.mark.parametrize(
     ("path", "form"),
@@ -160,6 +164,7 @@ def test_nothing_of_a_large_body_is_read_for_a_key_that_opens_nothing(server, pa
     assert answers(server, strange, length, "\r\n").startswith(b"HTTP/1.1 401")
 
 
+@pytest.mark.promise("malformed.strangers")
 def test_nothing_of_an_archive_is_read_for_a_key_that_may_not_import(server):
     with server.client() as client:
         secret = client.post("/v1/keys", json={"principal": "user:ana"}).json()["secret"]
@@ -168,6 +173,7 @@ def test_nothing_of_an_archive_is_read_for_a_key_that_may_not_import(server):
     assert answers(server, request, "\r\n").startswith(b"HTTP/1.1 403")
 
 
+@pytest.mark.promise("malformed.strangers")
 @pytest.mark.parametrize(("path", "form"), [("/v1/login", "json"), ("/sign-in", "x-www-form-urlencoded")])
 def test_what_anybody_may_send_is_small(server, path, form):
     origin = f"http://localhost:{port_of(server)}"
@@ -175,6 +181,7 @@ def test_what_anybody_may_send_is_small(server, path, form):
     assert answers(server, request, "\r\n").startswith(b"HTTP/1.1 413")
 
 
+@pytest.mark.promise("malformed.bytes")
 def test_requests_in_one_packet_are_answered_in_order_and_none_after_a_refusal(server):
     texts = [json.dumps({"text": f"pipelined {number}"}) for number in range(30)]
     requests = [f"{head(server, **JSON)}Content-Length: {len(text)}\r\n\r\n{text}" for text in texts]
@@ -190,6 +197,7 @@ def test_requests_in_one_packet_are_answered_in_order_and_none_after_a_refusal(s
     assert count(server) == before
 
 
+@pytest.mark.promise("malformed.bytes")
 def test_none_of_this_made_the_server_fail_or_write_a_key_into_its_log(server):
     chunks = b"1\r\n[\r\n" * 2000
     chunked = head(server, **JSON, Connection="close", Transfer_Encoding="chunked") + "\r\n"

@@ -33,6 +33,7 @@ def signed_in(server: Server, code: str) -> dict[str, str]:
         return {"the session of a browser": cookie, "the token of its page": found[1]}
 
 
+@pytest.mark.promise("logs.secrets")
 def test_no_secret_is_stored_logged_listed_answered_or_exported(book, stored, server: Server, tmp_path):
     secrets = {"the owner's key": server.key, "a key of nobody": "cbk_" + "x" * 43}
     shown: dict[str, str] = {}

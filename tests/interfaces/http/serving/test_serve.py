@@ -102,6 +102,7 @@ def test_a_key_revoked_through_one_server_is_refused_by_the_others_at_once(chose
                 assert each.post("/v1/recall", json={"query": "anything"}).status_code == 401
 
 
+@pytest.mark.promise("limits.shared")
 def test_a_rate_limit_holds_over_two_servers_and_the_answer_says_when_to_come_back(chosen, open_book):
     book = open_book()
     book.grant("user:ana", "team", "writer")
@@ -118,6 +119,7 @@ def test_a_rate_limit_holds_over_two_servers_and_the_answer_says_when_to_come_ba
     assert {memory.id for memory in book.list(Filter(space="team")).items} == {each.json()["id"] for each in kept}
 
 
+@pytest.mark.promise("connect.owner-key")
 def test_the_owner_has_a_key_in_a_file_that_nobody_else_reads(home):
     with serving(home) as server, server.client() as client:
         path = home / ".commonbook" / "owner.key"
@@ -151,6 +153,7 @@ def test_the_owner_signs_a_browser_in_by_the_link_that_the_server_or_a_command_p
         assert not any(link.partition("#")[2] in log for link in (server.sign_in, made["link"]))
 
 
+@pytest.mark.promise("signin.hidden")
 def test_the_link_that_signs_in_is_written_to_a_terminal_and_into_no_log(home):
     run = [sys.executable, "-m", "commonbook", "serve", "--init", "--home", str(home), "--port", "0"]
     shown = ""
@@ -234,6 +237,7 @@ def test_a_port_that_is_taken_gets_a_clear_error(home):
     assert "--port 0" in error["fix"]
 
 
+@pytest.mark.promise("connect.open")
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -258,6 +262,7 @@ def test_options_that_are_wrong_or_open_the_book_are_refused(home, options, word
     assert words in error["message"] + error["fix"]
 
 
+@pytest.mark.promise("connect.encrypted")
 def test_another_address_needs_keys_and_tls_or_a_proxy_and_a_name(home):
     with commonbook.open(home, create=True) as book:
         made = book.create_key("user:alice")
@@ -300,6 +305,7 @@ def test_edits_of_files_are_served_as_they_happen(home):
             assert time.monotonic() < deadline
 
 
+@pytest.mark.promise("malformed.connections")
 def test_a_connection_too_many_is_refused_and_a_later_one_answered(home, monkeypatch):
     monkeypatch.setattr(serving_process, "_MAX_CONNECTIONS", 3)
     with ExitStack() as stack:
