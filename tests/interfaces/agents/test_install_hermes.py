@@ -18,14 +18,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from commonbook.errors import BadInput
-from commonbook.interfaces.agents import hermes_plugin, hermes_program
+from commonbook.interfaces.agents import hermes as hermes_agent
 from commonbook.interfaces.agents.installation import BACKUP
 from commonbook.interfaces.cli.main import main
 from commonbook.settings.agents import AgentFolders
 from commonbook.version import __version__
 
 GOLDEN = Path(__file__).parent / "golden"
-PROVIDER = hermes_plugin.ProviderSetting()
+PROVIDER = hermes_agent.ProviderSetting()
 FOUND = "  Provider:  commonbook\n  Plugin:    installed ✓\n  Status:    available ✓\n"
 
 
@@ -124,7 +124,7 @@ def test_nothing_is_changed_without_a_question_or_by_a_dry_run(user, hermes, cap
 
 def test_a_hermes_without_the_package_is_given_it_by_a_command_that_is_shown(user, tmp_path, capsys, monkeypatch):
     hermes = StandIn(tmp_path / "bare", commonbook=None)
-    monkeypatch.setattr(hermes_program, "_source", lambda: ("commonbook==9",))
+    monkeypatch.setattr(hermes_agent, "_source", lambda: ("commonbook==9",))
     assert main(["install", "hermes", "--program", str(hermes.program), "--yes"]) == 0
     assert f"{hermes.python} -m pip install commonbook==9" in capsys.readouterr().out
     assert hermes.requests.read_text().startswith("-m pip install commonbook==9\n")
@@ -144,16 +144,14 @@ def test_a_package_that_cannot_be_installed_changes_nothing_and_the_command_is_n
 
 
 def test_a_hermes_without_pip_is_served_by_uv_or_named_the_command(user, tmp_path, monkeypatch):
-    found = hermes_program.find(
-        AgentFolders.load(), str(StandIn(tmp_path / "a", commonbook="0.0.1", pip=False).program)
-    )
+    found = hermes_agent.find(AgentFolders.load(), str(StandIn(tmp_path / "a", commonbook="0.0.1", pip=False).program))
     monkeypatch.setattr(shutil, "which", lambda name: "/opt/uv" if name == "uv" else None)
-    command = hermes_program.package_command(found)
+    command = hermes_agent.package_command(found)
     assert command is not None
     assert command[:5] == ("/opt/uv", "pip", "install", "--python", found.python)
     monkeypatch.setattr(shutil, "which", lambda _name: None)
     with pytest.raises(BadInput, match="pip") as refused:
-        hermes_program.package_command(found)
+        hermes_agent.package_command(found)
     assert "ensurepip" in refused.value.fix
 
 
@@ -186,7 +184,7 @@ def test_a_wrapper_script_leads_to_the_interpreter(user, tmp_path):
     wrapper.parent.mkdir(parents=True)
     wrapper.write_text(f'#!/bin/sh\nunset PYTHONPATH\nexec "{hermes.program}" "$@"\n')
     wrapper.chmod(0o755)
-    assert hermes_program.find(AgentFolders.load(), None).python == str(hermes.python)
+    assert hermes_agent.find(AgentFolders.load(), None).python == str(hermes.python)
 
 
 def test_a_provider_that_hermes_does_not_find_is_reported(user, hermes, capsys):
@@ -222,7 +220,7 @@ def test_what_is_for_agents_with_mcp_is_refused(user, hermes):
 def test_a_profile_of_hermes_leads_to_its_root(user, monkeypatch):
     monkeypatch.setenv("HERMES_HOME", str(user / ".hermes" / "profiles" / "coder"))
     assert AgentFolders.load().hermes == str(user / ".hermes")
-    assert list(hermes_plugin.profiles(str(user / ".hermes"))) == ["default", "coder"]
+    assert list(hermes_agent.profiles(str(user / ".hermes"))) == ["default", "coder"]
 
 
 def test_the_folder_says_that_the_package_is_missing(tmp_path, user, hermes):

@@ -188,9 +188,9 @@ def _opencode(request: Request) -> Iterator[FileEdit]:
 
 
 def _hermes(request: Request) -> Iterator[FileEdit]:
-    from commonbook.interfaces.agents import hermes_plugin  # Imported late: only this agent needs YAML.
+    from commonbook.interfaces.agents import hermes  # Imported late: only this agent needs YAML.
 
-    for path, edit in hermes_plugin.edits(request.folders.hermes, home=request.home, with_folder=request.plugin_folder):
+    for path, edit in hermes.edits(request.folders.hermes, home=request.home, with_folder=request.plugin_folder):
         yield FileEdit(path, edit)
 
 

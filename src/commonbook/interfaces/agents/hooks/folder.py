@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple
 from commonbook.interfaces.agents.hooks.events import Event
 from commonbook.model.ids import new_id
 from commonbook.model.session import PromptPassage
+from commonbook.wire.encoding import Malformed, decode, encode
 
 FOLDER: Final = "hooks"
 _KEPT_SECONDS: Final = 30 * 86400
@@ -92,8 +93,7 @@ class HookFolder:
         """Store a message; it is durable when this returns."""
         # Ids are in the order of time, and so are the names.
         path = os.path.join(self._spool, f"{new_id()}.json")
-        fields = {"event": message.event._asdict(), "cwd": message.cwd, "time": message.time}
-        _write(path, fields, sync=True)
+        _write(path, encode(message), sync=True)
 
     def spooled(self) -> Iterator[tuple[str, Spooled]]:
         """Yield the spooled messages in order, each with its path; one that cannot be read is set aside."""
@@ -103,8 +103,8 @@ class HookFolder:
             if not fields:
                 continue
             try:
-                yield path, Spooled(Event(**fields["event"]), fields["cwd"], fields["time"])
-            except (KeyError, TypeError):
+                yield path, decode(Spooled, fields)
+            except Malformed:
                 self.set_aside(path)
 
     def delivered(self, path: str) -> None:
@@ -119,33 +119,26 @@ class HookFolder:
 
     def keep_use(self, use: KeptUse) -> None:
         """Store what was put into a turn; it is durable when this returns."""
-        fields = {**use._asdict(), "passages": [passage._asdict() for passage in use.passages]}
-        _write(os.path.join(self._uses, f"{new_id()}.json"), fields, sync=True)
+        _write(os.path.join(self._uses, f"{new_id()}.json"), encode(use), sync=True)
 
     def kept_uses(self) -> Iterator[tuple[str, KeptUse]]:
         """Yield what was put into turns and is not recorded yet, in order, each with its path."""
         for name in sorted(_names(self._uses)):
             path = os.path.join(self._uses, name)
-            fields = _read(path) if name.endswith(".json") else {}
-            try:
-                passages = tuple(PromptPassage(**passage) for passage in fields.pop("passages"))
-                yield path, KeptUse(**fields, passages=passages)
-            except (KeyError, TypeError):
-                continue
+            with suppress(Malformed):
+                yield path, decode(KeptUse, _read(path) if name.endswith(".json") else {})
 
     def state(self, session: str) -> SessionState:
         """Return the state of a session."""
-        fields = _read(self._state_path(session))
         try:
-            inherited = tuple(Span(*span) for span in fields.get("inherited", ()))
-            return SessionState(**{**fields, "injected": tuple(fields.get("injected", ())), "inherited": inherited})
-        except TypeError:
+            return decode(SessionState, _read(self._state_path(session)))  # type: ignore[no-any-return]
+        except Malformed:
             return SessionState()
 
     def keep_state(self, session: str, state: SessionState) -> None:
         """Store the state of a session."""
-        fields = {**state._asdict(), "injected": list(state.injected[-_MAX_INJECTED:])}
-        _write(self._state_path(session), fields, sync=False)
+        kept = state._replace(injected=state.injected[-_MAX_INJECTED:])
+        _write(self._state_path(session), encode(kept), sync=False)
 
     def keep_end(self, session: str, turn: str) -> None:
         """Store with which turn a session ended."""

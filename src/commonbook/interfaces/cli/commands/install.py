@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from commonbook.compose.book import may_be_made, open_book
 from commonbook.errors import BadInput
-from commonbook.interfaces.agents import hermes_plugin, hermes_program, installation
+from commonbook.interfaces.agents import hermes as hermes_agent
+from commonbook.interfaces.agents import installation
 from commonbook.interfaces.agents.clients import CLIENTS, SERVER, Client, Request
 from commonbook.interfaces.agents.installation import FileChange, Plan
 from commonbook.interfaces.cli.output.plain import is_terminal
@@ -48,13 +49,13 @@ def run_install(call: Call) -> int:
     if hermes is not None:
         request = request._replace(plugin_folder=not hermes.knows_entry_points)
     plan = installation.plan_install(client, request, own_command=_own_command(client, request))
-    if hermes is not None and (command := hermes_program.package_command(hermes)):
+    if hermes is not None and (command := hermes_agent.package_command(hermes)):
         plan = plan._replace(commands=(command,))
     granted = () if client.opens_book else _missing_grants(call, client.principal)
     access = _Access(client.principal, granted=granted)
     done = _ask_and_do(call, plan, access, question=f"Plug the book into {client.title}?")
     if hermes is not None and (done or (plan.is_empty and not call.args.dry_run)):
-        hermes_program.check(hermes, hermes_plugin.profiles(request.folders.hermes))
+        hermes_agent.check(hermes, hermes_agent.profiles(request.folders.hermes))
     answer = {**_answer_json(client, plan, access), "installed": done, "configuration": _snippet(client, request)}
     return call.print_answer(answer, lambda out: _show_installed(out, call, client, request, plan, access, done=done))
 
@@ -95,7 +96,7 @@ def _refuse_other_actors(call: Call) -> None:
         )
 
 
-def _hermes(call: Call) -> hermes_program.Hermes:
+def _hermes(call: Call) -> hermes_agent.Hermes:
     """Return the Hermes of this machine; refuse what only agents with MCP have."""
     if call.args.url is not None:
         raise BadInput("Hermes cannot use the book of a server yet", fix="leave out --url")
@@ -104,7 +105,7 @@ def _hermes(call: Call) -> hermes_program.Hermes:
             "--space, --instructions and --tool-output are for agents with MCP",
             fix="leave them out; `hermes memory setup commonbook` asks for the space",
         )
-    return hermes_program.find(AgentFolders.load(), call.args.program)
+    return hermes_agent.find(AgentFolders.load(), call.args.program)
 
 
 # --- the command that an agent starts
