@@ -227,6 +227,7 @@ def serve_empty_routes(folder: str) -> None:
     from commonbook.interfaces.http.serving import addresses
     from commonbook.interfaces.http.verb_calls import call_of
     from commonbook.wire.encoding import encode
+    from commonbook.wire.verbs import result_of
 
     app = FastAPI()
     with commonbook.open(folder, create=True) as book:
@@ -237,7 +238,7 @@ def serve_empty_routes(folder: str) -> None:
         found = {"recall": recalled, "append": book.append("s", ["hello"], space=_SPACE)}
     for kind, result in found.items():
         call = call_of(kind)
-        _add_empty_route(app, f"/v1/{kind}", call.model, result_type(call.signature.result), encode(result))
+        _add_empty_route(app, f"/v1/{kind}", call.model, result_type(result_of(kind)), encode(result))
     with addresses.bind("127.0.0.1", 0) as sock:
         print(f"http://127.0.0.1:{sock.getsockname()[1]}", flush=True)
         config = uvicorn.Config(app, http="h11", ws="none", lifespan="off", log_config=None, access_log=False)

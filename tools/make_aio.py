@@ -6,77 +6,47 @@ import inspect
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import commonbook
 from commonbook.aio.threads import CONTEXT_MANAGERS
 from commonbook.book.book import Book
 from commonbook.client.remote_book import RemoteBook
+from commonbook.verbs import Verbs
 
-FOLDER = Path(__file__).parents[1] / "src" / "commonbook" / "aio"
+STUB = Path(__file__).parents[1] / "src" / "commonbook" / "aio" / "book.pyi"
 
-HEADER = '''"""The types of `commonbook.aio.book`; made by `tools/make_aio.py`, which a test compares with this file."""
-
-import builtins
-import os
-{imports}
-
-class Book:
-    def __init__(self, book: commonbook.Book, threads: BookThreads, *, is_view: bool = False) -> None: ...
-    async def __aenter__(self) -> Self: ...
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-'''
-
-FOOTER = """
-class Opening:
-    def __init__(self, home: str | os.PathLike[str] | None, space: str | None, *, create: bool) -> None: ...
-    def __await__(self) -> Generator[Any, None, Book]: ...
-    async def __aenter__(self) -> Book: ...
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-def open(
-    home: str | os.PathLike[str] | None = None, *, space: str | None = None, create: bool = False
-) -> Opening: ...
-"""
-
-REMOTE_HEADER = '''"""The types of `commonbook.aio.remote_book`; made by `tools/make_aio.py`; a test compares it."""
+TEXT = '''"""The types of `commonbook.aio.book`; made by `tools/make_aio.py`, which a test compares with this file."""
 
 import builtins
 import os
 {imports}
 
-class RemoteBook:
-    def __init__(self, book: commonbook.RemoteBook, threads: BookThreads) -> None: ...
+_Opened = TypeVar("_Opened", bound=AsyncBook)
+
+class AsyncBook:
+    def __init__(
+        self, book: commonbook.Book | commonbook.RemoteBook, threads: BookThreads, *, is_view: bool = False
+    ) -> None: ...
     async def __aenter__(self) -> Self: ...
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
-'''
-
-REMOTE_FOOTER = """
-class Connecting:
-    def __init__(self, connect: Callable[[], commonbook.RemoteBook]) -> None: ...
-    def __await__(self) -> Generator[Any, None, RemoteBook]: ...
-    async def __aenter__(self) -> RemoteBook: ...
+{both}
+class Book(AsyncBook):
+{here}
+class RemoteBook(AsyncBook):
+{remote}
+class Opening(Generic[_Opened]):
+    def __init__(self, open_book: Callable[[], object], kind: type[_Opened]) -> None: ...
+    def __await__(self) -> Generator[Any, None, _Opened]: ...
+    async def __aenter__(self) -> _Opened: ...
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
-def connect(
-    url: str | None = None,
-    key: str | None = None,
-    *,
-    space: str | None = None,
-    outbox: str | os.PathLike[str] | None = None,
-    allow_http: bool = False,
-    answer_seconds: float = 15.0,
-    patience_seconds: float = 30.0,
-) -> Connecting: ...
-"""
+{functions}'''
 
 _STARS: dict[object, str] = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
 
@@ -87,35 +57,46 @@ MODULES = {
     "Callable": "collections.abc",
     "Coroutine": "collections.abc",
     "Generator": "collections.abc",
+    "Generic": "typing",
     "Iterable": "collections.abc",
     "Iterator": "collections.abc",
     "Mapping": "collections.abc",
     "Self": "typing",
     "Sequence": "collections.abc",
     "TracebackType": "types",
+    "TypeVar": "typing",
     "datetime": "datetime",
     **dict.fromkeys(commonbook.__all__, "commonbook"),
 }
 
-
-def stubs() -> dict[Path, str]:
-    """Return the text of each stub file, formatted."""
-    return {
-        FOLDER / "book.pyi": _stub(Book, HEADER, FOOTER, own={"Book", "open"}),
-        FOLDER / "remote_book.pyi": _stub(RemoteBook, REMOTE_HEADER, REMOTE_FOOTER, own={"RemoteBook", "connect"}),
-    }
+OWN = {"Book", "RemoteBook", "open", "connect"}
 
 
-def _stub(book: type, header: str, footer: str, *, own: set[str]) -> str:
-    body = "".join(_member(book, name) for name in sorted(dir(book)) if not name.startswith("_"))
-    text = header + body + footer
+def stub() -> str:
+    """Return the text of the stub file, formatted."""
+    both = {name for name in dir(Verbs) if not isinstance(getattr(Verbs, name), property)} | {"close"}
+    text = TEXT.format(
+        imports="{imports}",
+        both=_members(Book, both),
+        here=_members(Book, {*dir(Book)} - both),
+        remote=_members(RemoteBook, {*dir(RemoteBook)} - both),
+        functions=_function("open", commonbook.open, "Book") + _function("connect", commonbook.connect, "RemoteBook"),
+    )
     words = set(re.findall(r"\b\w+\b", re.sub(r'""".*?"""', "", text, flags=re.DOTALL)))
-    imports = sorted(f"from {module} import {name}" for name, module in MODULES.items() if name in words - own)
+    imports = sorted(f"from {module} import {name}" for name, module in MODULES.items() if name in words - OWN)
     text = text.replace("{imports}", "\n".join(["", "import commonbook", *imports]))
     for command in (["check", "--select", "I,F401", "--fix", "-q"], ["format", "-q"]):
-        ruff = [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(FOLDER / "book.pyi"), "-"]
+        ruff = [sys.executable, "-m", "ruff", *command, "--stdin-filename", str(STUB), "-"]
         text = subprocess.run(ruff, input=text, capture_output=True, text=True, check=True).stdout
     return text
+
+
+def _function(name: str, function: Callable[..., object], opened: str) -> str:
+    return f"def {name}({', '.join(_parameters(inspect.signature(function)))}) -> Opening[{opened}]: ...\n"
+
+
+def _members(book: type, names: set[str]) -> str:
+    return "".join(_member(book, name) for name in sorted(names) if not name.startswith("_"))
 
 
 def _member(book: type, name: str) -> str:
@@ -156,5 +137,4 @@ def _parameters(signature: inspect.Signature) -> list[str]:
 
 
 if __name__ == "__main__":
-    for path, text in stubs().items():
-        path.write_text(text, encoding="utf-8")
+    STUB.write_text(stub(), encoding="utf-8")

@@ -8,12 +8,11 @@ The transcripts of two interfaces are equal, except for ids and times, which are
 from __future__ import annotations
 
 import contextlib
-import inspect
 import io
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -25,11 +24,12 @@ from commonbook.interfaces.cli.main import main
 from commonbook.interfaces.mcp.methods import METHODS
 from commonbook.interfaces.mcp.tools import TOOLS
 from commonbook.model.memory import Filter
+from commonbook.verbs import Verbs
+from commonbook.verbs.declaration import Verb
 from commonbook.wire import problems
 from commonbook.wire.encoding import decode, encode
 from commonbook.wire.requests import request_of
-from commonbook.wire.signatures import signature
-from commonbook.wire.verbs import VERBS
+from commonbook.wire.verbs import VERBS, result_of
 
 OWNER: Final = "user:local"
 Transcript = list[Any]
@@ -119,28 +119,18 @@ def through_remote_books(book: Book, connect: Callable[[str], Any]) -> World:
     return World(book, lambda _principal, secret: connect(secret))
 
 
-class HttpBook:
+class HttpBook(Verbs):
     """The verbs as requests to an app, without a client library."""
 
     def __init__(self, app: Any, secret: str) -> None:
         self._client = TestClient(app, headers={"Authorization": f"Bearer {secret}"})
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        verb = VERBS[name]
-        function = getattr(Book, name)
-
-        def call(*arguments: Any, **options: Any) -> Any:
-            given = inspect.signature(inspect.unwrap(function)).bind(None, *arguments, **options).arguments
-            given.pop("self")
-            request = request_of(verb, {**given.pop("options", {}), **given})
-            answer = self._client.request(
-                request.method, request.path, params=list(request.query), content=request.body
-            )
-            if answer.status_code != 200:
-                raise problems.error_of(answer.json(), answer.status_code)
-            return decode(signature(function).result, answer.json())
-
-        return call
+    def _call(self, verb: Verb, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        request = request_of(verb, verb.bind(args, kwargs))
+        answer = self._client.request(request.method, request.path, params=list(request.query), content=request.body)
+        if answer.status_code != 200:
+            raise problems.error_of(answer.json(), answer.status_code)
+        return decode(result_of(verb.name), answer.json())
 
 
 class CommandLine:
@@ -281,8 +271,7 @@ class Tools:
             return found  # type: ignore[no-any-return]
 
         def call(*given: Any, **options: Any) -> Any:
-            bound = inspect.signature(inspect.unwrap(getattr(Book, verb))).bind(None, *given, **options).arguments
-            bound.pop("self")
+            bound = VERBS[verb].bind(given, options)
             arguments = {_TOOL_NAMES.get(name, name): encode(value) for name, value in bound.items()}
             if not arguments.keys() <= TOOLS[verb].arguments.keys():
                 return found(*given, **options)

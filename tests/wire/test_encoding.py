@@ -13,13 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from commonbook.book.book import Book
 from commonbook.errors import BadInput, BadTime
 from commonbook.model.memory import Changes, Draft, Filter, Link, Metadata, Page, Receipt, Scalar, Unset
 from commonbook.model.session import NewMessage
 from commonbook.wire.encoding import Field, Malformed, decode, decode_query, dumps, encode
-from commonbook.wire.signatures import signature
-from commonbook.wire.verbs import EXPORT, IMPORT, VERBS
+from commonbook.wire.verbs import VERBS, result_of
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=8)
 NUMBERS = st.integers(-(2**53), 2**53)
@@ -53,7 +51,7 @@ def values_of(type_: Any, depth: int = 2) -> st.SearchStrategy[Any]:
     raise AssertionError(type_)
 
 
-RESULTS = {signature(getattr(Book, verb.name)).result for verb in (*VERBS.values(), IMPORT, EXPORT)}
+RESULTS = {result_of(name) for name in VERBS}
 
 
 @pytest.mark.promise("http.same")

@@ -10,7 +10,6 @@ A coroutine that is cancelled does not stop its thread: a write may still be mad
 
 from __future__ import annotations
 
-from commonbook.aio.book import Book, Opening, open  # noqa: A004 - as in the package
-from commonbook.aio.remote_book import Connecting, RemoteBook, connect
+from commonbook.aio.book import Book, Opening, RemoteBook, connect, open  # noqa: A004 - as in the package
 
-__all__ = ["Book", "Connecting", "Opening", "RemoteBook", "connect", "open"]
+__all__ = ["Book", "Opening", "RemoteBook", "connect", "open"]

@@ -9,6 +9,7 @@ from commonbook.access import permissions
 from commonbook.model.reports import OutboxStatus
 from commonbook.model.spaces import PERSONAL
 from commonbook.runtime.lazy_modules import LazyModule, loading
+from commonbook.verbs import Verbs
 
 if TYPE_CHECKING:
     from commonbook.admin import default_space as default_spaces
@@ -29,7 +30,7 @@ else:
     settings_default_space = LazyModule("commonbook.settings.default_space")
 
 
-class BookBase:
+class BookBase(Verbs):
     """The base of all groups of verbs."""
 
     def __init__(
@@ -81,19 +82,16 @@ class BookBase:
 
     @property
     def home(self) -> str:
-        """The folder of the Markdown files, or the place of a database server; empty for all but the owner."""
         if not permissions.is_owner(self._actor):
             return ""
         return self._settings.database.place if self._settings.database else self._settings.home
 
     @property
     def actor(self) -> str:
-        """The principal that this book acts for, such as `user:ana` or `agent:helper`."""
         return self._actor.principal
 
     @property
     def default_space(self) -> str:
-        """The space of calls that name none: as configured, as the project or the API key says, or `personal`."""
         if permissions.is_owner_without_key(self._actor):
             named, repository = settings_default_space.chosen_space(self._settings)
             if named or repository is None:
@@ -103,10 +101,6 @@ class BookBase:
         return default_spaces.space_to_read(self._engines, self._settings, self._actor)
 
     def space_for_writing(self) -> str:
-        """Return the space of a write that names none, and record it as that of this git repository, if it is one.
-
-        NotAllowed if the caller is not the owner and its API key has no default space.
-        """
         if not permissions.is_owner_without_key(self._actor):
             return default_spaces.space_to_write(self._engines, self._settings, self._actor)
         named, repository = settings_default_space.chosen_space(self._settings)

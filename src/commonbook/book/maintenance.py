@@ -10,19 +10,7 @@ from typing import TYPE_CHECKING
 from commonbook.access import permissions
 from commonbook.book.recall import RecallVerbs
 from commonbook.errors import BadInput, CommonbookError, HomeError
-from commonbook.model.reports import (
-    ChangePage,
-    Finding,
-    LogEntry,
-    LogReport,
-    Metrics,
-    Progress,
-    SchemaMigration,
-    Status,
-    SyncReport,
-    TransferReport,
-    no_progress,
-)
+from commonbook.model.reports import Finding, no_progress
 from commonbook.ports.retry_read import retry_read
 from commonbook.runtime.lazy_modules import LazyModule
 
@@ -31,6 +19,17 @@ if TYPE_CHECKING:
     from commonbook.maintenance import audit, change_feed, health, metrics
     from commonbook.maintenance import rebuild as rebuilding
     from commonbook.model import path_filter
+    from commonbook.model.reports import (
+        ChangePage,
+        LogEntry,
+        LogReport,
+        Metrics,
+        Progress,
+        SchemaMigration,
+        Status,
+        SyncReport,
+        TransferReport,
+    )
     from commonbook.tables import home as home_facts
 else:
     # A verb loads the module that it needs, so that a command loads no more than its own subject.
@@ -48,10 +47,6 @@ class MaintenanceVerbs(RecallVerbs):
     """Maintain the files, the log and the derived data of a book."""
 
     def sync(self, *, progress: Progress = no_progress) -> SyncReport:
-        """Write out pending files and apply changes that people made to the Markdown files.
-
-        Opening a book does this too. Only the owner may call it.
-        """
         self._require_owner("look at the files of the home")
         return scan.scan(self._engines, progress=progress)
 
@@ -106,16 +101,6 @@ class MaintenanceVerbs(RecallVerbs):
         mask: bool = True,
         progress: Progress = no_progress,
     ) -> TransferReport:
-        """Import a folder of Markdown (such as an Obsidian vault), one file, or an archive.
-
-        All of it goes into one space: `space`, or `personal`. An export goes into the spaces that it was made from;
-        with `folders_as_spaces`, each folder with the name of a space is one. Importing the same again changes nothing.
-        Attachments of the notes, such as pictures, are copied with them. `include` and `exclude` are patterns of files
-        and folders, such as `*.pdf` or `Work/*`.
-
-        A folder whose `index.md` names a version of the Open Knowledge Format is read as a bundle, others with `okf`.
-        With `dry_run`, only report. Secrets are masked in what is stored, unless `mask` is false.
-        """
         files = _path_filter(include, exclude)
         return self._transfer_service.import_folder(
             self._engines,
@@ -140,41 +125,28 @@ class MaintenanceVerbs(RecallVerbs):
         exclude: Sequence[str] = (),
         progress: Progress = no_progress,
     ) -> TransferReport:
-        """Export a space, or all of them, to a folder of Markdown or an archive (`.zip`, `.tar.gz`).
-
-        Sessions have files too, with the messages that are in no episode. The report names what is left out. With
-        `okf` the export is a bundle in the Open Knowledge Format v0.2, which other programs read. Attachments in the
-        folders of the home are copied. `include` and `exclude` are patterns of files and folders, as for an import.
-        """
         files = _path_filter(include, exclude)
         return self._transfer_service.export(
             self._engines, self._actor, target, space=space, files=files, as_okf=okf, progress=progress
         )
 
     def rebuild(self, *, progress: Progress = no_progress) -> SyncReport:
-        """Derive all derived data again, including the search index, from the files and the database."""
         self._require_owner("rebuild the home")
         report = rebuilding.rebuild(self._engines, progress=progress)
         self.reindex(anew=True, progress=progress)
         return report
 
     def accept_deletions(self) -> int:
-        """Delete the memories whose files are missing; return the number of deleted memories.
-
-        When many files vanish at once, `sync` does not delete their memories until a person agrees by this call.
-        """
         self._require_owner("agree to deletions")
         return scan.accept_deletions(self._engines)
 
     @property
     def schema_migration(self) -> SchemaMigration | None:
-        """The migration of the schema that was done when this book was opened, or None; only the owner sees it."""
         return self._engines.db.migration if permissions.is_owner(self._actor) else None
 
     @property
     @retry_read
     def moved_to(self) -> str | None:
-        """The place to which the book was moved, or None: this one is read-only then. Only the owner sees it."""
         if not permissions.is_owner(self._actor):
             return None
         with self._engines.db.reading() as tx:
@@ -182,16 +154,11 @@ class MaintenanceVerbs(RecallVerbs):
 
     @retry_read
     def status(self) -> Status:
-        """Return counts, pending work, and known problems. It is fast; `doctor` looks closer."""
         found = health.status(self._engines, self._actor, self.home, self._outbox_status())
         return found._replace(findings=(*found.findings, *self._watch_findings()))
 
     @retry_read
     def doctor(self, *, progress: Progress = no_progress) -> tuple[Finding, ...]:
-        """Check the whole book and return the problems, each with its fix. Only the owner may.
-
-        If there are none, the copies of the database that were made before migrations of its schema are removed.
-        """
         self._require_owner("look at everything")
         findings = health.doctor(self._engines, self._actor, progress=progress)
         findings = (*findings, *self._recall_service.findings(), *self._outbox_status().findings)
@@ -206,37 +173,24 @@ class MaintenanceVerbs(RecallVerbs):
 
     @retry_read
     def verify_log(self, *, space: str | None = None, progress: Progress = no_progress) -> LogReport:
-        """Verify the signed log, a hash chain for each space; report the first bad entry of each."""
         return audit.verify_log(self._engines, self._actor, space, progress=progress)
 
     @retry_read
     def changes(self, *, after: str | None = None, space: str | None = None, limit: int = 100) -> ChangePage:
-        """Return the changes after a position in the spaces that you may read, oldest first, and the next position.
-
-        Give the `next` of a page as `after` to get the following changes. Without `after` there are none: `next` is the
-        present position. The position "0" is before all changes. `space` chooses spaces as for a recall. Of a space
-        that becomes readable later, the changes come from its beginning.
-        """
         return change_feed.list_changes(self._engines, self._actor, after=after, space=space, limit=limit)
 
     @retry_read
     def log_size(self) -> int:
-        """Return the number of entries in the logs of all spaces: while it stays the same, nothing has changed.
-
-        Only the owner may call it.
-        """
         self._require_owner("look at everything")
         return change_feed.log_size(self._engines)
 
     @retry_read
     def metrics(self) -> Metrics:
-        """Return figures about pending work, for a monitoring system. Only the owner may call it."""
         self._require_owner("look at everything")
         return metrics.read_metrics(self._engines, self._recall_service)
 
     @retry_read
     def log(self, *, space: str, after: int = 0, limit: int = 100) -> tuple[LogEntry, ...]:
-        """Return the entries of the log of a space after a number, in order."""
         return audit.list_entries(self._engines, self._actor, space, after=after, limit=limit)
 
 

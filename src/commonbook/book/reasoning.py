@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from commonbook.book.base import BookBase
-from commonbook.model.memory import Draft, Receipt
+from commonbook.model.memory import Draft
 from commonbook.ports.retry_read import retry_read
 from commonbook.runtime.lazy_modules import LazyModule
 
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from commonbook.admin import spaces
     from commonbook.memories import proposals, remember
     from commonbook.model.invalidation import Verdict
+    from commonbook.model.memory import Receipt
     from commonbook.model.reasoning import Dependent, Inbox, SupersedeReport, TriageReport
     from commonbook.model.spaces import Space
     from commonbook.reasoning import dependents as reasoning_dependents
@@ -48,11 +49,6 @@ class ReasoningVerbs(BookBase):
         key: str | None = None,
         mask: bool = True,
     ) -> Receipt:
-        """Store a reflection: a memory that was reasoned from others, whose ids are in `on`.
-
-        When one of them is superseded or deleted, the reflection is marked `suspect` and a notice comes to the inbox.
-        The other parameters are those of `remember`.
-        """
         draft = Draft(
             text=text,
             space=space or self.space_for_writing(),
@@ -66,47 +62,23 @@ class ReasoningVerbs(BookBase):
         return remember.reflect(self._engines, self._caller, draft, on=validation.validate_list(on, "ids"))
 
     def supersede(self, old: str, by: str, *, reason: str = "") -> SupersedeReport:
-        """Mark a memory as superseded by another; memories that depend on the old one get a notice with the reason."""
         return reasoning_supersede.supersede(self._engines, self._caller, old, by=by, reason=reason)
 
     def reinstate(self, old: str, *, by: str | None = None) -> SupersedeReport:
-        """Undo that a memory was superseded: by all memories that do, or by the one in `by`.
-
-        Without `by`, undo also that it was retracted: it is valid again, and suspect if the cause still stands.
-        """
         return reasoning_supersede.reinstate(self._engines, self._caller, old, by=by)
 
     @retry_read
     def dependents(self, memory_id: str) -> tuple[Dependent, ...]:
-        """Return every memory that depends on a memory or on a copy of it, the nearest first."""
         return reasoning_dependents.dependents(self._engines, self._actor, memory_id)
 
     @retry_read
     def inbox(
         self, *, space: str | None = None, expired: bool = False, limit: int = 100, after: str | None = None
     ) -> Inbox:
-        """Return the notices about memories that you may read, newest first; with `expired`, also expired ones.
-
-        A notice asks for a decision about a memory that depends on a superseded or deleted one: see `triage`. The first
-        page also has the newest proposed memories that wait for your decision, and your own: see `approve`.
-        """
         return proposals.inbox(self._engines, self._actor, space=space, expired=expired, limit=limit, after=after)
 
     def triage(self, memory_id: str, verdict: Verdict, *, note: str = "", by: str | None = None) -> TriageReport:
-        """Decide about a notice, or about all open invalidations of a memory; the verdict is one of:
-
-        - `keep`: the memory still holds.
-        - `retract`: it holds no longer, and expires now.
-        - `supersede`: the memory in `by` holds in its place.
-        - `dismiss`: the notice does not matter for the memory.
-
-        The decision and its `note` stay with the memory; the notices are removed.
-        """
         return reasoning_triage.triage(self._engines, self._caller, memory_id, verdict, note=note, by=by)
 
     def set_depth(self, space: str, depth: int | None) -> Space:
-        """Limit how many reflections may build on each other in a space and below it (1 to 10).
-
-        None removes the limit of this space, so that the one of the space above applies.
-        """
         return spaces.set_depth(self._engines, self._caller, space, depth)

@@ -10,24 +10,24 @@ from typing import TYPE_CHECKING
 
 from commonbook.book.base import BookBase
 from commonbook.errors import CommonbookError, HomeOfAnotherBuild
-from commonbook.model.session import (
-    AppendReceipt,
-    ChatMessage,
-    Message,
-    MessagePage,
-    NewMessage,
-    PromptPassage,
-    PromptUse,
-    Session,
-    SettleReport,
-    WorkReport,
-)
+from commonbook.model.session import NewMessage
 from commonbook.ports.retry_read import retry_read
 from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
     from commonbook.maintenance import worker
-    from commonbook.model.session import SwitchReason
+    from commonbook.model.session import (
+        AppendReceipt,
+        ChatMessage,
+        Message,
+        MessagePage,
+        PromptPassage,
+        PromptUse,
+        Session,
+        SettleReport,
+        SwitchReason,
+        WorkReport,
+    )
     from commonbook.sessions import find_or_create, prompt_uses, read
     from commonbook.sessions import move as sessions_move
     from commonbook.sessions import rewind as sessions_rewind
@@ -60,15 +60,6 @@ class SessionVerbs(BookBase):
         parent: str | None = None,
         tags: Iterable[str] = (),
     ) -> AppendReceipt:
-        """Append messages to a session in order, all or none; they are durable and searchable when this returns.
-
-        A session belongs to its space: without `space` it is the one in the default space. It is created by its first
-        message; `parent`, a session of the same space, and `tags` are for a new one. Secrets are masked before they are
-        stored. A message whose `client_id` was sent before is a repeat, and not stored again.
-
-        A message may also have the shape of OpenAI's or Anthropic's interface: a `role`, and as `content` a text or a
-        list of parts. Of its parts, texts are kept; others, such as images and tool calls, become a short marker.
-        """
         validation.require_message_list(messages)
         sent = [_new_message(message, at) for at, message in enumerate(messages)]
         options = self._new_session_options(space, parent, tags)
@@ -76,16 +67,10 @@ class SessionVerbs(BookBase):
 
     @retry_read
     def messages(self, session: str, *, space: str | None = None, after: int = 0, limit: int = 100) -> MessagePage:
-        """Return a page of the messages of a session after a number, in order; rewound messages are included.
-
-        Without `space`, it is the only readable session of that name; `Ambiguous` if there are several. Give the `next`
-        of a page as `after` to get the following one.
-        """
         return read.list_messages(self._engines, self._actor, session, space=space, after=after, limit=limit)
 
     @retry_read
     def sessions(self, *, space: str | None = None, limit: int = 50) -> tuple[Session, ...]:
-        """Return the newest sessions, of all readable spaces or of one."""
         return read.list_sessions(self._engines, self._actor, space=space, limit=limit)
 
     def switch(
@@ -98,12 +83,6 @@ class SessionVerbs(BookBase):
         to_space: str | None = None,
         tags: Iterable[str] = (),
     ) -> SettleReport:
-        """Settle the old session and begin or resume the new one, in one transaction.
-
-        The `reason` is `new`, `reset`, `resume`, `branch` or `compress`. The old session is closed, except for
-        `branch`, and is the parent of a new one, except for `resume`. Both are in `space`, or in the default space;
-        `to_space` is for a new session elsewhere. A new session has the tags of the old one, unless others are given.
-        """
         self._prefetcher.drop(old)
         return sessions_switch.switch(
             self._engines,
@@ -117,37 +96,18 @@ class SessionVerbs(BookBase):
         )
 
     def rewind(self, session: str, after: int | str, *, space: str | None = None) -> tuple[Message, ...]:
-        """Remove every message after one, given by its number or id, from recall and episodes; return the removed ones.
-
-        The log of the session keeps them, marked as rewound. `after=0` rewinds all. Without `space`, it is the session
-        in the default space, else the only one of that name that the actor may write to.
-        """
         self._prefetcher.drop(session)
         return sessions_rewind.rewind(self._engines, self._caller, self._locate(session, space), after)
 
     def settle(self, session: str, *, space: str | None = None) -> SettleReport:
-        """Make episodes of all unsettled messages of a session now; otherwise a worker does so in time.
-
-        Without `space`, the session is found as for `rewind`.
-        """
         key = self._locate(session, space)
         return settling.settle(self._engines, self._caller, key, flush=True, similarity=self._similarity)
 
     def close_session(self, session: str, *, space: str | None = None) -> SettleReport:
-        """Settle all messages of a session and close it; a later append opens it again.
-
-        Without `space`, the session is found as for `rewind`.
-        """
         key = self._locate(session, space)
         return sessions_switch.close(self._engines, self._caller, key, similarity=self._similarity)
 
     def move_session(self, session: str, to: str, *, space: str | None = None) -> Session:
-        """Move a session with its messages and episodes into another space, in one transaction; return it.
-
-        Needs the right to write to both spaces; Conflict if the new one has a session of this name. Numbers and ids
-        stay. An append that names the old space goes to the new one, and a client id that was sent before is a repeat
-        there. Without `space`, the session is found as for `rewind`.
-        """
         self._prefetcher.drop(session)
         return sessions_move.move(self._engines, self._caller, self._locate(session, space), to)
 
@@ -159,31 +119,17 @@ class SessionVerbs(BookBase):
         message: int | str = 0,
         space: str | None = None,
     ) -> int:
-        """Record that passages of memories or messages were put into a turn of a session; return how many are new.
-
-        `message` is the number or the client id of the message that they went with, and 0 at the start of the session.
-        Without `space`, the session is found as for `rewind`. `uses` and `session_uses` show what was recorded.
-        """
         key = self._locate(session, space)
         return prompt_uses.record(self._engines, self._caller, key, tuple(passages), message)
 
     @retry_read
     def uses(self, memory_id: str, *, limit: int = 100) -> tuple[PromptUse, ...]:
-        """Return the turns of readable sessions that a memory was put into, the newest first.
-
-        It can be deleted by now. For an episode, these are also the turns that its messages were put into; the id of a
-        message is taken too.
-        """
         return prompt_uses.of_memory(self._engines, self._actor, memory_id, limit=limit)
 
     @retry_read
     def session_uses(
         self, session: str, *, space: str | None = None, first: int = 0, last: int | None = None
     ) -> tuple[PromptUse, ...]:
-        """Return what was put into the turns of a session, in order; only passages of what the actor may read.
-
-        `first` and `last` are numbers of messages. Without `space`, the session is found as for `messages`.
-        """
         return prompt_uses.of_session(self._engines, self._actor, session, space=space, first=first, last=last)
 
     def _locate(self, session: str, space: str | None) -> tuple[str, str]:
@@ -197,12 +143,6 @@ class SessionVerbs(BookBase):
         index: bool = False,
         noticed: Callable[[WorkReport], None] | None = None,
     ) -> int:
-        """Run the background jobs that are due, such as settling, for at most so many seconds; return how many ran.
-
-        With `retry`, jobs that have failed for good are tried again too. With `index`, many changes that wait for the
-        index are written into it afterwards, so that no recall has to; each slice counts as a job. `noticed` is called
-        with a report of each session that was settled, or could not be.
-        """
         if seconds is not None:
             validation.validate_seconds(seconds, "seconds")
         if retry:

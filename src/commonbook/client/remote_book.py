@@ -7,10 +7,8 @@ the outbox of this machine, and from there to the server in order.
 
 from __future__ import annotations
 
-import inspect
 import secrets
 from collections.abc import Iterable, Mapping
-from functools import cache
 from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import quote
@@ -21,36 +19,21 @@ from commonbook.client.http_transport import append_receipt, append_request, sen
 from commonbook.client.lazy_outbox import LazyOutbox, PreparedMessage
 from commonbook.client.outbox_client import Client, session_context
 from commonbook.client.transfer import TransferVerbs
-from commonbook.client.verbs.administration import AdministrationVerbs
-from commonbook.client.verbs.memories import MemoryVerbs
-from commonbook.client.verbs.reasoning import ReasoningVerbs
-from commonbook.client.verbs.recall import RecallVerbs
-from commonbook.client.verbs.sessions import SessionVerbs
-from commonbook.client.verbs.sharing import SharingVerbs
 from commonbook.errors import Busy, HomeError, ServerFailed, TransportError
 from commonbook.model.ids import new_id
 from commonbook.model.session import AppendReceipt, ChatMessage, MessageReceipt, NewMessage
+from commonbook.model.spaces import NewKey
 from commonbook.ports.files import ArchiveFiles
+from commonbook.verbs.declaration import Verb
 from commonbook.wire.encoding import Malformed, decode
 from commonbook.wire.requests import Request, request_of
-from commonbook.wire.signatures import signature
-from commonbook.wire.verbs import DEFAULT_SPACE_HEADER, VERBS, Verb
+from commonbook.wire.verbs import DEFAULT_SPACE_HEADER, result_of
 
 _SLOW_SECONDS: Final = 3600.0
-_SLOW: Final = frozenset(
-    {"doctor", "verify_log", "rebuild", "reindex", "sync", "accept_deletions", "work", "remember_many", "rename_space"}
-    | {"import_folder", "export"}
-)
-"""Verbs that may take minutes: the server has much time for their answers."""
+"""The time that a server has for the answer of a slow verb."""
 
 
-_WITH_NONCE: Final = frozenset({"exchange_login"})
-"""Verbs that are repeated after a lost answer by a nonce, since their answers are not stored."""
-
-
-class RemoteBook(
-    MemoryVerbs, SessionVerbs, SharingVerbs, ReasoningVerbs, RecallVerbs, AdministrationVerbs, TransferVerbs
-):
+class RemoteBook(TransferVerbs):
     """A book on a server, with the verbs of `Book`; `commonbook.connect` opens one.
 
     It is safe to use from any thread. Close it, or use it in a `with` statement. Every error is a `CommonbookError`; if
@@ -110,6 +93,13 @@ class RemoteBook(
         )
         return AppendReceipt(session, receipts, searchable=False, space=context.space or "")
 
+    def exchange_login(self, code: str, *, nonce: str | None = None) -> NewKey:
+        """Exchange a login code, as `Book.exchange_login`; the nonce is made here if there is none.
+
+        The answer is not stored: by the nonce a repeat after a lost answer gets the same secret.
+        """
+        return super().exchange_login(code, nonce=nonce or secrets.token_urlsafe(24))
+
     def close(self) -> None:
         """Close all connections. Messages that wait in the outbox stay there, for the next process that connects."""
         self._outbox.close()
@@ -125,55 +115,31 @@ class RemoteBook(
         answer = send_append(self._http, request, seconds=self._answer_seconds)
         return append_receipt(answer, len(prepared))
 
-    def _call(self, verb: str, arguments: Mapping[str, object]) -> Any:  # noqa: ANN401 - as the verb's annotation says
+    def _call(self, verb: Verb, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any verb
         """Send a call to the server, and return its result; the error of the server is raised here."""
+        arguments = verb.bind(args, kwargs)
         outbox_first.send_waiting(
-            self._outbox, verb, arguments, default_space=self._space, seconds=self._patience_seconds
+            self._outbox, verb.name, arguments, default_space=self._space, seconds=self._patience_seconds
         )
-        if verb in _WITH_NONCE and arguments["nonce"] is None:
-            arguments = {**arguments, "nonce": secrets.token_urlsafe(24)}
-        answer = self._send(VERBS[verb], arguments)
+        answer = self._send(verb, arguments)
         try:
-            return decode(_result(verb), answer.json())
+            return decode(result_of(verb.name), answer.json())
         except Malformed as error:
             raise ServerFailed(
-                f"{answer.address} answered {verb} with something else: {error}", fix="update Commonbook here or there"
+                f"{answer.address} answered {verb.name} with something else: {error}",
+                fix="update Commonbook here or there",
             ) from error
 
     def _send(self, verb: Verb, arguments: Mapping[str, object], files: SentFiles | None = None) -> Answer:
         """Send a call to the server, and return its answer; the error of the server is raised here."""
-        defaults = _defaults(verb.name)
-        given = {name: value for name, value in arguments.items() if not _is_default(value, defaults.get(name))}
         headers = {}
         if verb.changes:
             headers["Idempotency-Key"] = f'"{new_id()}"'
         if self._space is not None:
             headers[DEFAULT_SPACE_HEADER] = quote(self._space)
-        request, patience = request_of(verb, given), self._patience(verb.name)
-        answer = self._http.send(request, patience=patience, headers=headers, files=files)
+        answer_seconds = _SLOW_SECONDS if verb.slow else self._answer_seconds
+        patience = Patience(self._patience_seconds, answer_seconds, slow=verb.slow)
+        answer = self._http.send(request_of(verb, arguments), patience=patience, headers=headers, files=files)
         if answer.status >= 400:
             raise problem_of(answer)
         return answer
-
-    def _patience(self, verb: str) -> Patience:
-        if verb in _SLOW:
-            return Patience(self._patience_seconds, _SLOW_SECONDS, slow=True)
-        return Patience(self._patience_seconds, self._answer_seconds)
-
-
-@cache
-def _defaults(verb: str) -> Mapping[str, object]:
-    function = getattr(RemoteBook, verb)
-    if isinstance(function, property):
-        return {}
-    return {name: parameter.default for name, parameter in inspect.signature(function).parameters.items()}
-
-
-def _is_default(value: object, default: object) -> bool:
-    """Tell whether an argument need not be sent; `0` and `False` are different values."""
-    return value is default or (type(value) is type(default) and value == default)
-
-
-@cache
-def _result(verb: str) -> Any:  # noqa: ANN401 - a type
-    return signature(getattr(RemoteBook, verb)).result

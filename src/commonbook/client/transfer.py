@@ -18,14 +18,15 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
 from commonbook.client.http import Answer, SentFiles
-from commonbook.client.verbs.maintenance import MaintenanceVerbs
 from commonbook.errors import BadInput, DiskFull, ServerFailed
 from commonbook.model.path_filter import PathFilter
 from commonbook.model.reports import Progress, TransferReport, no_progress, not_exported
 from commonbook.ports.files import ArchiveFiles, Outcome
 from commonbook.runtime.lazy_modules import LazyModule
+from commonbook.verbs import Verbs
+from commonbook.verbs.declaration import Verb
 from commonbook.wire.encoding import Malformed, decode
-from commonbook.wire.verbs import EXPORT, IMPORT, REPORT_MEMBER, Verb
+from commonbook.wire.verbs import REPORT_MEMBER, VERBS
 
 if TYPE_CHECKING:
     from commonbook.transfer import attachments
@@ -36,13 +37,13 @@ else:
 _MAX_REPORT_BYTES: Final = 512 << 20
 
 
-class TransferVerbs(MaintenanceVerbs):
-    """Verbs of a remote book: maintenance, with import and export."""
+class TransferVerbs(Verbs):
+    """The verbs of a remote book, with import and export."""
 
     _files: ArchiveFiles
 
     @abstractmethod
-    def _send(self, verb: Verb, arguments: dict[str, Any], files: SentFiles) -> Answer:
+    def _send(self, verb: Verb, arguments: dict[str, Any], files: SentFiles | None = None) -> Answer:
         """Send a call to the server, and return its answer; the error of the server is raised here."""
 
     def import_folder(
@@ -67,7 +68,9 @@ class TransferVerbs(MaintenanceVerbs):
         options |= {"exclude": chosen.exclude, "okf": okf, "dry_run": dry_run, "mask": mask}
         with _temporary_archive() as place:
             archive, findings = self._files.pack(folder, place, wanted=attachments.selects(chosen))
-            answer = self._send(IMPORT, {"folder": _source_name(folder), **options}, SentFiles(upload=archive))
+            answer = self._send(
+                VERBS["import_folder"], {"folder": _source_name(folder), **options}, SentFiles(upload=archive)
+            )
         report = _decode(answer)
         return report._replace(skipped=(*findings, *report.skipped))
 
@@ -85,7 +88,7 @@ class TransferVerbs(MaintenanceVerbs):
         chosen = _path_filter(include, exclude)
         options = {"space": space, "okf": okf, "include": chosen.include, "exclude": chosen.exclude}
         with _temporary_archive() as place:
-            answer = self._send(EXPORT, options, SentFiles(download=place))
+            answer = self._send(VERBS["export"], options, SentFiles(download=place))
             report = _decode(answer._replace(body=_read_report(answer, place)))
             return _with_outcomes(report, self._files.unpack(place, target))
 

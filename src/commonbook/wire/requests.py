@@ -9,8 +9,8 @@ from urllib.parse import quote
 
 from commonbook.errors import BadInput, BadText
 from commonbook.model.memory import UNSET
+from commonbook.verbs.declaration import Method, Verb
 from commonbook.wire.encoding import encode
-from commonbook.wire.verbs import Method, Verb
 
 
 class Request(NamedTuple):

@@ -18,13 +18,13 @@ from starlette.testclient import TestClient
 from commonbook.book.book import Book
 from commonbook.engines.process.clock import SystemClock
 from commonbook.interfaces.http.app import make_app
-from commonbook.interfaces.http.verb_calls import call_of
 from commonbook.model.memory import Refresh
 from commonbook.ports.keys import Clock
+from commonbook.verbs.declaration import Verb
 from commonbook.wire.requests import request_of
-from commonbook.wire.verbs import VERBS, Verb
+from commonbook.wire.verbs import VERBS, fields_of_verb
 
-CHANGING = [verb for verb in VERBS.values() if verb.changes]
+CHANGING = tuple(verb for verb in VERBS.values() if verb.changes and not verb.archive)
 
 
 def send(client: TestClient, verb: Verb, arguments: dict[str, Any], key: str | None = None) -> Response:
@@ -195,7 +195,7 @@ def another(verb: Verb) -> dict[str, Any]:
     """Return an argument that makes another request of one of the same verb."""
     texts = {
         argument.name
-        for argument in call_of(verb.name).signature.arguments
+        for argument in fields_of_verb(verb.name)
         if argument.name in ("note", "reason", "title", "label", "text", "name", "new", "to", "target", "space", "mode")
     } - set(verb.path_arguments)
     return {min(texts): "snapshot"} if texts else {}

@@ -15,9 +15,9 @@ from starlette.testclient import TestClient
 from commonbook.book.book import Book
 from commonbook.interfaces.http.serving import server
 from commonbook.interfaces.http.serving.addresses import ServeOptions
-from commonbook.interfaces.http.verb_calls import call_of
+from commonbook.verbs.declaration import Verb
 from commonbook.wire.requests import request_of
-from commonbook.wire.verbs import EXPORT, IMPORT, VERBS, Verb
+from commonbook.wire.verbs import VERBS, fields_of_verb
 from tests.interfaces.http.test_idempotency import ARGUMENTS
 
 OPEN: Final = frozenset({"/openapi.json", "/health/live", "/health/ready", "/v1/login", "/sign-in"})
@@ -70,7 +70,7 @@ READS: Final[dict[str, dict[str, Any]]] = {
 }
 
 
-WITH_KEY: Final = (*(verb for verb in VERBS.values() if not verb.without_key), IMPORT, EXPORT)
+WITH_KEY: Final = tuple(verb for verb in VERBS.values() if not verb.without_key)
 
 
 def all_routes(served: Starlette) -> list[tuple[str, str]]:
@@ -79,7 +79,7 @@ def all_routes(served: Starlette) -> list[tuple[str, str]]:
 
 
 def send(client: TestClient, verb: Verb, arguments: dict[str, Any]) -> Response:
-    if verb == IMPORT:
+    if verb.name == "import_folder":
         return client.post(verb.path, content=_ZIP.getvalue())
     request = request_of(verb, arguments)
     return client.request(request.method, request.path, params=list(request.query), content=request.body)
@@ -163,7 +163,7 @@ def arguments_of(book: Book, verb: Verb, memory: str) -> dict[str, Any]:
     if verb.name in ARGUMENTS:
         return ARGUMENTS[verb.name](book)
     found = dict(READS.get(verb.name, {}))
-    for argument in call_of(verb.name).signature.arguments:
+    for argument in fields_of_verb(verb.name):
         if argument.name in ("memory_id", "part"):
             found[argument.name] = memory
     return found
@@ -241,8 +241,7 @@ def test_the_owners_verbs_are_refused_to_an_admin_of_every_space(book, client_of
     client = client_of(book.create_key("agent:admin").secret)
     for name in sorted(OWNERS_ALONE):
         with subtests.test(name):
-            verb = {IMPORT.name: IMPORT, EXPORT.name: EXPORT}.get(name) or VERBS[name]
-            assert send(client, verb, arguments_of(book, verb, world)).status_code == 403
+            assert send(client, VERBS[name], arguments_of(book, VERBS[name], world)).status_code == 403
 
 
 def test_a_limited_key_opens_no_more_than_its_limits(book, client_of, world):

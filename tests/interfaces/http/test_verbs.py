@@ -11,11 +11,10 @@ from pydantic import TypeAdapter
 
 from commonbook.errors import BadInput
 from commonbook.interfaces.http.models import result_type
-from commonbook.interfaces.http.verb_calls import call_of
 from commonbook.model.memory import Filter
 from commonbook.model.session import PromptPassage
 from commonbook.wire.encoding import decode, encode
-from commonbook.wire.verbs import EXPORT, IMPORT, VERBS
+from commonbook.wire.verbs import VERBS, result_of
 
 
 def problem_of(response: Response) -> dict[str, Any]:
@@ -310,20 +309,20 @@ def test_every_answer_fits_its_documented_model(book, client):
         "get": {"memory_id": other},
     }
     for verb in VERBS.values():
-        if verb.method != "GET":
+        if verb.method != "GET" or verb.archive:
             continue
         arguments = dict(given.get(verb.name, {}))
         path = verb.path.replace("{memory_id}", arguments.pop("memory_id", memory))
         answer = client.get(path, params=arguments)
         assert answer.status_code == 200, answer.text
-        adapter = TypeAdapter(result_type(call_of(verb.name).signature.result))
+        adapter = TypeAdapter(result_type(result_of(verb.name)))
         adapter.validate_json(answer.content, strict=True)
 
 
 def test_the_document_describes_every_verb(client):
     document = client.get("/openapi.json").json()
     operations = [operation for path in document["paths"].values() for operation in path.values()]
-    assert {operation["operationId"] for operation in operations} == {*VERBS, IMPORT.name, EXPORT.name}
+    assert {operation["operationId"] for operation in operations} == {*VERBS}
     for operation in operations:
         assert operation["summary"]
         assert operation["responses"]["200"]["content"]

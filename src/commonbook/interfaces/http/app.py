@@ -18,7 +18,8 @@ from commonbook.interfaces.http.pages.sign_in import SignInPages
 from commonbook.interfaces.http.routes import Handler, LoggedRoute, answering
 from commonbook.interfaces.http.threads import Threads
 from commonbook.interfaces.http.verb_calls import call_of
-from commonbook.wire.verbs import EXPORT, IMPORT, VERBS, Verb
+from commonbook.verbs.declaration import Verb
+from commonbook.wire.verbs import VERBS
 
 if TYPE_CHECKING:
     from commonbook.book.book import Book
@@ -33,9 +34,9 @@ def make_app(
     """
     config = config or ServerConfig()
     threads = Threads(config)
-    importing, exporting = call_of(IMPORT.name), call_of(EXPORT.name)
+    importing, exporting = call_of("import_folder"), call_of("export")
     routes = [
-        *(_verb_route(call_of(name).verb, Handler(book, call_of(name), threads)) for name in VERBS),
+        *(_verb_route(verb, Handler(book, call_of(name), threads)) for name, verb in VERBS.items() if not verb.archive),
         _verb_route(importing.verb, ImportHandler(book, importing, threads, config)),
         _verb_route(exporting.verb, ExportHandler(book, exporting, threads)),
         LoggedRoute("/openapi.json", answering(OpenApiHandler(document, threads)), name="openapi"),

@@ -17,8 +17,7 @@ from commonbook.interfaces.http.models import Problem, result_type
 from commonbook.interfaces.http.verb_calls import Call, call_of
 from commonbook.version import __version__
 from commonbook.wire.problems import MEDIA_TYPE
-from commonbook.wire.signatures import REQUIRED
-from commonbook.wire.verbs import DEFAULT_SPACE_HEADER, EXPORT, IMPORT, VERBS
+from commonbook.wire.verbs import DEFAULT_SPACE_HEADER, VERBS, result_of
 
 BEARER: Final = HTTPBearer(auto_error=False, description="An API key of the book: `commonbook key create`.")
 
@@ -53,7 +52,7 @@ _ZIP_ANSWER: Final[dict[int | str, dict[str, Any]]] = {200: {"description": "The
 def openapi_document() -> dict[str, Any]:
     """Return the OpenAPI document of all verbs."""
     app = FastAPI(title="Commonbook", version=__version__, description=_DESCRIPTION, docs_url=None, redoc_url=None)
-    app.router.routes.extend(make_route(call_of(name)) for name in (*VERBS, IMPORT.name, EXPORT.name))
+    app.router.routes.extend(make_route(call_of(name)) for name in VERBS)
     document = app.openapi()
     _complete(document)
     return document
@@ -93,7 +92,7 @@ def make_route(call: Call) -> APIRoute:
         tags=[verb.group],
         summary=doc.partition("\n")[0],
         description=doc,
-        response_model=None if answers_zip else result_type(call.signature.result),
+        response_model=None if answers_zip else result_type(result_of(verb.name)),
         # Otherwise the document has an answer in JSON too.
         response_class=Response if answers_zip else JSONResponse,
         responses=problem_responses() | _not_modified(call) | (_ZIP_ANSWER if answers_zip else {}),
@@ -131,7 +130,7 @@ def _endpoint(parameters: list[inspect.Parameter]) -> Callable[..., None]:
     return endpoint
 
 
-def _parameter(name: str, type_: Any, default: Any = REQUIRED) -> inspect.Parameter:  # noqa: ANN401 - a type form
+def _parameter(name: str, type_: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:  # noqa: ANN401 - a type form
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=type_, default=default)
 
 
@@ -143,7 +142,7 @@ def _headers(call: Call) -> dict[str, str]:
     found = {}
     if verb.changes:
         found["Idempotency-Key"] = "A key of the caller's own for this request; a repeat of it gets the first answer."
-    if any(argument.name == "expected_version" for argument in call.signature.arguments):
+    if any(argument.name == "expected_version" for argument in call.arguments):
         found["If-Match"] = 'The `ETag` of the memory, such as `"3"`, in place of `expected_version`.'
     if verb.versioned and verb.method == "GET":
         found["If-None-Match"] = "The `ETag` of an earlier answer; if it is still that, the status is 304."

@@ -17,9 +17,9 @@ from pydantic import BaseModel, ConfigDict, Field, Json, WithJsonSchema, create_
 
 from commonbook.model.memory import UNSET, Metadata, Scalar, Unset
 from commonbook.model.session import ChatObject, NewMessage
-from commonbook.wire.encoding import encode
-from commonbook.wire.signatures import REQUIRED, Argument
-from commonbook.wire.verbs import Verb
+from commonbook.verbs.declaration import Verb
+from commonbook.wire.encoding import REQUIRED, encode
+from commonbook.wire.encoding import Field as Argument
 
 
 class ArgumentModel(BaseModel):
@@ -53,7 +53,7 @@ def argument_model(verb: Verb, arguments: Iterable[Argument]) -> type[ArgumentMo
         if argument.name == verb.expanded:
             fields.update(_expanded_fields(argument.type))
         else:
-            type_ = list[argument_type(argument.type)] if argument.is_variadic else argument_type(argument.type)  # type: ignore[misc]
+            type_ = argument_type(argument.type)
             fields[argument.name] = (_in_query(type_) if not verb.takes_body else type_, _field(argument.default))
     name = "".join(word.capitalize() for word in verb.name.split("_"))
     base = ArgumentModel if verb.takes_body else QueryModel

@@ -174,7 +174,7 @@ def _if_match(call: Call, request: Request) -> str | None:
         return None
     # Several headers are one list.
     header = ", ".join(headers)
-    if any(argument.name == "expected_version" for argument in call.signature.arguments):
+    if any(argument.name == "expected_version" for argument in call.arguments):
         return header
     if call.verb.changes and header.strip() != "*":
         raise BadInput(f"{call.verb.name} does not compare versions", fix="leave out the header If-Match")

@@ -15,8 +15,9 @@ from commonbook.errors import BadText
 from commonbook.interfaces.http.error_answers import BadShape
 from commonbook.interfaces.http.models import ArgumentModel, argument_model, argument_value
 from commonbook.model.memory import UNSET
-from commonbook.wire.signatures import Signature, signature
-from commonbook.wire.verbs import EXPORT, IMPORT, VERBS, Verb
+from commonbook.verbs.declaration import Verb
+from commonbook.wire.encoding import Field
+from commonbook.wire.verbs import VERBS, fields_of_verb
 
 
 class Call:
@@ -28,18 +29,15 @@ class Call:
         self._without, self._optional = frozenset(without), frozenset(optional)
 
     @cached_property
-    def signature(self) -> Signature:
-        """The arguments that a request may have, and the result."""
-        options = Book.recall if self.verb.name == "prefetch" else None
-        found = signature(getattr(Book, self.verb.name), options=options)
-        arguments = [a for a in found.arguments if a.name not in self._without]
-        arguments = [a._replace(default=UNSET) if a.name in self._optional else a for a in arguments]
-        return Signature(tuple(arguments), found.result)
+    def arguments(self) -> tuple[Field, ...]:
+        """The arguments that a request may have."""
+        fields = [field for field in fields_of_verb(self.verb.name) if field.name not in self._without]
+        return tuple(field._replace(default=UNSET) if field.name in self._optional else field for field in fields)
 
     @cached_property
     def model(self) -> type[ArgumentModel]:
         """The model that validates the arguments."""
-        return argument_model(self.verb, self.signature.arguments)
+        return argument_model(self.verb, self.arguments)
 
     @cached_property
     def _lists(self) -> frozenset[str]:
@@ -47,12 +45,8 @@ class Call:
         return frozenset(name for name, field in properties.items() if field.get("type") == "array")
 
     @cached_property
-    def _variadic(self) -> str | None:
-        return next((a.name for a in self.signature.arguments if a.is_variadic), None)
-
-    @cached_property
     def _expanded_type(self) -> Any:  # noqa: ANN401 - a class of named tuples, or None
-        types = (a.type for a in self.signature.arguments if a.name == self.verb.expanded)
+        types = (a.type for a in self.arguments if a.name == self.verb.expanded)
         args = (arg for type_ in types for arg in getattr(type_, "__args__", (type_,)))
         return next((arg for arg in args if hasattr(arg, "_fields")), None)
 
@@ -89,12 +83,11 @@ class Call:
 
     def invoke(self, book: Book, arguments: Mapping[str, Any]) -> Any:  # noqa: ANN401 - the result of the verb
         """Call the verb."""
-        found = getattr(book, self.verb.name)
-        if self.verb.is_property:
-            return found
+        if isinstance(getattr(Book, self.verb.name), property):
+            return getattr(book, self.verb.name)
         others = dict(arguments)
-        variadic = others.pop(self._variadic) if self._variadic in others else ()
-        return found(*variadic, **others)
+        several = others.pop(self.verb.variadic, ()) if self.verb.variadic else ()
+        return getattr(book, self.verb.name)(*several, **others)
 
     def _require_unicode(self, body: bytes) -> None:
         """Raise BadText, as the book does, if an argument has a lone surrogate, which JSON can write as an escape."""
@@ -135,8 +128,6 @@ def _is_unicode(value: object) -> bool:
 @cache
 def call_of(name: str) -> Call:
     """Return the call of a verb of the table."""
-    if name == IMPORT.name:
-        return Call(IMPORT, optional=("folder",))
-    if name == EXPORT.name:
-        return Call(EXPORT, without=("target",))
-    return Call(VERBS[name])
+    if name == "import_folder":
+        return Call(VERBS[name], optional=("folder",))
+    return Call(VERBS[name], without=("target",) if name == "export" else ())

@@ -1,20 +1,23 @@
-"""Verbs of a remote book: reasoning. Made by `tools/make_client.py`; a test compares it."""
+"""The verbs of a book: reflect on memories, supersede them, and decide about those that depend on superseded ones."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from commonbook.client.verbs.base import VerbCaller
-from commonbook.model.invalidation import Verdict
-from commonbook.model.memory import Receipt
-from commonbook.model.reasoning import Dependent, Inbox, SupersedeReport, TriageReport
-from commonbook.model.spaces import Space
+from commonbook.verbs.declaration import Declarations, verb
+
+if TYPE_CHECKING:
+    from commonbook.model.invalidation import Verdict
+    from commonbook.model.memory import Receipt
+    from commonbook.model.reasoning import Dependent, Inbox, SupersedeReport, TriageReport
 
 
-class ReasoningVerbs(VerbCaller):
-    """Verbs of a remote book: reasoning."""
+class Reasoning(Declarations):
+    """Reflect on memories, supersede them, and decide about memories that depend on superseded ones."""
 
+    @verb("POST", "/v1/reflect", changes=True, versioned=True)
     def reflect(
         self,
         text: str,
@@ -33,40 +36,23 @@ class ReasoningVerbs(VerbCaller):
         When one of them is superseded or deleted, the reflection is marked `suspect` and a notice comes to the inbox.
         The other parameters are those of `remember`.
         """
-        result: Receipt = self._call(
-            "reflect",
-            {
-                "text": text,
-                "on": on,
-                "space": space,
-                "title": title,
-                "tags": tags,
-                "importance": importance,
-                "occurred": occurred,
-                "key": key,
-                "mask": mask,
-            },
-        )
-        return result
 
+    @verb("POST", "/v1/memories/{old}/supersede", changes=True)
     def supersede(self, old: str, by: str, *, reason: str = "") -> SupersedeReport:
         """Mark a memory as superseded by another; memories that depend on the old one get a notice with the reason."""
-        result: SupersedeReport = self._call("supersede", {"old": old, "by": by, "reason": reason})
-        return result
 
+    @verb("POST", "/v1/memories/{old}/reinstate", changes=True)
     def reinstate(self, old: str, *, by: str | None = None) -> SupersedeReport:
         """Undo that a memory was superseded: by all memories that do, or by the one in `by`.
 
         Without `by`, undo also that it was retracted: it is valid again, and suspect if the cause still stands.
         """
-        result: SupersedeReport = self._call("reinstate", {"old": old, "by": by})
-        return result
 
+    @verb("GET", "/v1/memories/{memory_id}/dependents")
     def dependents(self, memory_id: str) -> tuple[Dependent, ...]:
         """Return every memory that depends on a memory or on a copy of it, the nearest first."""
-        result: tuple[Dependent, ...] = self._call("dependents", {"memory_id": memory_id})
-        return result
 
+    @verb("GET", "/v1/inbox")
     def inbox(
         self, *, space: str | None = None, expired: bool = False, limit: int = 100, after: str | None = None
     ) -> Inbox:
@@ -75,9 +61,8 @@ class ReasoningVerbs(VerbCaller):
         A notice asks for a decision about a memory that depends on a superseded or deleted one: see `triage`. The first
         page also has the newest proposed memories that wait for your decision, and your own: see `approve`.
         """
-        result: Inbox = self._call("inbox", {"space": space, "expired": expired, "limit": limit, "after": after})
-        return result
 
+    @verb("POST", "/v1/memories/{memory_id}/triage", changes=True, versioned=True)
     def triage(self, memory_id: str, verdict: Verdict, *, note: str = "", by: str | None = None) -> TriageReport:
         """Decide about a notice, or about all open invalidations of a memory; the verdict is one of:
 
@@ -88,15 +73,3 @@ class ReasoningVerbs(VerbCaller):
 
         The decision and its `note` stay with the memory; the notices are removed.
         """
-        result: TriageReport = self._call(
-            "triage", {"memory_id": memory_id, "verdict": verdict, "note": note, "by": by}
-        )
-        return result
-
-    def set_depth(self, space: str, depth: int | None) -> Space:
-        """Limit how many reflections may build on each other in a space and below it (1 to 10).
-
-        None removes the limit of this space, so that the one of the space above applies.
-        """
-        result: Space = self._call("set_depth", {"space": space, "depth": depth})
-        return result

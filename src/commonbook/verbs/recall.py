@@ -1,20 +1,25 @@
-"""Verbs of a remote book: recall. Made by `tools/make_client.py`; a test compares it."""
+"""The verbs of a book: recall passages of memories and messages."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from commonbook.client.verbs.base import VerbCaller
-from commonbook.model.memory import NO_METADATA, Kind, Scalar
-from commonbook.model.recall import Include, RecallResult
-from commonbook.model.reports import Progress, no_progress
+from commonbook.model.memory import NO_METADATA
+from commonbook.model.reports import no_progress
+from commonbook.verbs.declaration import Declarations, verb
+
+if TYPE_CHECKING:
+    from commonbook.model.memory import Kind, Scalar
+    from commonbook.model.recall import Include, RecallResult
+    from commonbook.model.reports import Progress
 
 
-class RecallVerbs(VerbCaller):
-    """Verbs of a remote book: recall."""
+class Recall(Declarations):
+    """Recall passages of memories and messages."""
 
+    @verb("POST", "/v1/recall")
     def recall(
         self,
         query: str = "",
@@ -53,38 +58,17 @@ class RecallVerbs(VerbCaller):
 
         Every restriction applies before the best hits are chosen.
         """
-        result: RecallResult = self._call(
-            "recall",
-            {
-                "query": query,
-                "spaces": spaces,
-                "k": k,
-                "kinds": kinds,
-                "tags": tags,
-                "session": session,
-                "author": author,
-                "metadata": metadata,
-                "since": since,
-                "until": until,
-                "as_of": as_of,
-                "min_confidence": min_confidence,
-                "budget_tokens": budget_tokens,
-                "include": include,
-                "explain": explain,
-            },
-        )
-        return result
 
-    def prefetch(self, session: str, query: str, *, space: str | None = None, **options: Any) -> bool:  # noqa: ANN401 - as in the book
+    @verb("POST", "/v1/prefetch", options="recall")
+    def prefetch(self, session: str, query: str, *, space: str | None = None, **options: Any) -> bool:  # noqa: ANN401 - as for `recall`
         """Begin a recall for a session in the background, to be fetched with `prefetched`.
 
         `space` is the space of the session; without it, that of the only readable session of that name, else the
         default space. `options` are the parameters of `recall`, except `session`. Return False if too many are running,
         and this one is not begun.
         """
-        result: bool = self._call("prefetch", {**options, "session": session, "query": query, "space": space})
-        return result
 
+    @verb("POST", "/v1/prefetched")
     def prefetched(
         self, session: str, query: str, *, space: str | None = None, wait: float = 0.0
     ) -> RecallResult | None:
@@ -92,7 +76,3 @@ class RecallVerbs(VerbCaller):
 
         A switch or a rewind of the session discards the result. `space` is as for `prefetch`.
         """
-        result: RecallResult | None = self._call(
-            "prefetched", {"session": session, "query": query, "space": space, "wait": wait}
-        )
-        return result

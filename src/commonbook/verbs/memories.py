@@ -1,32 +1,35 @@
-"""Verbs of a remote book: memories. Made by `tools/make_client.py`; a test compares it."""
+"""The verbs of a book: remember, read and change memories."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from commonbook.client.verbs.base import VerbCaller
-from commonbook.model.memory import (
-    NO_METADATA,
-    UNSET,
-    Deleted,
-    Draft,
-    Filter,
-    Kind,
-    Link,
-    Memory,
-    Page,
-    Receipt,
-    Relation,
-    Revision,
-    Scalar,
-    Unset,
-)
+from commonbook.model.memory import NO_METADATA, UNSET
+from commonbook.verbs.declaration import Declarations, verb
+
+if TYPE_CHECKING:
+    from commonbook.model.memory import (
+        Deleted,
+        Draft,
+        Filter,
+        Kind,
+        Link,
+        Memory,
+        Page,
+        Receipt,
+        Relation,
+        Revision,
+        Scalar,
+        Unset,
+    )
 
 
-class MemoryVerbs(VerbCaller):
-    """Verbs of a remote book: memories."""
+class Memories(Declarations):
+    """Remember, read and change memories."""
 
+    @verb("POST", "/v1/memories", changes=True, versioned=True)
     def remember(
         self,
         text: str,
@@ -61,46 +64,23 @@ class MemoryVerbs(VerbCaller):
 
         The receipt names a memory with the same text (`duplicate_of`).
         """
-        result: Receipt = self._call(
-            "remember",
-            {
-                "text": text,
-                "space": space,
-                "kind": kind,
-                "title": title,
-                "tags": tags,
-                "importance": importance,
-                "occurred": occurred,
-                "valid_from": valid_from,
-                "valid_until": valid_until,
-                "expires": expires,
-                "links": links,
-                "replaces": replaces,
-                "key": key,
-                "metadata": metadata,
-                "mask": mask,
-            },
-        )
-        return result
 
+    @verb("POST", "/v1/remember_many", changes=True, slow=True)
     def remember_many(self, drafts: Sequence[Draft]) -> list[Receipt]:
         """Store many memories in one transaction, all or none; return their receipts in the same order."""
-        result: list[Receipt] = self._call("remember_many", {"drafts": drafts})
-        return result
 
+    @verb("GET", "/v1/memories/{memory_id}", versioned=True)
     def get(self, memory_id: str) -> Memory:
         """Return a memory with its links and marks; a stale lazy copy is refreshed from its source first."""
-        result: Memory = self._call("get", {"memory_id": memory_id})
-        return result
 
+    @verb("GET", "/v1/find_id")
     def find_id(self, part: str) -> str:
         """Return the full id of a memory, from its first or last digits (at least 4), its file, its title or an alias.
 
         A file is named by its path or its name. `Ambiguous` names the memories if there are several.
         """
-        result: str = self._call("find_id", {"part": part})
-        return result
 
+    @verb("PATCH", "/v1/memories/{memory_id}", changes=True, versioned=True)
     def edit(
         self,
         memory_id: str,
@@ -127,83 +107,52 @@ class MemoryVerbs(VerbCaller):
 
         With `expected_version` (optimistic locking), raise `VersionConflict` if the memory is at another version.
         """
-        result: Receipt = self._call(
-            "edit",
-            {
-                "memory_id": memory_id,
-                "text": text,
-                "title": title,
-                "kind": kind,
-                "tags": tags,
-                "importance": importance,
-                "occurred": occurred,
-                "valid_from": valid_from,
-                "valid_until": valid_until,
-                "expires": expires,
-                "metadata": metadata,
-                "to_revision": to_revision,
-                "expected_version": expected_version,
-                "mask": mask,
-            },
-        )
-        return result
 
+    @verb("POST", "/v1/memories/{memory_id}/move", changes=True, versioned=True)
     def move(self, memory_id: str, space: str, *, expected_version: int | None = None) -> Receipt:
         """Move a memory to another space, with its file and its history; its id stays."""
-        result: Receipt = self._call(
-            "move", {"memory_id": memory_id, "space": space, "expected_version": expected_version}
-        )
-        return result
 
+    @verb("POST", "/v1/delete", changes=True)
     def delete(self, *ids: str, expected_version: int | None = None, dry_run: bool = False) -> Deleted:
         """Delete memories, all or none; a tombstone and the history of each are kept. With `dry_run`, only report."""
-        result: Deleted = self._call("delete", {"ids": ids, "expected_version": expected_version, "dry_run": dry_run})
-        return result
 
+    @verb("POST", "/v1/delete_where", changes=True)
     def delete_where(self, chosen: Filter, *, dry_run: bool = False) -> Deleted:
         """Delete every memory that matches a filter, all or none; an empty filter is refused."""
-        result: Deleted = self._call("delete_where", {"chosen": chosen, "dry_run": dry_run})
-        return result
 
+    @verb("POST", "/v1/memories/{memory_id}/undelete", changes=True, versioned=True)
     def undelete(self, memory_id: str) -> Receipt:
         """Bring a deleted memory back, with its text, history, links, tags and session, in the space where it was.
 
         A copy follows its source again, if that is still allowed. A memory that is not deleted stays as it is.
         """
-        result: Receipt = self._call("undelete", {"memory_id": memory_id})
-        return result
 
+    @verb("GET", "/v1/memories/{memory_id}/history")
     def history(self, memory_id: str) -> tuple[Revision, ...]:
         """Return every title and text that a memory has had, oldest first; also of a deleted memory.
 
         Each names the deletions of its time, and how the memory came back.
         """
-        result: tuple[Revision, ...] = self._call("history", {"memory_id": memory_id})
-        return result
 
+    @verb("POST", "/v1/memories/{source}/link", changes=True, versioned=True)
     def link(self, source: str, relation: Relation | str, target: str) -> Receipt:
         """Link a memory to another, such as `related_to`, `derived_from`, `contradicts` or `supersedes`.
 
         A relation of your own is a word of at most 40 small letters of any script, digits, `-` and `_`; it means
         nothing to the book.
         """
-        result: Receipt = self._call("link", {"source": source, "relation": relation, "target": target})
-        return result
 
+    @verb("POST", "/v1/memories/{source}/unlink", changes=True, versioned=True)
     def unlink(self, source: str, relation: Relation | str, target: str) -> Receipt:
         """Remove a link; raise `NotFound` if the memory does not have it."""
-        result: Receipt = self._call("unlink", {"source": source, "relation": relation, "target": target})
-        return result
 
+    @verb("GET", "/v1/memories/{memory_id}/links")
     def links(self, memory_id: str) -> tuple[Link, ...]:
         """Return the links of a memory in both directions, outgoing links first."""
-        result: tuple[Link, ...] = self._call("links", {"memory_id": memory_id})
-        return result
 
+    @verb("GET", "/v1/memories", expanded="chosen")
     def list(self, chosen: Filter | None = None, *, limit: int = 50, after: str | None = None) -> Page:
         """Return a page of memories, newest first, of all readable spaces or by a filter.
 
         Give the `next` of a page as `after` to get the following one.
         """
-        result: Page = self._call("list", {"chosen": chosen, "limit": limit, "after": after})
-        return result

@@ -1,17 +1,21 @@
-"""Verbs of a remote book: sharing. Made by `tools/make_client.py`; a test compares it."""
+"""The verbs of a book: share memories, manage the copies, and decide about sharing rules and requests."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from commonbook.client.verbs.base import VerbCaller
-from commonbook.model.memory import Kind, Receipt, Refresh
-from commonbook.model.sharing import CopyNode, Lineage, ShareReceipt, ShareRequest, SharingRule
+from commonbook.verbs.declaration import Declarations, verb
+
+if TYPE_CHECKING:
+    from commonbook.model.memory import Kind, Receipt, Refresh
+    from commonbook.model.sharing import CopyNode, Lineage, ShareReceipt, ShareRequest, SharingRule
 
 
-class SharingVerbs(VerbCaller):
-    """Verbs of a remote book: sharing."""
+class Sharing(Declarations):
+    """Share memories, manage the copies, and decide about sharing rules and requests."""
 
+    @verb("POST", "/v1/memories/{memory_id}/share", changes=True)
     def share(self, memory_id: str, to: str, *, refresh: Refresh = "live") -> ShareReceipt:
         """Copy a memory into a space; the copy stays bound to its source.
 
@@ -20,68 +24,55 @@ class SharingVerbs(VerbCaller):
         anything, since its source is gone or its sharer may not read it any more, is tied again in your name: the
         receipt says `retied`.
         """
-        result: ShareReceipt = self._call("share", {"memory_id": memory_id, "to": to, "refresh": refresh})
-        return result
 
+    @verb("POST", "/v1/memories/{memory_id}/pull", changes=True)
     def pull(self, memory_id: str, to: str | None = None, *, refresh: Refresh = "live") -> ShareReceipt:
         """Copy a memory that you may read into a space of yours (by default the default space); see `share`."""
-        result: ShareReceipt = self._call("pull", {"memory_id": memory_id, "to": to, "refresh": refresh})
-        return result
 
+    @verb("POST", "/v1/share_many", changes=True, in_parts=True)
     def share_many(self, ids: Sequence[str], to: str, *, refresh: Refresh = "live") -> tuple[ShareReceipt, ...]:
         """Share several memories into a space, each in a transaction of its own; a failed one has an `error`."""
-        result: tuple[ShareReceipt, ...] = self._call("share_many", {"ids": ids, "to": to, "refresh": refresh})
-        return result
 
+    @verb("POST", "/v1/memories/{memory_id}/share_with", changes=True)
     def share_with(self, memory_id: str, principal: str, *, refresh: Refresh = "live") -> ShareReceipt:
         """Share a memory with one principal: into a space that only the two of you can read."""
-        result: ShareReceipt = self._call(
-            "share_with", {"memory_id": memory_id, "principal": principal, "refresh": refresh}
-        )
-        return result
 
+    @verb("POST", "/v1/memories/{copy_id}/unshare", changes=True, versioned=True)
     def unshare(self, copy_id: str) -> Receipt:
         """Delete a copy; copies that were made from it stay."""
-        result: Receipt = self._call("unshare", {"copy_id": copy_id})
-        return result
 
+    @verb("POST", "/v1/memories/{copy_id}/refresh", changes=True, versioned=True)
     def refresh(self, copy_id: str) -> Receipt:
         """Update a copy from its source now."""
-        result: Receipt = self._call("refresh", {"copy_id": copy_id})
-        return result
 
+    @verb("POST", "/v1/memories/{copy_id}/set_refresh", changes=True, versioned=True)
     def set_refresh(self, copy_id: str, mode: Refresh) -> Receipt:
         """Change when a copy follows its source: `live`, `lazy` or `snapshot`; see `share`."""
-        result: Receipt = self._call("set_refresh", {"copy_id": copy_id, "mode": mode})
-        return result
 
+    @verb("POST", "/v1/memories/{copy_id}/detach", changes=True, versioned=True)
     def detach(self, copy_id: str) -> Receipt:
         """Unbind a copy from its source, which it no longer follows; its origin stays known."""
-        result: Receipt = self._call("detach", {"copy_id": copy_id})
-        return result
 
+    @verb("POST", "/v1/memories/{copy_id}/adopt", changes=True, versioned=True)
     def adopt(self, copy_id: str) -> Receipt:
         """Overwrite a copy that was edited here with its source; the edited text stays in its history.
 
         An imported copy, and one whose sharer may no longer share it, follow their source from then on, by
         your permissions.
         """
-        result: Receipt = self._call("adopt", {"copy_id": copy_id})
-        return result
 
+    @verb("GET", "/v1/memories/{memory_id}/lineage")
     def lineage(self, memory_id: str, *, depth: int = 32) -> Lineage:
         """Return the sources of a memory and the copies made from it, at most `depth` steps each way."""
-        result: Lineage = self._call("lineage", {"memory_id": memory_id, "depth": depth})
-        return result
 
+    @verb("GET", "/v1/memories/{memory_id}/copies")
     def copies(self, memory_id: str) -> tuple[CopyNode, ...]:
         """Return every copy of a memory, direct or not and however deep, as a flat list in depth-first order.
 
         `lineage` returns the tree, to a depth.
         """
-        result: tuple[CopyNode, ...] = self._call("copies", {"memory_id": memory_id})
-        return result
 
+    @verb("POST", "/v1/rules", changes=True)
     def add_rule(
         self,
         space: str,
@@ -98,58 +89,37 @@ class SharingVerbs(VerbCaller):
         It matches memories of one of the `kinds`, with all `tags`, and at least this `importance`. With `approval`, a
         match waits as a request until an admin of the space approves it. The rule acts with your permissions.
         """
-        result: SharingRule = self._call(
-            "add_rule",
-            {
-                "space": space,
-                "from_space": from_space,
-                "kinds": kinds,
-                "tags": tags,
-                "importance": importance,
-                "approval": approval,
-                "refresh": refresh,
-            },
-        )
-        return result
 
+    @verb("GET", "/v1/rules")
     def rules(self, *, space: str | None = None) -> tuple[SharingRule, ...]:
         """Return the sharing rules into and from the spaces that you administer; or those of one space."""
-        result: tuple[SharingRule, ...] = self._call("rules", {"space": space})
-        return result
 
+    @verb("DELETE", "/v1/rules/{rule_id}", changes=True)
     def remove_rule(self, rule_id: str) -> SharingRule:
         """Remove a sharing rule and its waiting requests; the copies that it made stay."""
-        result: SharingRule = self._call("remove_rule", {"rule_id": rule_id})
-        return result
 
+    @verb("POST", "/v1/memories/{memory_id}/request_share", changes=True)
     def request_share(self, memory_id: str, to: str, *, refresh: Refresh = "live") -> ShareRequest:
         """Ask the admins of a space, which you can read but need not be able to write to, to accept a memory.
 
         Asking again while the request waits returns the same request.
         """
-        result: ShareRequest = self._call("request_share", {"memory_id": memory_id, "to": to, "refresh": refresh})
-        return result
 
+    @verb("GET", "/v1/requests")
     def pending(self, *, space: str | None = None, decided: bool = False) -> tuple[ShareRequest, ...]:
         """Return the requests and proposed memories that wait for your decision, and your own.
 
         With `decided`, also the decided ones.
         """
-        result: tuple[ShareRequest, ...] = self._call("pending", {"space": space, "decided": decided})
-        return result
 
+    @verb("POST", "/v1/requests/{request_id}/approve", changes=True)
     def approve(self, request_id: str, *, note: str = "", expected_version: int | None = None) -> ShareRequest:
         """Approve a request: the memory is shared now. You cannot approve your own request.
 
         For a proposed memory, whose id is that of the request: it is accepted into its space now, and supersedes what
         it was to replace. Agents cannot approve one. With `expected_version`, the memory must be the one that you saw.
         """
-        result: ShareRequest = self._call(
-            "approve", {"request_id": request_id, "note": note, "expected_version": expected_version}
-        )
-        return result
 
+    @verb("POST", "/v1/requests/{request_id}/reject", changes=True)
     def reject(self, request_id: str, *, note: str = "") -> ShareRequest:
         """Reject a request, or withdraw your own. A proposed memory is deleted; `undelete` proposes it again."""
-        result: ShareRequest = self._call("reject", {"request_id": request_id, "note": note})
-        return result
