@@ -69,7 +69,7 @@ def test_the_lines_that_are_printed_remember_and_recall(tmp_path):
 
 def test_the_commands_of_the_readme_remember_and_recall(tmp_path):
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = text.split("## Try it\n")[1].split("\n## ")[0]
+    section = text.split("## Over HTTP\n")[1].split("\n## ")[0]
     home = tmp_path / "first-book"
     (target,) = re.findall(r"make run HOME_DIR=(\S+)", section)
     commands = "\n".join(line for line in section.splitlines() if line.startswith("    ") and "make run" not in line)
