@@ -54,6 +54,7 @@ def blocks(request: dict[str, Any]) -> list[str]:
     )
 
 
+@pytest.mark.promise("hooks.once")
 def test_a_day_of_twenty_prompts_in_three_sessions(client, made, tmp_path):
     steps = [{"text": f"Answer {number}."} for number in range(100)]
     agent = installed(made, client, tmp_path, steps)
@@ -101,6 +102,7 @@ def without_cache_marks(value: Any) -> Any:
     return [without_cache_marks(each) for each in value] if isinstance(value, list) else value
 
 
+@pytest.mark.promise("hooks.cacheable")
 def test_a_session_of_twenty_turns_only_appends_to_the_request(made, tmp_path):
     agent = installed(made, "claude-code", tmp_path, [{"text": f"Answer {number}."} for number in range(100)])
     for topic in TOPICS:
@@ -122,6 +124,7 @@ def test_a_session_of_twenty_turns_only_appends_to_the_request(made, tmp_path):
     assert (sent[:10], sent[12:]) == ([0] * 10, [1] * 8)
 
 
+@pytest.mark.promise("agents.reach")
 def test_tools_are_called_and_the_log_names_the_agent(client, made, tmp_path):
     steps: list[dict[str, Any]] = [
         {"call": "remember", "arguments": {"text": "Ada likes oolong tea", "kind": "preference"}},
@@ -151,6 +154,7 @@ READING: dict[str, tuple[str, str]] = {
 """The tool of each agent that reads a file, and its argument."""
 
 
+@pytest.mark.promise("hooks.tool-output")
 def test_output_of_tools_is_stored_on_request(client, made, tmp_path):
     agent = installed(made, client, tmp_path, [])
     agent.book("install", client, "--tool-output", "--yes")
@@ -169,6 +173,7 @@ COMPACTIONS = {"claude-code": "/compact", "gemini": "/compress"}
 """The commands that an agent takes in a prompt; Codex has one in its terminal alone."""
 
 
+@pytest.mark.promise("hooks.next-session")
 @pytest.mark.parametrize("client", COMPACTIONS, indirect=True)
 def test_what_was_said_before_a_compaction_is_in_the_prompt_after_it(client, made, tmp_path):
     agent = installed(made, client, tmp_path, [{"text": f"Answer {number}."} for number in range(20)])
@@ -190,6 +195,7 @@ def test_what_was_said_before_a_compaction_is_in_the_prompt_after_it(client, mad
     assert FACT in added
 
 
+@pytest.mark.promise("hooks.once")
 def test_an_agent_that_is_killed_in_a_turn_loses_no_prompt(client, made, tmp_path):
     agent = installed(made, client, tmp_path, [{"hang": True}])
     process = agent.start("Please remember this prompt about the greenhouse")
@@ -200,6 +206,7 @@ def test_an_agent_that_is_killed_in_a_turn_loses_no_prompt(client, made, tmp_pat
     assert [each["messages"] for each in listed] == [1]
 
 
+@pytest.mark.promise("hooks.harmless")
 def test_a_broken_home_does_not_disturb(client, made, tmp_path):
     agent = installed(made, client, tmp_path, [{"text": "Answer."}] * 3)
     for path in (agent.home / "commonbook" / ".commonbook").glob("state.db*"):
@@ -207,6 +214,7 @@ def test_a_broken_home_does_not_disturb(client, made, tmp_path):
     assert "Answer." in agent.turn("How do I care for roses in our garden?")
 
 
+@pytest.mark.promise("hooks.harmless")
 def test_two_agents_at_once_on_one_book(made, tmp_path):
     first = installed(made, "claude-code", tmp_path / "one", [{"text": "Answer."}] * 3)
     second = RealAgent("codex", tmp_path / "two", [{"text": "Answer."}] * 3)

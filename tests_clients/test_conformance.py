@@ -15,6 +15,8 @@ from tests.support.mcp_clients import environment
 from tests_clients.agents import NODE, PROGRAMS
 from tests_clients.key_proxy import KeyProxy
 
+pytestmark = pytest.mark.promise("mcp.revisions")
+
 HERE = Path(__file__).parent
 
 

@@ -8,8 +8,12 @@ import subprocess
 import zipfile
 from pathlib import Path
 
+import pytest
+
 from tests_clients.agents import CLAUDE, CODEX, NODE, PROGRAMS
 from tools import make_mcpb
+
+pytestmark = pytest.mark.promise("install.plugins")
 
 ROOT = Path(__file__).parents[1]
 

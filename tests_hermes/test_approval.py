@@ -46,6 +46,7 @@ def waiting(agent: RealHermes) -> dict[str, str]:
     return {one["text"].strip(): one["id"] for one in shown["requests"]}
 
 
+@pytest.mark.promise("hermes.approval")
 def test_a_memory_waits_and_is_approved_or_rejected(asking):
     agent = asking(remember(TEA), {"text": "Noted."}, remember(MILK), {"text": "Noted."}, {"text": "Without sugar."})
     agent.once("remember how I take my tea")
@@ -69,6 +70,7 @@ def test_a_memory_waits_and_is_approved_or_rejected(asking):
     assert (memory.space, memory.kind, memory.author) == ("hermes/default/local", "preference", "agent:hermes")
 
 
+@pytest.mark.promise("hermes.approval")
 def test_a_person_at_the_terminal_is_asked_at_once(asking, assert_stored):
     if not HAS_APPROVAL:
         pytest.skip(NO_APPROVAL)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 from tests_hermes.test_commands import has
 
 GIVES_TRANSCRIPTS = has("_provider_sync_accepts_messages", "agent/memory_manager.py")
@@ -11,6 +13,7 @@ NEST, FEED, EAT = "where does the heron nest", "when does it feed", "what does i
 COUNT = "please count every reed in the pond"
 
 
+@pytest.mark.promise("hermes.interrupted")
 def test_words_of_an_interrupted_turn_are_kept(hermes, assert_stored):
     agent = hermes({"text": "By the mill."}, {"hang": True}, {"text": "At noon."}, {"text": "Fish."})
     chat = agent.chat()
@@ -32,6 +35,7 @@ def test_words_of_an_interrupted_turn_are_kept(hermes, assert_stored):
     )
 
 
+@pytest.mark.promise("hermes.interrupted")
 def test_words_of_a_killed_turn_are_kept(hermes, assert_stored):
     agent = hermes({"text": "By the mill."}, {"hang": True}, {"text": "Fish."})
     chat = agent.chat()
@@ -48,6 +52,7 @@ def test_words_of_a_killed_turn_are_kept(hermes, assert_stored):
     )
 
 
+@pytest.mark.promise("hermes.once")
 def test_a_retried_answer_is_replaced(hermes, assert_stored):
     agent = hermes({"text": "By the mill."}, {"text": "At noon."}, {"text": "At dawn."}, {"text": "Fish."})
     chat = agent.chat()
@@ -70,6 +75,7 @@ def test_a_retried_answer_is_replaced(hermes, assert_stored):
     )
 
 
+@pytest.mark.promise("hermes.once")
 def test_a_continued_answer_is_one_answer(hermes, assert_stored):
     agent = hermes({"text": "The heron nests", "finish": "length"}, {"text": " by the mill."}, {"text": "At noon."})
     chat = agent.chat()
@@ -85,6 +91,7 @@ def test_a_continued_answer_is_one_answer(hermes, assert_stored):
     )
 
 
+@pytest.mark.promise("hermes.typed")
 def test_files_and_skills_are_references(hermes, assert_stored):
     agent = hermes({"text": "On reeds."}, {"text": "Deployed."}, {"text": "Deployed it."}, {"text": "Fine."})
     (agent.project / "notes.md").write_text("Reeds are cut in March.\n" * 20)
@@ -111,6 +118,7 @@ def test_files_and_skills_are_references(hermes, assert_stored):
     )
 
 
+@pytest.mark.promise("hermes.typed")
 def test_a_standing_goal_is_not_typed_again(hermes, assert_stored):
     agent = hermes({"text": "Counted half."}, {"text": "Counted all. The goal is complete."}, {"text": "Fine."})
     verdicts = ['{"verdict": "continue", "done": false, "reason": "half"}', '{"verdict": "done", "done": true}']
@@ -129,6 +137,7 @@ def test_a_standing_goal_is_not_typed_again(hermes, assert_stored):
     )
 
 
+@pytest.mark.promise("hermes.once")
 def test_the_same_words_queued_twice_are_two_turns(hermes, assert_stored):
     agent = hermes({"text": "Done."}, {"text": "Done."}, {"text": "Done."})
     chat = agent.chat()

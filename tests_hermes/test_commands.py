@@ -45,6 +45,7 @@ def user(tmp_path):
     return User(tmp_path)
 
 
+@pytest.mark.promise("install.undone")
 def test_an_installation_is_found_by_hermes_in_every_profile_and_gone_without_a_trace(user):
     config = user.hermes_home / "config.yaml"
     config.write_text("# mine\nmemory:\n  provider: ''  # nothing yet\n")
@@ -96,6 +97,7 @@ def test_a_second_setup_keeps_what_was_chosen(user):
     assert json.loads(options.read_text()) == {"space": "work", "settle_every": 3}
 
 
+@pytest.mark.promise("hermes.backup")
 def test_a_backup_taken_during_writes_brings_the_book_back(user):
     user.commonbook("install", "hermes", "--yes")
     user.commonbook("remember", "Herons nest by the mill")

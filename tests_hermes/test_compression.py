@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests_hermes.real_hermes import RealHermes
 from tests_hermes.test_chat import GIVES_TRANSCRIPTS
 from tests_hermes.test_sessions import (
@@ -17,6 +19,8 @@ from tests_hermes.test_sessions import (
     started,
     turns,
 )
+
+pytestmark = pytest.mark.promise("hermes.once")
 
 LOOK = {"call": "commonbook_recall", "arguments": {"query": "herons"}, "text": "Let me look."}
 FULL = LOOK | {"prompt_tokens": 98_000}

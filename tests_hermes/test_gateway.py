@@ -200,6 +200,7 @@ def question(number: int) -> str:
     return f"question {number} of the heronsnest"
 
 
+@pytest.mark.promise("hermes.people")
 def test_users_of_the_api_are_kept_apart(hermes, gateway, assert_stored):
     hermes.script.add(*[{"text": text} for text in ("Noted.", "I do not know.", "Behind the mill.", "I do not know.")])
     server = gateway()
@@ -219,6 +220,7 @@ def test_users_of_the_api_are_kept_apart(hermes, gateway, assert_stored):
     assert_stored(hermes, *zip(["user", "assistant"] * 4, texts, strict=True))
 
 
+@pytest.mark.promise("hermes.people")
 def test_profiles_are_kept_apart(hermes):
     hermes.script.add(*[{"text": text} for text in ("Noted.", "I do not know.", "Behind the mill.")])
     coder = hermes.hermes_home / "profiles" / "coder"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 
+import pytest
+
 import commonbook
 from tests_hermes.real_hermes import HERMES, LIMIT, RealHermes
 
@@ -11,6 +13,7 @@ QUESTION = "where do the herons nest"
 MOUNT = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && shift && exec "$@"'
 
 
+@pytest.mark.promise("hermes.slow")
 def test_a_read_only_home_is_recalled_from_and_turns_wait(tmp_path):
     hermes = RealHermes(tmp_path, [{"text": "By the mill."}, {"text": "At noon."}])
     try:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests_hermes.real_hermes import Chat, RealHermes
 from tests_hermes.test_commands import has
+
+pytestmark = pytest.mark.promise("hermes.once")
 
 NEST, FEED, EAT, SLEEP = "where does the heron nest", "when does it feed", "what does it eat", "where does it sleep"
 FLY = "how far does it fly"
