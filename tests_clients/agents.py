@@ -123,8 +123,8 @@ class RealAgent:
 
     def only_session(self) -> list[dict[str, Any]]:
         """Return the messages of the only session of the book."""
-        (session,) = json.loads(self.book("session", "list", "--json"))["sessions"]
-        found: list[dict[str, Any]] = json.loads(self.book("session", "show", session["id"], "--json"))["messages"]
+        (session,) = json.loads(self.book("session", "list", "--json"))
+        found: list[dict[str, Any]] = json.loads(self.book("session", "show", session["id"], "--json"))["items"]
         return found
 
     def close(self) -> None:

@@ -81,11 +81,11 @@ def test_a_day_of_twenty_prompts_in_three_sessions(client, made, tmp_path):
         assert len(blocks(own[-1])) < len(own)
         for earlier, later in pairwise(own):
             assert blocks(later)[: len(blocks(earlier))] == blocks(earlier)
-    listed = json.loads(agent.book("session", "list", "--json"))["sessions"]
+    listed = json.loads(agent.book("session", "list", "--json"))
     assert [each["messages"] for each in listed] == [2 * len(TOPICS)] * 3
     stored = []
     for each in reversed(listed):
-        shown = json.loads(agent.book("session", "show", each["id"], "--json"))["messages"]
+        shown = json.loads(agent.book("session", "show", each["id"], "--json"))["items"]
         stored += [message["text"] for message in shown if message["role"] == "user"]
     assert stored == prompts
 
@@ -202,7 +202,7 @@ def test_an_agent_that_is_killed_in_a_turn_loses_no_prompt(client, made, tmp_pat
     assert agent.script.hanging.wait(120)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate()
-    listed = json.loads(agent.book("session", "list", "--json"))["sessions"]
+    listed = json.loads(agent.book("session", "list", "--json"))
     assert [each["messages"] for each in listed] == [1]
 
 
@@ -225,6 +225,6 @@ def test_two_agents_at_once_on_one_book(made, tmp_path):
     for process in running:
         process.communicate(timeout=180)
         assert process.returncode == 0
-    listed = json.loads(first.book("session", "list", "--json"))["sessions"]
+    listed = json.loads(first.book("session", "list", "--json"))
     assert sorted(each["tags"][0] for each in listed) == ["claude-code", "codex"]
     assert [each["messages"] for each in listed] == [2, 2]

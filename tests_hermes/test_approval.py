@@ -43,7 +43,7 @@ def texts(agent: RealHermes) -> list[str]:
 def waiting(agent: RealHermes) -> dict[str, str]:
     """Return the ids of the proposed memories by their texts, as `hermes commonbook pending` shows them."""
     shown = json.loads(agent.run("commonbook", "pending", "--json"))
-    return {one["text"].strip(): one["id"] for one in shown["requests"]}
+    return {one["text"].strip(): one["id"] for one in shown}
 
 
 @pytest.mark.promise("hermes.approval")

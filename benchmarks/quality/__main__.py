@@ -16,7 +16,7 @@ from benchmarks.quality.datasets import DataSet
 from benchmarks.quality.homes import FullText, stored
 from benchmarks.quality.report import Table, plot
 from commonbook import CommonbookError
-from commonbook.interfaces.cli.exit_codes import exit_code
+from commonbook.interfaces.cli.main import exit_code
 
 STUDIES: Final = ("ranking", "parts", "silence", "calibration", "prompt", "pooled", "verbatim")
 _VERBATIM_QUESTIONS: Final = 500

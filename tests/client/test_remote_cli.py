@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import httpx2
 import pytest
 
 from commonbook.book import browser_sessions
@@ -35,6 +36,32 @@ def test_commands_work_on_the_book_of_a_server(book, there):
     assert there("status", "--json").code == 0
     assert there("whoami", "--json").json["principal"] == "user:local"
     assert there("doctor").code == 0
+
+
+READS = {
+    "memories": ("list",),
+    "memories/{memory}": ("show", "{memory}"),
+    "memories/{memory}/history": ("history", "{memory}"),
+    "memories/{memory}/lineage": ("lineage", "{memory}"),
+    "memories/{memory}/copies": ("copies", "{memory}"),
+    "spaces": ("space", "list"),
+    "sessions": ("session", "list"),
+    "inbox": ("inbox",),
+    "grants": ("grant", "list"),
+    "keys": ("key", "list"),
+    "whoami": ("whoami",),
+}
+
+
+@pytest.mark.parametrize("path", READS)
+def test_the_json_of_a_command_is_the_answer_of_the_server(book, server, key, there, path):
+    memory = book.remember("Alice owns billing", tags=["people"]).id
+    book.share(memory, "office")
+    book.append("talk", ["hello"])
+    book.grant("user:bob", "office", "reader")
+    url, headers = f"{server.url}/v1/{path.format(memory=memory)}", {"Authorization": f"Bearer {key}"}
+    answer = httpx2.get(url, headers=headers).json()
+    assert there(*(word.format(memory=memory) for word in READS[path]), "--json").json == answer
 
 
 def test_folders_of_this_machine_are_imported_and_exported(book, there, tmp_path):

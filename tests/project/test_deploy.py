@@ -21,7 +21,7 @@ import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from commonbook.interfaces.cli.arguments import parser
+from commonbook.interfaces.cli.commands import make_parser
 from tests.support.servers import Server, serving
 
 ROOT = Path(__file__).parents[2]
@@ -37,7 +37,7 @@ def compose() -> dict[str, Any]:
 
 
 def require_valid_options(command: list[str]) -> None:
-    args = parser(command).parse_args(command)
+    args = make_parser(command).parse_args(command)
     assert args.command == command[0]
 
 

@@ -259,7 +259,7 @@ def test_a_prefetched_hit_is_not_handed_out_when_a_named_place_is_no_longer_read
 
 def test_the_command_line_names_the_other_places(cli):
     root = cli("remember", "the telescope of the keeper", "--space", "team", "--json").json["id"]
-    (shared,) = cli("share", root, "--to", "open", "--json").json["items"]
+    (shared,) = cli("share", root, "--to", "open", "--json").json
     copy = shared["id"]
     (hit,) = cli("recall", "telescope", "--space", "/", "--json").json["hits"]
     assert hit["id"] == root

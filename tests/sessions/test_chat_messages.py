@@ -203,7 +203,7 @@ def test_the_command_line_takes_them_as_json_lines_with_and_without_the_option(c
     assert cli("session", "append", "given", "--jsonl", stdin=lines).code == 0
     assert cli("session", "append", "piped", stdin=lines).code == 0
     for session in ("given", "piped"):
-        shown = cli("session", "show", session, "--json").json["messages"]
+        shown = cli("session", "show", session, "--json").json["items"]
         assert [(one["role"], one["author"], one["text"]) for one in shown] == expected
 
 
@@ -212,7 +212,7 @@ def test_the_command_line_names_the_line_of_an_unknown_shape_and_stores_nothing(
     refused = cli("session", "append", "s", "--jsonl", stdin=lines)
     assert refused.code == 2
     assert "line 2: the content is neither a text nor a list" in refused.err
-    assert cli("session", "list", "--json").json["sessions"] == []
+    assert cli("session", "list", "--json").json == []
 
 
 def test_own_messages_and_others_may_be_mixed(book):

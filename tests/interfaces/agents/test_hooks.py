@@ -18,9 +18,9 @@ from commonbook.engines.process.fair_lock import FairLock
 from commonbook.errors import Busy
 from commonbook.interfaces.agents.hooks import context
 from commonbook.interfaces.agents.hooks.events import parse_event
-from commonbook.interfaces.cli.arguments import parser
 from commonbook.interfaces.cli.call import Call
-from commonbook.interfaces.cli.commands.hook import answer_event
+from commonbook.interfaces.cli.commands import make_parser
+from commonbook.interfaces.cli.commands.agents import answer_event
 from commonbook.model import prompts
 from commonbook.text import recall_fence
 from tests.support.best_of import seconds, takes_less_than
@@ -42,7 +42,7 @@ def garden(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("COMMONBOOK_HOME", str(home))
     # The deadline is tested with processes: here a busy machine would cut off what a test looks at.
     for name in ("_SECONDS", "_END_SECONDS"):
-        monkeypatch.setattr(f"commonbook.interfaces.cli.commands.hook.{name}", 60.0)
+        monkeypatch.setattr(f"commonbook.interfaces.cli.commands.agents.{name}", 60.0)
     with commonbook.open(home, create=True) as book:
         book.create_space("projects")
         for client in CLIENTS:
@@ -59,7 +59,7 @@ def hook(event: Any, *arguments: str, client: str = "claude-code") -> str:
     """Give an event to the hook, and return the context that it adds."""
     argv = ["hook", client, *arguments]
     data = event if isinstance(event, bytes) else json.dumps(event).encode()
-    return _context(answer_event(Call(parser(argv).parse_args(argv)), data))
+    return _context(answer_event(Call(make_parser(argv).parse_args(argv)), data))
 
 
 def hook_process(event: Any, *arguments: str, client: str = "claude-code", env: dict[str, str] | None = None) -> str:

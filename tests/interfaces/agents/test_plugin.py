@@ -14,7 +14,7 @@ import yaml
 
 from commonbook.interfaces.agents.clients import CLIENTS, Request, Scope
 from commonbook.interfaces.agents.installation import plan_install
-from commonbook.interfaces.cli.arguments import parser
+from commonbook.interfaces.cli.commands import make_parser
 from commonbook.interfaces.mcp.tools import TOOLS
 from commonbook.settings.agents import AgentFolders
 from commonbook.version import __version__
@@ -84,7 +84,7 @@ def test_the_entry_of_the_registry_keeps_its_rules():
     words = []
     for argument in package["packageArguments"]:
         words += [argument["name"], argument["default"]] if argument["type"] == "named" else [argument["value"]]
-    arguments = parser(words).parse_args(words)
+    arguments = make_parser(words).parse_args(words)
     assert (arguments.command, arguments.actor) == ("mcp", "agent:other")
 
 
@@ -99,7 +99,7 @@ def test_the_bundle_has_the_sources_and_starts_the_server(tmp_path):
     assert not any("__pycache__" in name for name in names)
     words = manifest["server"]["mcp_config"]["args"]
     words = words[words.index("commonbook") + 1 :]
-    arguments = parser(words).parse_args(words)
+    arguments = make_parser(words).parse_args(words)
     assert (arguments.command, arguments.actor) == ("mcp", "agent:claude-desktop")
 
 

@@ -83,7 +83,7 @@ def test_a_page_of_the_log_says_how_to_see_the_rest_and_which_log_it_is(terminal
 
 def test_in_a_pipe_the_log_is_as_it_was_signed(tmp_path, used):
     lines = pipe(tmp_path, "audit", "list", "--space", "team").splitlines()
-    entries = json.loads(pipe(tmp_path, "audit", "list", "--space", "team", "--json"))["entries"]
+    entries = json.loads(pipe(tmp_path, "audit", "list", "--space", "team", "--json"))
     assert [line.split("\t") for line in lines] == [
         [str(entry["seq"]), entry["time"], entry["actor"], entry["action"], entry["subjects"], entry["hash"][:16]]
         for entry in entries

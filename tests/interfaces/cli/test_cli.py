@@ -15,30 +15,10 @@ import pytest
 import commonbook
 from commonbook.book.book import Book
 from commonbook.interfaces.cli.main import main
-from commonbook.model.memory import MAX_TEXT_BYTES, Memory
+from commonbook.model.memory import MAX_TEXT_BYTES, Memory, Receipt, Revision
 
-REVISION = {"revision", "title", "text", "author", "at", "how", "current", "readable", "deletions", "diff"}
-RECEIPT = {
-    "masked",
-    "id",
-    "revision",
-    "version",
-    "space",
-    "path",
-    "new",
-    "durable",
-    "searchable",
-    "duplicate_of",
-    "tags_in_text",
-    "copies",
-    "proposed",
-}
-MEMORY = {
-    "id", "space", "kind", "title", "text", "tags", "author", "created", "updated", "importance", "occurred",
-    "valid_from", "valid_until", "expires", "revision", "version", "path",
-    "deleted", "links", "marks", "superseded_by", "freshness", "successor", "shared",
-    "invalidations", "decisions", "notice", "metadata",
-}  # fmt: skip
+RECEIPT = set(Receipt._fields)
+MEMORY = set(Memory._fields)
 INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z\Z")
 
 
@@ -132,7 +112,7 @@ def test_every_field_can_be_given_and_is_shown(cli):
         "--expires", "2099-01-01T00:00Z", "--link", f"related_to:{other[-8:]}", "--space", "team/x",
     )  # fmt: skip
     shown = cli("show", given["id"], "--json").json
-    assert shown.keys() == MEMORY | {"linked_from", "mentions"}
+    assert shown.keys() == MEMORY
     assert (shown["title"], shown["text"], shown["kind"], shown["tags"]) == (
         "A title", "the text", "decision", ["a", "b", "c"],
     )  # fmt: skip
@@ -140,8 +120,9 @@ def test_every_field_can_be_given_and_is_shown(cli):
     assert shown["occurred"] == "2026-01-02T03:04:00.000000Z"
     for name in ("created", "updated", "occurred", "valid_from", "valid_until", "expires"):
         assert INSTANT.match(shown[name]), name
-    assert shown["links"] == [{"relation": "related_to", "target": other}]
-    assert cli("show", other, "--json").json["linked_from"] == [{"relation": "related_to", "source": given["id"]}]
+    link = {"source": given["id"], "relation": "related_to", "target": other}
+    assert shown["links"] == [link]
+    assert cli("links", other, "--json").json == [link]
 
 
 @pytest.mark.parametrize("final", ["", "\n", "\r\n"])
@@ -291,7 +272,8 @@ def test_move_takes_the_file_along(cli, home):
 def test_link_and_unlink(cli):
     one, two = cli.remember("one")["id"], cli.remember("two")["id"]
     assert cli("link", one[-8:], "related_to", two[-8:], "--json").json["version"] == 2
-    assert cli("show", one, "--json").json["links"] == [{"relation": "related_to", "target": two}]
+    (link,) = cli("show", one, "--json").json["links"]
+    assert (link["source"], link["relation"], link["target"]) == (one, "related_to", two)
     assert cli("unlink", one, "related_to", two, "--json").json.keys() == RECEIPT
     assert cli("show", one, "--json").json["links"] == []
     assert cli("unlink", one, "related_to", two).code == 3
@@ -379,15 +361,14 @@ def test_history_shows_what_each_revision_changed(cli):
     cli("edit", receipt["id"], "Bob owns billing\nsince May")
     cli("edit", receipt["id"], "--title", "Who owns billing")
     history = cli("history", receipt["id"][-8:], "--json").json
-    assert history.keys() == {"id", "revisions", "superseded_by", "superseded_why"}
-    first, second, third = history["revisions"]
-    assert first.keys() == REVISION
-    assert (first["diff"], first["current"], third["current"], second["author"]) == (None, False, True, "user:local")
-    assert "-Alice owns billing\n+Bob owns billing\n since May" in second["diff"]
-    assert third["diff"] == "--- revision 2: Billing\n+++ revision 3: Who owns billing"
-    assert "+Bob owns billing\n" in cli("history", receipt["id"]).out
+    first, second, third = history
+    assert first.keys() == set(Revision._fields)
+    assert (first["current"], third["current"], second["author"]) == (False, True, "user:local")
+    assert (second["text"], third["title"]) == ("Bob owns billing\nsince May", "Who owns billing")
+    shown = cli("history", receipt["id"]).out
+    assert "-Alice owns billing\n+Bob owns billing\n since May\n" in shown
+    assert "--- revision 2: Billing\n+++ revision 3: Who owns billing\n" in shown
     assert "+Bob" not in cli("history", receipt["id"], "--no-diff").out
-    assert [one["diff"] for one in cli("history", receipt["id"], "--no-diff", "--json").json["revisions"]] == [None] * 3
 
 
 def test_history_ends_with_the_memory_that_superseded_it_and_why(cli):
@@ -396,9 +377,6 @@ def test_history_ends_with_the_memory_that_superseded_it_and_why(cli):
     assert cli("supersede", old, "--by", new, "--reason", "Alice left").code == 0
     last = cli("history", old).out.splitlines()[-1]
     assert last == f"superseded by {new}  Bob owns billing: Alice left"
-    history = cli("history", old, "--json").json
-    assert (history["superseded_by"], history["superseded_why"]) == (new, "Alice left")
-    assert cli("history", new, "--json").json["superseded_by"] is None
     cli("reinstate", old)
     assert "superseded" not in cli("history", old).out
 
@@ -407,7 +385,7 @@ def test_a_deleted_memory_keeps_its_history(cli):
     memory_id = cli.remember("one")["id"]
     cli("delete", memory_id)
     assert cli("show", memory_id).code == 3
-    assert cli("history", memory_id, "--json").json["revisions"][0]["text"] == "one"
+    assert cli("history", memory_id, "--json").json[0]["text"] == "one"
 
 
 def test_a_deletion_names_the_title_can_be_undone_and_is_in_the_history(cli):
@@ -418,7 +396,7 @@ def test_a_deletion_names_the_title_can_be_undone_and_is_in_the_history(cli):
     assert cli("undelete", memory_id[-8:], "--json").json.keys() == RECEIPT
     assert cli("undelete", memory_id).code == 0
     assert cli.ids() == [memory_id]
-    (revision,) = cli("history", memory_id, "--json").json["revisions"]
+    (revision,) = cli("history", memory_id, "--json").json
     (deletion,) = revision["deletions"]
     assert deletion.keys() == {"at", "by", "how", "restored_at", "restored_by", "restored_how"}
     shown = cli("history", memory_id).out
@@ -431,7 +409,7 @@ def test_edit_goes_back_to_an_older_revision(cli):
     cli("edit", memory_id, "two")
     assert cli("edit", memory_id, "--to-revision", "1", "--json").json["revision"] == 3
     assert cli("show", memory_id, "--json").json["text"] == "one"
-    assert [one["text"] for one in cli("history", memory_id, "--json").json["revisions"]] == ["one", "two", "one"]
+    assert [one["text"] for one in cli("history", memory_id, "--json").json] == ["one", "two", "one"]
     assert cli("edit", memory_id, "--to-revision", "9").code == 3
     assert cli("edit", memory_id, "three", "--to-revision", "1").code == 2
 
@@ -441,7 +419,7 @@ def test_an_edit_by_hand_is_seen_by_the_next_command(cli, home):
     path = home / receipt["path"]
     path.write_text(path.read_text().replace("Alice", "Bob"))
     assert cli("show", receipt["id"], "--json").json["text"] == "Bob owns billing"
-    assert cli("history", receipt["id"], "--json").json["revisions"][1]["author"] == "user:filesystem"
+    assert cli("history", receipt["id"], "--json").json[1]["author"] == "user:filesystem"
 
 
 def test_a_text_as_large_as_allowed_is_taken_from_standard_input(cli):
@@ -509,7 +487,8 @@ def test_a_deleted_memory_is_named_as_such_and_its_history_is_found_by_its_title
         refused = cli("show", name, "--json")
         assert (refused.code, refused.error["message"]) == (3, "the memory 'Alice owns billing' was deleted")
         assert f"`commonbook undelete {memory}`" in refused.error["fix"]
-    assert cli("history", "alice owns billing", "--json").json["id"] == memory
+    (revision,) = cli("history", "alice owns billing", "--json").json
+    assert revision["title"] == "Alice owns billing"
     unknown = cli("history", "no such title", "--json")
     assert (unknown.code, "--deleted" in unknown.error["fix"]) == (3, True)
     assert "was deleted" not in cli("show", "01a1eecc-8c8b-70c5-9e85-267a00dd70b4").err

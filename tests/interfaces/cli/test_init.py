@@ -138,7 +138,7 @@ def test_the_default_home_is_made_by_the_first_write(cli, default_home, home):
         assert "commonbook remember" in result.error["fix"]
         assert list(default_home.parent.iterdir()) == []
     cli.remember("tea")
-    assert cli("status", "--json").json["counts"]["memories"] == 1
+    assert cli("status", "--json").json["memories"] == 1
     assert (default_home / ".commonbook" / "state.db").exists()
 
 
@@ -153,7 +153,7 @@ def test_files_that_lie_in_the_default_home_become_no_memories_unasked(cli, defa
     assert everything_below(default_home) == before
     assert cli("init", "--yes").code == 0
     cli.remember("tea")
-    assert cli("status", "--json").json["counts"]["memories"] == 2
+    assert cli("status", "--json").json["memories"] == 2
 
 
 # --- init
@@ -169,7 +169,7 @@ def changed_lines(vault: Path) -> tuple[list[str], list[str]]:
 def test_init_does_exactly_what_it_has_shown(cli, vault, home):
     plan = cli("init", str(vault), "--dry-run", "--json").json
     assert (plan["home"], plan["made"], plan["notes"], plan["skipped"]) == (str(vault), False, NOTES, [])
-    assert plan["spaces"] == [{"name": "personal", "notes": NOTES}]
+    assert plan["spaces"] == {"personal": NOTES}
     assert (plan["changed_files"], plan["new_files"]) == (NOTES, [".space.toml"])
     assert plan["added"].keys() == {"id", "commonbook_id"}
     assert sum(plan["added"].values()) == NOTES
@@ -177,9 +177,9 @@ def test_init_does_exactly_what_it_has_shown(cli, vault, home):
     done = cli("init", str(vault), "--yes", "--json").json
     assert {**done, "made": False} == plan
     status = cli("--home", str(vault), "status", "--json").json
-    assert (status["counts"]["memories"], status["findings"]) == (NOTES, [])
-    listed = cli("--home", str(vault), "space", "list", "--json").json["spaces"]
-    assert {space["name"] for space in listed} >= {space["name"] for space in plan["spaces"]}
+    assert (status["memories"], status["findings"]) == (NOTES, [])
+    listed = cli("--home", str(vault), "space", "list", "--json").json
+    assert {space["name"] for space in listed} >= plan["spaces"].keys()
     assert len(git(vault, "diff", "--name-only").splitlines()) == plan["changed_files"]
     assert git(vault, "ls-files", "--others", "--exclude-standard").splitlines() == plan["new_files"]
 
@@ -190,12 +190,12 @@ def test_init_shows_the_spaces_that_space_files_make(cli, vault, home):
     (vault / "Daily Notes" / ".space.toml").write_text(f'name = "diary"\nid = "{id_}"\n')
     plan = cli("init", str(vault), "--yes", "--json").json
     in_diary = len(list((vault / "Daily Notes").glob("*.md")))
-    assert plan["spaces"] == [{"name": "diary", "notes": in_diary}, {"name": "personal", "notes": NOTES - in_diary}]
+    assert plan["spaces"] == {"diary": in_diary, "personal": NOTES - in_diary}
     assert plan["new_files"] == [".space.toml"]
-    listed = cli("--home", str(vault), "space", "list", "--json").json["spaces"]
-    assert {space["name"]: space["folder"] for space in listed if space["name"] in {"diary", "personal"}} == {
+    listed = cli("--home", str(vault), "space", "list", "--json").json
+    assert {space["name"]: space["own_folder"] for space in listed if space["name"] in {"diary", "personal"}} == {
         "diary": "Daily Notes",
-        "personal": "",
+        "personal": None,
     }
     assert {"diary": id_}.items() <= {space["name"]: space["id"] for space in listed}.items()
 
@@ -203,7 +203,7 @@ def test_init_shows_the_spaces_that_space_files_make(cli, vault, home):
 @pytest.mark.promise("home.space")
 def test_init_makes_the_folder_a_space_of_the_name_that_is_given(cli, vault, tmp_path, home):
     plan = cli("init", str(vault), "--space", "work", "--dry-run", "--json").json
-    assert (plan["spaces"], plan["new_files"]) == ([{"name": "work", "notes": NOTES}], [".space.toml"])
+    assert (plan["spaces"], plan["new_files"]) == ({"work": NOTES}, [".space.toml"])
     assert untouched(vault)
     done = cli("init", str(vault), "--space", "work", "--yes", "--json").json
     assert {**done, "made": False} == plan
@@ -223,7 +223,7 @@ def test_init_makes_the_folder_a_space_of_the_name_that_is_given(cli, vault, tmp
     shutil.rmtree(vault / ".commonbook")
     assert cli("init", str(vault), "--space", "other", "--yes").code == 5
     again = cli("init", str(vault), "--yes", "--json").json
-    assert again["spaces"] == [{"name": "personal", "notes": 1}, {"name": "work", "notes": NOTES + 1}]
+    assert again["spaces"] == {"personal": 1, "work": NOTES + 1}
     with commonbook.open(vault) as book:
         assert {space.name: (space.id, space.folder) for space in book.spaces()} == spaces
         assert book.doctor() == ()
@@ -336,7 +336,7 @@ def test_a_file_in_place_of_a_folder_is_called_one(cli, vault, home):
 
 def test_init_makes_a_folder_that_does_not_exist(cli, tmp_path, home):
     made = cli("init", str(tmp_path / "new" / "home"), "--yes", "--json").json
-    assert (made["made"], made["notes"], made["spaces"]) == (True, 0, [])
+    assert (made["made"], made["notes"], made["spaces"]) == (True, 0, {})
     assert cli("--home", str(tmp_path / "new" / "home"), "remember", "tea").code == 0
     assert cli("init", "x", "--home", "y", "--yes").code == 2
 
@@ -441,4 +441,4 @@ def test_a_reading_command_makes_no_tables_in_a_database_and_the_first_write_doe
             assert "commonbook init" in result.error["fix"]
     assert tables(empty_database) == 0
     assert cli(*making).code == 0
-    assert cli("status", "--json").json["counts"]["memories"] == (1 if making[0] == "remember" else 0)
+    assert cli("status", "--json").json["memories"] == (1 if making[0] == "remember" else 0)

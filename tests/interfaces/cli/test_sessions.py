@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import commonbook
+from commonbook.model.session import Message, Session
 from commonbook.sessions import episode_boundaries
 from commonbook.tables.jobs import MAX_ATTEMPTS
 from tests.interfaces.cli.test_cli import cli
@@ -20,8 +21,8 @@ from tests.interfaces.cli.test_terminal import terminal
 
 __all__ = ["cli", "terminal"]
 
-MESSAGE = {"id", "seq", "role", "author", "text", "time", "client_id", "masked", "episode", "rewound_at"}
-SESSION = {"id", "space", "parent", "parent_space", "tags", "created", "closed", "generation", "messages", "unsettled"}
+MESSAGE = set(Message._fields)
+SESSION = set(Session._fields)
 KEY = "sk-ant-api03-" + "a" * 80
 
 
@@ -30,7 +31,7 @@ def lines(*objects: object) -> bytes:
 
 
 def texts(cli, session: str) -> list[str]:
-    return [one["text"] for one in cli("session", "show", session, "--json").json["messages"]]
+    return [one["text"] for one in cli("session", "show", session, "--json").json["items"]]
 
 
 # --- append
@@ -41,7 +42,7 @@ def test_append_prints_the_receipt_that_others_rely_on(cli):
     assert (result.code, result.err) == (0, "")
     assert result.json.keys() == {"session", "space", "messages", "durable", "searchable", "settled"}
     (message,) = result.json["messages"]
-    assert message.keys() == {"id", "seq", "new", "masked"}
+    assert message.keys() == {"id", "seq", "new", "masked", "rewound"}
     assert (result.json["session"], message["seq"], message["new"], message["masked"]) == ("s1", 1, True, 0)
     assert (result.json["durable"], result.json["searchable"], result.json["settled"]) == (True, True, False)
     (hit,) = cli("recall", "when do we ship", "--json").json["hits"]
@@ -53,7 +54,7 @@ def test_append_in_a_pipe_prints_session_number_id_whether_it_is_new_and_the_spa
         result = cli("session", "append", "s1", "hello", "--client-id", "c1", "--space", "team")
         session, seq, message_id, new, space = result.out.rstrip("\n").split("\t")
         assert (session, seq, new, space) == ("s1", "1", word, "team")
-    assert cli("session", "show", "s1", "--json").json["messages"][0]["id"] == message_id
+    assert cli("session", "show", "s1", "--json").json["items"][0]["id"] == message_id
     assert "sent before" in result.err
 
 
@@ -63,12 +64,12 @@ def test_every_field_of_a_message_and_of_its_session_can_be_given(cli):
         "2026-11-01T10:00Z", "--client-id", "c1", "--parent", "s1", "--tag", "a,b", "--space", "team/x",
     )  # fmt: skip
     shown = cli("session", "show", "s2", "--json").json
-    assert shown.keys() == {"session", "messages", "next", "uses"}
+    assert shown.keys() == {"session", "items", "next", "uses"}
     assert shown["session"].keys() == SESSION
-    assert (shown["session"]["space"], shown["session"]["parent"], shown["session"]["tags"]) == (
+    assert (shown["session"]["space"]["name"], shown["session"]["parent"], shown["session"]["tags"]) == (
         "team/x", "s1", ["a", "b"],
     )  # fmt: skip
-    (message,) = shown["messages"]
+    (message,) = shown["items"]
     assert message.keys() == MESSAGE
     assert (message["role"], message["author"], message["text"]) == ("tool", "agent:weather", "it rains")
     assert (message["time"], message["client_id"]) == ("2026-11-01T10:00:00.000000Z", "c1")
@@ -86,7 +87,7 @@ def test_json_lines_are_many_messages_in_order_and_in_one_step(cli, how):
     given = lines({"text": "one"}, {"text": "two", "role": "assistant", "author": None, "client_id": "c2"})
     receipt = cli("session", "append", "s1", *how, "--json", stdin=b"\n" + given + b"\n").json
     assert [(one["seq"], one["new"]) for one in receipt["messages"]] == [(1, True), (2, True)]
-    shown = cli("session", "show", "s1", "--json").json["messages"]
+    shown = cli("session", "show", "s1", "--json").json["items"]
     assert [(one["text"], one["role"], one["client_id"]) for one in shown] == [
         ("one", "user", None), ("two", "assistant", "c2"),
     ]  # fmt: skip
@@ -141,7 +142,7 @@ def test_a_bad_line_is_named_and_nothing_is_stored(cli, line, why):
 def test_what_cannot_be_is_refused(cli, args, given):
     result = cli("session", "append", "s1", *args, stdin=given)
     assert (result.code, result.out) == (2, "")
-    assert cli("session", "list", "--json").json == {"sessions": []}
+    assert cli("session", "list", "--json").json == []
 
 
 def test_one_time_too_many_lines_are_refused_whole(cli):
@@ -197,9 +198,9 @@ def test_switch_settles_the_old_session_and_begins_the_new_one(cli):
     cli("session", "append", "s1", "hello", "--tag", "a")
     for number, reason in enumerate(("new", "reset", "resume", "branch", "compress"), start=1):
         report = cli("session", "switch", f"s{number}", f"s{number + 1}", "--reason", reason, "--json").json
-        assert (report["session"], report["to"], report["reason"]) == (f"s{number}", f"s{number + 1}", reason)
+        assert (report["session"], report["space"]) == (f"s{number}", "personal")
         assert (len(report["episodes"]), report["unsettled"]) == (number == 1, 0)
-    found = {one["id"]: one for one in cli("session", "list", "--json").json["sessions"]}
+    found = {one["id"]: one for one in cli("session", "list", "--json").json}
     assert (found["s2"]["parent"], found["s2"]["tags"], found["s1"]["closed"] is not None) == ("s1", ["a"], True)
     assert found["s4"]["parent"] is None
     assert found["s4"]["closed"] is None
@@ -209,10 +210,10 @@ def test_rewind_takes_back_by_number_and_by_id(cli):
     given = lines(*({"text": f"message {number}"} for number in range(1, 5)))
     ids = [one["id"] for one in cli("session", "append", "s1", "-", "--json", stdin=given).json["messages"]]
     rewound = cli("session", "rewind", "s1", "3", "--json").json
-    assert rewound == {"session": "s1", "rewound": [{"id": ids[3], "seq": 4}]}
+    assert [(one["id"], one["seq"]) for one in rewound] == [(ids[3], 4)]
     rewound = cli("session", "rewind", "s1", ids[1].upper(), "--json").json
-    assert [one["seq"] for one in rewound["rewound"]] == [3]
-    shown = cli("session", "show", "s1", "--json").json["messages"]
+    assert [one["seq"] for one in rewound] == [3]
+    shown = cli("session", "show", "s1", "--json").json["items"]
     assert [one["rewound_at"] is not None for one in shown] == [False, False, True, True]
 
 
@@ -220,13 +221,13 @@ def test_flush_and_close_make_episodes_that_show_names(cli):
     cli("session", "append", "s1", "hello")
     session, episode, space = cli("session", "flush", "s1").out.rstrip("\n").split("\t")
     assert (session, space) == ("s1", "personal")
-    assert cli("session", "show", "s1", "--json").json["messages"][0]["episode"] == episode
+    assert cli("session", "show", "s1", "--json").json["items"][0]["episode"] == episode
     assert cli("show", episode, "--json").json["kind"] == "episode"
     cli("session", "append", "s1", "bye")
     assert len(cli("session", "close", "s1", "--json").json["episodes"]) == 1
-    assert cli("session", "list", "--json").json["sessions"][0]["closed"]
+    assert cli("session", "list", "--json").json[0]["closed"]
     cli("session", "append", "s1", "one thing more")
-    assert cli("session", "list", "--json").json["sessions"][0]["closed"] is None
+    assert cli("session", "list", "--json").json[0]["closed"] is None
 
 
 # --- show and list
@@ -236,7 +237,7 @@ def test_show_pages_and_json_lines_are_whole(cli):
     given = lines(*({"text": f"message {number}"} for number in range(1, 1203)))
     assert cli("session", "append", "s1", "--jsonl", stdin=given).code == 0
     page = cli("session", "show", "s1", "--after", "3", "--limit", "2", "--json").json
-    assert ([one["seq"] for one in page["messages"]], page["next"]) == ([4, 5], 5)
+    assert ([one["seq"] for one in page["items"]], page["next"]) == ([4, 5], 5)
     result = cli("session", "show", "s1", "--limit", "2")
     assert "there are more: --after 2" in result.err
     messages = [json.loads(line) for line in cli("session", "show", "s1", "--jsonl").out.splitlines()]
@@ -248,8 +249,8 @@ def test_show_pages_and_json_lines_are_whole(cli):
 def test_list_is_newest_first_and_of_a_space(cli):
     for name, space in (("s1", "team/x"), ("s2", "team/y"), ("s3", "team/x")):
         cli("session", "append", name, "hello", "--space", space)
-    assert [one["id"] for one in cli("session", "list", "--json").json["sessions"]] == ["s3", "s2", "s1"]
-    found = cli("session", "list", "--space", "team/x", "--limit", "1", "--json").json["sessions"]
+    assert [one["id"] for one in cli("session", "list", "--json").json] == ["s3", "s2", "s1"]
+    found = cli("session", "list", "--space", "team/x", "--limit", "1", "--json").json
     assert [one["id"] for one in found] == ["s3"]
     assert cli("session", "list").out.splitlines()[0].split("\t")[:2] == ["s3", "team/x"]
 
@@ -316,7 +317,7 @@ def test_an_append_that_makes_something_due_takes_a_turn_by_itself(cli):
     receipt = cli("session", "append", "s1", "--jsonl", "--json", stdin=_old_messages(50)).json
     assert receipt["settled"] is False
     found = cli("session", "show", "s1", "--json").json
-    assert sum(one["episode"] is not None for one in found["messages"]) >= 49
+    assert sum(one["episode"] is not None for one in found["items"]) >= 49
 
 
 def test_a_worker_does_what_is_due_once_and_says_so(cli):
@@ -325,7 +326,8 @@ def test_a_worker_does_what_is_due_once_and_says_so(cli):
     cli("session", "append", "s1", "--jsonl", stdin=_old_messages(3))
     _make_due()
     (report,) = (json.loads(line) for line in cli("worker", "--once", "--json").out.splitlines())
-    assert (report["session"], len(report["episodes"]), report["unsettled"]) == ("s1", 3, 0)
+    settled = report["settled"]
+    assert (settled["session"], len(settled["episodes"]), settled["unsettled"]) == ("s1", 3, 0)
     cli("session", "append", "s1", "hello")
     _make_due()
     assert cli("worker", "--once").out == "s1 in personal: nothing to settle yet, 1 message not settled yet\n"
@@ -362,7 +364,7 @@ def test_a_worker_that_is_interrupted_in_the_middle_leaves_every_message_in_one_
     _make_due()
     assert cli("worker", "--once").code == 0
     for session in range(8):
-        shown = cli("session", "show", f"s{session}", "--json").json["messages"]
+        shown = cli("session", "show", f"s{session}", "--json").json["items"]
         assert len({one["episode"] for one in shown}) == 30
     assert cli("doctor").code == 0
 
@@ -373,8 +375,8 @@ def test_a_worker_that_is_interrupted_in_the_middle_leaves_every_message_in_one_
 def test_status_counts_sessions_messages_and_jobs(cli):
     cli("session", "append", "s1", "--jsonl", stdin=lines({"text": "a"}, {"text": "b"}))
     status = cli("status", "--json").json
-    assert (status["counts"]["sessions"], status["counts"]["messages"]) == (1, 2)
-    assert (status["pending"]["messages"], status["pending"]["jobs"], status["pending"]["failed_jobs"]) == (2, 1, 0)
+    assert (status["sessions"], status["messages"]) == (1, 2)
+    assert (status["unsettled"], status["waiting_jobs"], status["failed_jobs"]) == (2, 1, 0)
     assert "messages: 2 (2 not in an episode yet)\n" in cli("status").out
 
 
@@ -394,7 +396,7 @@ def test_work_that_failed_for_good_is_shown_with_its_error_and_can_be_retried(cl
             assert "s1 in personal: failed: RuntimeError: no ␛[31mtable" in status.out
     cli("session", "append", "s2", "another goes on")
     status = cli("status", "--json").json
-    assert (status["pending"]["jobs"], status["pending"]["failed_jobs"]) == (1, 1)
+    assert (status["waiting_jobs"], status["failed_jobs"]) == (1, 1)
     (finding,) = status["findings"]
     assert (finding["what"], finding["where"]) == ("failed work", "session s1 in personal")
     assert f"{MAX_ATTEMPTS} attempts" in finding["why"]
@@ -403,7 +405,7 @@ def test_work_that_failed_for_good_is_shown_with_its_error_and_can_be_retried(cl
     assert cli("doctor").code == 1
     assert cli("worker", "--once").out == ""
     (report,) = (json.loads(line) for line in cli("worker", "--once", "--retry", "--json").out.splitlines())
-    assert len(report["episodes"]) == 3
+    assert len(report["settled"]["episodes"]) == 3
     assert cli("status", "--json").json["findings"] == []
     assert cli("doctor").code == 0
 

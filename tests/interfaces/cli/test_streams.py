@@ -115,7 +115,7 @@ def test_an_interrupt_ends_with_130_and_no_traceback(run, tmp_path):
     reader, writer = os.pipe()
     code = (
         "import os, signal, sys\n"
-        "import commonbook.interfaces.cli.main as cli, commonbook.interfaces.cli.input.text as intake\n"
+        "import commonbook.interfaces.cli.main as cli, commonbook.interfaces.cli.arguments as intake\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "import commonbook.interfaces.cli.output.progress as telling\n"
         "telling._LINE_INTERVAL_SECONDS = 3600\n"

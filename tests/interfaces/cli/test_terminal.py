@@ -286,8 +286,9 @@ def test_a_migration_asks_on_a_terminal_and_the_old_home_then_says_in_every_answ
     assert terminal("migrate", new, typed="y\n").code == 0
     for command in (("show", memory), ("recall", "billing"), ("list",)):
         assert f"this book was moved to {new}" in terminal(*command).plain
-    for name in ("status", "doctor"):
-        (finding,) = json.loads(pipe(tmp_path, name, "--json", check=False))["findings"]
+    status = json.loads(pipe(tmp_path, "status", "--json", check=False))
+    findings = json.loads(pipe(tmp_path, "doctor", "--json", check=False))
+    for finding in (*status["findings"], *findings):
         assert (finding["what"], finding["fix"]) == ("moved book", f"use it there: --home {new}")
 
 

@@ -7,13 +7,11 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final
 
-from commonbook.errors import CommonbookError
-from commonbook.interfaces import json_values
-from commonbook.interfaces.cli.output.plain import is_terminal
+from commonbook.errors import CommonbookError, NotAllowed
+from commonbook.interfaces.cli.output import Output, clean, is_terminal, json_line
 from commonbook.interfaces.cli.output.progress import ProgressBar
-from commonbook.interfaces.cli.output.terminal_or_pipe import output_for
 from commonbook.model.ids import UUID_PATTERN
 from commonbook.settings.settings import Settings
 
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
     from argparse import Namespace
 
     from commonbook.book.book import Book
-    from commonbook.interfaces.cli.output.plain import Output
     from commonbook.model.reports import SchemaMigration
 
 
@@ -44,13 +41,20 @@ class Call:
     @cached_property
     def out(self) -> Output:
         """The output for people: a terminal, or plain lines."""
-        return output_for(sys.stdout, colour=self.settings.colour and not self.args.no_color)
+        if not is_terminal(sys.stdout):
+            return Output()
+        from commonbook.interfaces.cli.output.terminal import Screen
 
-    def print_answer(self, data: object, show: Callable[[Output], None], *, ok: bool = True) -> int:
-        """Print an answer, as JSON or for people, and return the exit code."""
+        return Screen(colour=self.settings.colour and not self.args.no_color)
+
+    def print_answer(self, value: object, show: Callable[[Output], None], *, ok: bool = True) -> int:
+        """Print an answer, as JSON or for people, and return the exit code.
+
+        The JSON of a value of the book is the JSON that a server answers.
+        """
         self.progress.pause()
         if self.args.json:
-            print(json_values.dumps(data, encoding=getattr(sys.stdout, "encoding", None)))
+            print(json_line(value, sys.stdout))
         else:
             show(self.out)
         return 0 if ok else 1
@@ -59,12 +63,10 @@ class Call:
         """Say on standard error that the schema was migrated, and where the database of before is."""
         if migration is None:
             return
-        from commonbook.interfaces.cli.output import plain
-
         self.progress.pause()
         copy = f"; the former database is {migration.copy}" if migration.copy else ""
         print(
-            f"commonbook: the schema was migrated from {migration.before} to {migration.after}{plain.clean(copy)}",
+            f"commonbook: the schema was migrated from {migration.before} to {migration.after}{clean(copy)}",
             file=sys.stderr,
         )
 
@@ -72,10 +74,8 @@ class Call:
         """Say on standard error that the book was moved: what it says now is no longer kept up to date."""
         if moved_to is None:
             return
-        from commonbook.interfaces.cli.output import plain
-
         self.progress.pause()
-        print(f"commonbook: this book was moved to {plain.clean(moved_to)}, and is read-only here", file=sys.stderr)
+        print(f"commonbook: this book was moved to {clean(moved_to)}, and is read-only here", file=sys.stderr)
 
     def notes_on_spaces(self, names: Iterable[str]) -> list[str]:
         """Return a note for each of these spaces, where nothing was found, that is not there for this reader."""
@@ -111,6 +111,11 @@ class Call:
             if name[-1:] != "/" and any(space.startswith(f"{name}/") for space in known)
         ]
 
+    def require_owner(self, why: str) -> None:
+        """Raise NotAllowed unless the owner of the home calls."""
+        if self.args.actor is not None or self.settings.key is not None:
+            raise NotAllowed(why, fix="leave out --as and the key")
+
     def flush(self) -> None:
         """Flush standard output."""
         if sys.stdout is not None:
@@ -137,6 +142,3 @@ class Call:
     def resolve_id(self, part: str) -> str:
         """Return a full id for an id, some of its digits or a file name."""
         return part if re.fullmatch(UUID_PATTERN, part, re.IGNORECASE | re.ASCII) else self.book.find_id(part)
-
-
-Command: TypeAlias = Callable[[Call], int]

@@ -9,21 +9,30 @@ import gc
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import pairwise
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from commonbook.errors import CommonbookError
+from commonbook.errors import BadInput, CommonbookError, Conflict, NoHome, NotAllowed, NotFound, TooMany
 
 if TYPE_CHECKING:
-    from argparse import Namespace
+    from commonbook.book.book import Book
+    from commonbook.interfaces.cli.call import Call
+    from commonbook.interfaces.cli.commands import Command
+    from commonbook.settings.settings import Settings
 
 
-_INTERRUPTED = 130
-_PIPE_CLOSED = 141
-_GC_THRESHOLD = 100_000
-_HOOKS = (("hook", "claude-code"), ("hook", "codex"), ("hook", "gemini"))
+_FAILED: Final = 1
+"""The exit code of every error that has none of its own."""
+
+_EXIT_CODES: Final[Mapping[type[CommonbookError], int]] = {BadInput: 2, NotFound: 3, NotAllowed: 4, Conflict: 5}
+"""The exit codes of the branches of the error tree."""
+
+_INTERRUPTED: Final = 130
+_PIPE_CLOSED: Final = 141
+_GC_THRESHOLD: Final = 100_000
+_HOOKS: Final = (("hook", "claude-code"), ("hook", "codex"), ("hook", "gemini"))
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -39,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _is_hook(argv: Sequence[str]) -> bool:
-    """Tell whether this is the command `hook`, also behind options such as `--home`."""
+    """Return whether this is the command `hook`, also behind options such as `--home`."""
     return argv[:1] == ["hook"] or any(words in _HOOKS for words in pairwise(argv))
 
 
@@ -75,29 +84,88 @@ def _run_reporting_errors(argv: Sequence[str]) -> int:
             sys.stdout.flush()
     except CommonbookError as error:
         _print_error(error, as_json="--json" in argv)
-        from commonbook.interfaces.cli.exit_codes import exit_code
-
         return exit_code(error)
     return code
+
+
+def exit_code(error: CommonbookError) -> int:
+    """Return the exit code of an error."""
+    return next((code for branch, code in _EXIT_CODES.items() if isinstance(error, branch)), _FAILED)
 
 
 def _run(argv: Sequence[str]) -> int:
     # First of all: other modules cannot be loaded on a system that the composition root refuses.
     import commonbook.compose  # noqa: F401 - it checks the system
-    from commonbook.interfaces.cli.arguments import parser
+    from commonbook.interfaces.cli.commands import command_of, make_parser
 
     try:
-        args: Namespace = parser(argv).parse_args(argv)
+        args = make_parser(argv).parse_args(argv)
     except SystemExit as stop:  # --help and --version
         return int(stop.code or 0)
-    from commonbook.interfaces.cli.dispatch import run
+    from commonbook.interfaces.cli.call import Call
 
-    return run(args)
+    return _run_command(*command_of(args), Call(args))
+
+
+def _run_command(name: str, command: Command, call: Call) -> int:
+    """Run a command with the book that it needs: the book of the home, or of the server of --url."""
+    is_remote = call.args.url is not None
+    if is_remote and command.local:
+        raise BadInput(f"`commonbook {name}` is about this machine, not about a server", fix="leave out --url")
+    if command.book == "none" or (command.book == "if there" and not _has_book(call.settings)):
+        return command.run(call)
+    if is_remote:
+        return _run_on_server(command, call)
+    from commonbook.compose.book import may_be_made
+
+    # Any command but a first write has nothing to do before there is a book.
+    is_first_write = command.first_write and not getattr(call.args, "dry_run", False)
+    with call.progress, _open(call, create=is_first_write and may_be_made(call.settings)) as book:
+        call.report_migration(book.schema_migration)
+        call.report_move(book.moved_to)
+        call.book = _for_actor(book, call)
+        return command.run(call)
+
+
+def _has_book(settings: Settings) -> bool:
+    return settings.database is not None or os.path.exists(os.path.join(settings.home, ".commonbook", "state.db"))
+
+
+def _open(call: Call, *, create: bool) -> Book:
+    """Open the book of the home; COMMONBOOK_URL alone uses no server, so the error names the option that does."""
+    from commonbook.compose.book import open_book
+
+    try:
+        return open_book(call.settings, create=create, progress=call.progress)
+    except NoHome as error:
+        from commonbook.settings.remote import RemoteSettings
+
+        if RemoteSettings.load().url is not None:
+            error.fix += '; `commonbook --url "$COMMONBOOK_URL"` uses the book of that server'
+        raise
+
+
+def _for_actor(book: Book, call: Call) -> Book:
+    """Return the book for the actor: the principal of a key, the principal of --as, or the owner."""
+    if call.settings.key is not None:
+        book = book.with_key(call.settings.key)
+    return book if call.args.actor is None else book.acting_as(call.args.actor)
+
+
+def _run_on_server(command: Command, call: Call) -> int:
+    """Run a command on the book of a server; a remote book has the verbs that commands use."""
+    if call.args.actor is not None:
+        raise BadInput("--as is for the owner of a home", fix="use an API key of that principal")
+    from commonbook.compose.client import connect
+    from commonbook.settings.remote import RemoteSettings
+
+    with call.progress, connect(RemoteSettings.load(), call.args.url, space=call.settings.space) as book:
+        call.book = book  # type: ignore[assignment] # it has the verbs that commands use
+        return command.run(call)
 
 
 def _print_error(error: CommonbookError, *, as_json: bool) -> None:
-    from commonbook.interfaces import json_values
-    from commonbook.interfaces.cli.output import plain
+    from commonbook.interfaces.cli.output import clean, json_line
     from commonbook.text.masking import mask
 
     if sys.stderr is None:
@@ -107,14 +175,17 @@ def _print_error(error: CommonbookError, *, as_json: bool) -> None:
     error.message = mask(error.message).text
     error.fix = mask(error.fix).text
     if as_json:
-        print(
-            json_values.dumps(json_values.error_json(error), encoding=getattr(sys.stderr, "encoding", None)),
-            file=sys.stderr,
-        )
+        print(json_line(_error_json(error), sys.stderr), file=sys.stderr)
         return
-    print(f"commonbook: {plain.clean(error.message)}", file=sys.stderr)
+    print(f"commonbook: {clean(error.message)}", file=sys.stderr)
     if error.fix:
-        print(f"fix: {plain.clean(error.fix)}", file=sys.stderr)
+        print(f"fix: {clean(error.fix)}", file=sys.stderr)
+
+
+def _error_json(problem: CommonbookError) -> dict[str, Any]:
+    """Return an error as it is written to standard error."""
+    retry = {"retry_after": problem.retry_after} if isinstance(problem, TooMany) else {}
+    return {"error": {"type": problem.type, "message": problem.message, "fix": problem.fix, **retry}}
 
 
 def _escape_unprintable(*streams: TextIO | None) -> None:

@@ -1,4 +1,4 @@
-"""Argument parser: argparse with errors of Commonbook, options in any order, and types for numbers."""
+"""Argument parser: argparse with errors of Commonbook, and options in any order."""
 
 from __future__ import annotations
 
@@ -8,23 +8,8 @@ from typing import Any, Final, NoReturn
 
 from commonbook.errors import BadInput
 
-_MAX_NUMBER: Final = 2**63 - 1
-_MAX_SECONDS: Final = 86_400
-_MIN_SECONDS: Final = 0.01
 _HELP: Final = frozenset({"-h", "--help", "--version"})
 """Options that end the parsing with an answer, whatever else is given."""
-
-ID_HELP: Final = "an id, its first or last digits, the name of its file, or its title"
-SPACE_HELP: Final = "the space; a final / adds all below it, and / alone means all that you may read"
-"""The help of --space, except in the commands of SPACE_HELP_OF."""
-_SPACE_TO_WRITE_HELP: Final = "the space to write to; default: that of this project, else personal"
-SPACE_HELP_OF: Final = {
-    "recall": "a space (repeatable); a final / adds all below it, and / alone means all that you may read; "
-    "default: that of this project, and personal",
-    "install": "a space that the agent may write to as well, with all below it (repeatable); personal and projects "
-    "are always among them",
-    **dict.fromkeys(("remember", "reflect", "append", "switch", "import"), _SPACE_TO_WRITE_HELP),
-}
 
 
 class _FixedWidth(argparse.HelpFormatter):
@@ -123,34 +108,3 @@ def every_parser(top: argparse.ArgumentParser) -> Iterable[argparse.ArgumentPars
         if isinstance(action, argparse._SubParsersAction):  # noqa: SLF001 - the same
             for below in action.choices.values():
                 yield from every_parser(below)
-
-
-def number(text: str) -> int:
-    """Read a whole number that is not negative."""
-    return _number_in(text, range(_MAX_NUMBER))
-
-
-def amount(text: str) -> int:
-    """Read a count from 1 to 10,000."""
-    return _number_in(text, range(1, 10_001))
-
-
-def _number_in(text: str, allowed: range) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = -1
-    if value not in allowed:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from {allowed[0]} to {allowed[-1]}")
-    return value
-
-
-def seconds(text: str) -> float:
-    """Read a duration in seconds."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
-    if not _MIN_SECONDS <= value <= _MAX_SECONDS:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from {_MIN_SECONDS} to {_MAX_SECONDS:,}")
-    return value

@@ -1,4 +1,4 @@
-"""The access commands: the identity of the caller, grants on spaces, API keys, and logins."""
+"""The access commands: the identity of the caller, grants on spaces, API keys, logins, and rate limits."""
 
 from __future__ import annotations
 
@@ -6,29 +6,32 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from commonbook.errors import BadInput, NotFound, Unreachable
-from commonbook.interfaces import json_values
-from commonbook.model.ids import format_time
-from commonbook.model.spaces import LOCAL_OWNER
+from commonbook.interfaces.cli.arguments import number_or
+from commonbook.interfaces.cli.commands import command
+from commonbook.model.spaces import LOCAL_OWNER, ROLES
 from commonbook.settings.remote import RemoteSettings
 
 if TYPE_CHECKING:
     from commonbook.book.book import Book
-    from commonbook.interfaces.cli.call import Call, Command
-    from commonbook.interfaces.cli.output.plain import Output
-    from commonbook.model.spaces import ApiKey, Grant, Identity, NewKey, Role, SpaceRole
+    from commonbook.interfaces.cli.call import Call
+    from commonbook.interfaces.cli.output import Output
+    from commonbook.interfaces.cli.parser import Parser
+    from commonbook.model.sharing import RateLimit
+    from commonbook.model.spaces import ApiKey, Grant, Identity, NewKey, SpaceRole
 
 _DEFAULT_URL: Final = "http://127.0.0.1:7373"
 """The address of `commonbook serve`, unless another one is given."""
 _QUIET_SECONDS: Final = 1.0
-"""After so long without an answer, a person is told that the login goes on."""
+"""The time without an answer after which a person reads that the login still waits."""
 
 
+@command("whoami")
 def _whoami(call: Call) -> int:
     identity = call.book.whoami()
-    return call.print_answer(json_values.identity_json(identity), lambda out: _show_identity(out, identity))
+    return call.print_answer(identity, lambda out: _show_identity(out, identity))
 
 
 def _show_identity(out: Output, identity: Identity) -> None:
@@ -49,27 +52,49 @@ def _roles(roles: Sequence[SpaceRole]) -> str:
 # --- grants
 
 
+def _add_principal(to: Parser) -> None:
+    to.add_argument("principal", metavar="PRINCIPAL", help="user:NAME or agent:NAME")
+
+
+def _grant_arguments(to: Parser) -> None:
+    _revoke_grant_arguments(to)
+    to.add_argument(
+        "role", metavar="ROLE", choices=ROLES, help=f"{', '.join(ROLES)}: each includes the roles before it"
+    )
+    to.add_argument("--expires", metavar="TIME", help="when it ends")
+
+
+def _revoke_grant_arguments(to: Parser) -> None:
+    _add_principal(to)
+    to.add_argument("place", metavar="SPACE", help="the space")
+
+
+@command(
+    "grant add",
+    _grant_arguments,
+    summary="let a principal read, write or administer a space and all spaces below it",
+    first_write=True,
+)
 def _add_grant(call: Call) -> int:
     args = call.args
     grant = call.book.grant(args.principal, args.place, args.role, expires=args.expires)
     sentence = f"{grant.principal} is {grant.role} of {grant.space.name} and all spaces below it"
     row = (grant.principal, grant.space.name, grant.role)
-    return call.print_answer(json_values.grant_json(grant), lambda out: out.report(sentence, [row]))
+    return call.print_answer(grant, lambda out: out.report(sentence, [row]))
 
 
+@command("grant list", summary="list your grants and those that you administer, of all spaces or on --space")
 def _list_grants(call: Call) -> int:
     grants = call.book.grants(space=call.args.space)
-    return call.print_answer(json_values.grants_json(grants), lambda out: _show_grants(out, grants))
+    return call.print_answer(grants, lambda out: _show_grants(out, grants))
 
 
+@command("grant revoke", _revoke_grant_arguments, summary="remove a grant; grants on spaces above stay")
 def _revoke_grant(call: Call) -> int:
     args = call.args
     call.book.revoke(args.principal, args.place)
     sentence = f"{args.principal} no longer has a grant on {args.place}"
-    return call.print_answer(
-        {"principal": args.principal, "space": args.place, "revoked": True},
-        lambda out: out.report(sentence, [(args.principal, args.place)]),
-    )
+    return call.print_answer(None, lambda out: out.report(sentence, [(args.principal, args.place)]))
 
 
 def _show_grants(out: Output, grants: Sequence[Grant]) -> None:
@@ -96,6 +121,26 @@ def _show_grants(out: Output, grants: Sequence[Grant]) -> None:
 # --- keys
 
 
+def _create_key_arguments(to: Parser) -> None:
+    _add_principal(to)
+    to.add_argument("--label", default="", metavar="TEXT", help="a note on its purpose")
+    to.add_argument(
+        "--limit", action="append", metavar="SPACE=ROLE", help="limit the key to this space and role (repeatable)"
+    )
+    to.add_argument("--expires", metavar="TIME", help="when it ends")
+    to.add_argument(
+        "--login-url",
+        metavar="URL",
+        help="the server of the line with `commonbook login`; default: COMMONBOOK_URL, or one that runs on this home",
+    )
+
+
+@command(
+    "key create",
+    _create_key_arguments,
+    summary="create an API key; its secret is shown once; --space is where it writes by default",
+    first_write=True,
+)
 def _create_key(call: Call) -> int:
     args = call.args
     limits = None if args.limit is None else [_parse_limit(limit) for limit in args.limit]
@@ -104,15 +149,11 @@ def _create_key(call: Call) -> int:
     )
     login = call.book.create_login(created.key.id)
     url = args.login_url or args.url or RemoteSettings.load().url or _running_server(call)
-    command = f"commonbook login {url or _DEFAULT_URL} {login.code}"
+    line = f"commonbook login {url or _DEFAULT_URL} {login.code}"
     return call.print_answer(
-        {
-            **json_values.key_json(created.key, _space_names(call)),
-            "secret": created.secret,
-            "login": {"command": command, "code": login.code, "expires": format_time(login.expires)},
-        },
+        {**created._asdict(), "login": {**login._asdict(), "command": line}},
         lambda out: _show_new_key(
-            out, created, command, is_served=url is not None, has_grant=_has_grant(call, created.key.principal)
+            out, created, line, is_served=url is not None, has_grant=_has_grant(call, created.key.principal)
         ),
     )
 
@@ -125,33 +166,36 @@ def _running_server(call: Call) -> str | None:
 
 
 def _has_grant(call: Call, principal: str) -> bool:
-    """Tell whether a principal reaches any space: the owner of the home needs no grant."""
+    """Return whether a principal reaches any space: the owner of the home needs no grant."""
     now = datetime.now(UTC)
     return principal == LOCAL_OWNER or any(
         grant.principal == principal and (grant.expires is None or grant.expires > now) for grant in call.book.grants()
     )
 
 
-def _parse_limit(argument: str) -> tuple[str, Role]:
+def _parse_limit(argument: Any) -> tuple[str, Any]:  # noqa: ANN401 - the book refuses what is no role
     space, equals, role = argument.rpartition("=")
     if not equals:
         raise BadInput(f"{argument!r} is not a limit", fix="write it as SPACE=ROLE, such as team/backend=reader")
-    # The book refuses any other word.
-    return space, cast("Role", role)
+    return space, role
 
 
+@command("key list", summary="list the keys, without their secrets")
 def _list_keys(call: Call) -> int:
-    keys, names = call.book.keys(), _space_names(call)
-    return call.print_answer(
-        {"keys": [json_values.key_json(key, names) for key in keys]}, lambda out: _show_keys(out, keys, names)
-    )
+    keys = call.book.keys()
+    return call.print_answer(keys, lambda out: _show_keys(out, keys, _space_names(call)))
 
 
+def _revoke_key_arguments(to: Parser) -> None:
+    to.add_argument("key", metavar="KEY", help="the id of the key, or its first or last digits")
+
+
+@command("key revoke", _revoke_key_arguments, summary="revoke an API key")
 def _revoke_key(call: Call) -> int:
     key = call.book.revoke_key(_find_key(call, call.args.key))
     row = (key.id, key.principal)
     sentence = f"The key {key.id} of {key.principal} is revoked"
-    return call.print_answer(json_values.key_json(key, _space_names(call)), lambda out: out.report(sentence, [row]))
+    return call.print_answer(key, lambda out: out.report(sentence, [row]))
 
 
 def _find_key(call: Call, argument: str) -> str:
@@ -171,11 +215,11 @@ def _space_names(call: Call) -> dict[str, str]:
     return {space.id: space.name for space in call.book.spaces()}
 
 
-def _show_new_key(out: Output, new: NewKey, command: str, *, is_served: bool, has_grant: bool) -> None:
+def _show_new_key(out: Output, new: NewKey, login: str, *, is_served: bool, has_grant: bool) -> None:
     key, secret = new
     out.report(f"Created a key for {key.principal}: {secret}", [(key.id, key.principal, secret)])
     out.note("save it now: it is shown once and stored nowhere. Programs read it from COMMONBOOK_KEY")
-    out.note("or let another machine have the key, once and within ten minutes:", command=command)
+    out.note("or let another machine have the key, once and within ten minutes:", command=login)
     if not is_served:
         out.note("no server runs on this home now: start one with `commonbook serve`, and use the address it prints")
     if not has_grant:
@@ -211,6 +255,15 @@ def _show_keys(out: Output, keys: Sequence[ApiKey], names: Mapping[str, str]) ->
 # --- login
 
 
+def _login_arguments(to: Parser) -> None:
+    to.add_argument("address", metavar="URL", help="the address of the server; several with commas between them")
+    to.add_argument(
+        "code", metavar="CODE", nargs="?", help="the login code that `key create` has printed; default: from input"
+    )
+    to.add_argument("--allow-http", action="store_true", help="send the key without encryption to another machine")
+
+
+@command("login", _login_arguments, book="none", local=True)
 def _login(call: Call) -> int:
     from commonbook.compose.client import log_in
 
@@ -218,7 +271,7 @@ def _login(call: Call) -> int:
     code = args.code or sys.stdin.readline().strip()
     with _note_on_wait(call, f"{args.address} does not answer yet; trying again"):
         key, file = log_in(RemoteSettings.load(), args.address, code, allow_http=args.allow_http)
-    answer = {"key": key.id, "principal": key.principal, "expires": _time_json(key.expires), "file": file}
+    answer = {"key": key.id, "principal": key.principal, "expires": key.expires, "file": file}
     sentence = f"Saved the key of {key.principal} in {file}"
 
     def show(out: Output) -> None:
@@ -246,6 +299,17 @@ def _note_on_wait(call: Call, note: str) -> Iterator[None]:
 # --- sign-in of a browser
 
 
+def _sign_in_arguments(to: Parser) -> None:
+    to.add_argument(
+        "address",
+        metavar="URL",
+        nargs="?",
+        help="the address of the server in the link; default: that of a server that runs on this home",
+    )
+    to.add_argument("--open", action="store_true", help="open the link in the browser of this machine")
+
+
+@command("sign-in", _sign_in_arguments)
 def _sign_in(call: Call) -> int:
     args = call.args
     url = args.address or args.url or _running_server(call)
@@ -261,7 +325,7 @@ def _sign_in(call: Call) -> int:
 
         webbrowser.open(link)
     return call.print_answer(
-        {"link": link, "expires": format_time(made.expires)}, lambda out: _show_link(out, link, opened=args.open)
+        {"link": link, "expires": made.expires}, lambda out: _show_link(out, link, opened=args.open)
     )
 
 
@@ -279,10 +343,6 @@ def _show_link(out: Output, link: str, *, opened: bool) -> None:
     out.note("it works once, within a minute" + (", and is opened in the browser" if opened else ""))
 
 
-def _time_json(time: datetime | None) -> str | None:
-    return format_time(time) if time else None
-
-
 def _limits(key: ApiKey, names: Mapping[str, str]) -> str:
     return ", ".join(f"{names.get(space, space)}={role}" for space, role in key.limits or ())
 
@@ -292,14 +352,43 @@ def _expiry(out: Output, time: datetime | None) -> tuple[str, str]:
     return (out.moment(time), "red" if time < datetime.now(UTC) else "") if time else ("", "")
 
 
-COMMANDS: Final[Mapping[str, Command]] = {
-    "whoami": _whoami,
-    "grant add": _add_grant,
-    "grant list": _list_grants,
-    "grant revoke": _revoke_grant,
-    "key create": _create_key,
-    "key list": _list_keys,
-    "key revoke": _revoke_key,
-    "login": _login,
-    "sign-in": _sign_in,
-}
+# --- rate limits
+
+
+@command("limit list", summary="list the rate limits")
+def _list_limits(call: Call) -> int:
+    limits = call.book.limits()
+    return call.print_answer(limits, lambda out: _show_rate_limits(out, limits))
+
+
+def _set_limit_arguments(to: Parser) -> None:
+    to.add_argument("what", metavar="ACTION", help="write, share, request or recall")
+    to.add_argument("per_minute", metavar="N", help="how many a minute; `none` removes the limit")
+    to.add_argument(
+        "--principal", metavar="NAME", help="the principal; default: everybody without a limit of their own"
+    )
+
+
+@command(
+    "limit set",
+    _set_limit_arguments,
+    summary="set how many times a minute an action is allowed",
+    first_write=True,
+)
+def _set_limit(call: Call) -> int:
+    args = call.args
+    per_minute = number_or("none", args.per_minute, fix="give how many a minute, or `none`")
+    limit = call.book.set_limit(args.what, per_minute, principal=args.principal)
+    return call.print_answer(limit, lambda out: _show_rate_limits(out, [limit]))
+
+
+def _per_minute(limit: RateLimit) -> str:
+    return "no limit" if limit.per_minute is None else str(limit.per_minute)
+
+
+def _show_rate_limits(out: Output, limits: Sequence[RateLimit]) -> None:
+    rows = [
+        (limit.action, "everybody else" if limit.principal == "*" else limit.principal, _per_minute(limit))
+        for limit in limits
+    ]
+    out.table(("action", "principal", "per minute"), rows)

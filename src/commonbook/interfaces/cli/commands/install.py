@@ -18,7 +18,9 @@ from commonbook.interfaces.agents import hermes as hermes_agent
 from commonbook.interfaces.agents import installation
 from commonbook.interfaces.agents.clients import CLIENTS, SERVER, Client, Request
 from commonbook.interfaces.agents.installation import FileChange, Plan
-from commonbook.interfaces.cli.output.plain import is_terminal
+from commonbook.interfaces.cli.arguments import add_confirmation, confirm
+from commonbook.interfaces.cli.commands import command
+from commonbook.interfaces.cli.output import is_terminal
 from commonbook.model.spaces import PERSONAL, WRITER
 from commonbook.settings.agents import AgentFolders
 from commonbook.settings.default_space import PROJECTS
@@ -26,9 +28,15 @@ from commonbook.settings.default_space import PROJECTS
 if TYPE_CHECKING:
     from commonbook.book.book import Book
     from commonbook.interfaces.cli.call import Call
-    from commonbook.interfaces.cli.output.plain import Output
+    from commonbook.interfaces.cli.output import Output
+    from commonbook.interfaces.cli.parser import Parser
 
 _SCOPES: Final = ("user", "project")
+_DRY_RUN_HELP: Final = "only show what would be changed"
+_SPACE_HELP: Final = (
+    "a space that the agent may write to as well, with all below it (repeatable); personal and projects "
+    "are always among them"
+)
 
 
 class _Access(NamedTuple):
@@ -39,7 +47,45 @@ class _Access(NamedTuple):
     revoked: tuple[str, ...] = ()
 
 
-def run_install(call: Call) -> int:
+def _install_arguments(to: Parser) -> None:
+    to.add_argument("client", metavar="CLIENT", nargs="?", help="the agent; --list shows all")
+    to.add_argument("--list", action="store_true", help="list the agents, and where they have the book")
+    _add_scope(to)
+    to.add_argument(
+        "--no-permissions",
+        action="store_false",
+        dest="permissions",
+        help="do not allow the harmless tools: the agent then asks before each call",
+    )
+    to.add_argument(
+        "--no-hooks",
+        action="store_false",
+        dest="hooks",
+        help="no hooks: conversations are not stored, and nothing is added to prompts",
+    )
+    to.add_argument(
+        "--tool-output", action="store_true", help="hooks store the output of the agent's tools too, cut off if long"
+    )
+    to.add_argument(
+        "--instructions",
+        action="store_true",
+        help="also add a block to CLAUDE.md, GEMINI.md or AGENTS.md of this folder",
+    )
+    to.add_argument("--program", metavar="PATH", help="the program of Hermes, if there are several or it is not found")
+    add_confirmation(to, _DRY_RUN_HELP)
+
+
+def _add_scope(to: Parser) -> None:
+    to.add_argument(
+        "--scope",
+        choices=_SCOPES,
+        default="user",
+        help="for all projects of this user (default), or for the project in this folder",
+    )
+
+
+@command("install", _install_arguments, book="none", space_help=_SPACE_HELP, several_spaces=True)
+def _install(call: Call) -> int:
     """Plug the book into an agent, or list the agents."""
     if call.args.list:
         return _list(call)
@@ -60,7 +106,14 @@ def run_install(call: Call) -> int:
     return call.print_answer(answer, lambda out: _show_installed(out, call, client, request, plan, access, done=done))
 
 
-def run_uninstall(call: Call) -> int:
+def _uninstall_arguments(to: Parser) -> None:
+    to.add_argument("client", metavar="CLIENT", help="the agent")
+    _add_scope(to)
+    add_confirmation(to, _DRY_RUN_HELP)
+
+
+@command("uninstall", _uninstall_arguments, book="none")
+def _uninstall(call: Call) -> int:
     """Take the book out of an agent."""
     client = _client(call)
     request = _request(call, client)
@@ -203,7 +256,7 @@ def _change_grants(call: Call, access: _Access) -> None:
 
 
 def _ask_and_do(call: Call, plan: Plan, access: _Access, *, question: str) -> bool:
-    """Show the changes, ask, and make them; tell whether they were made."""
+    """Show the changes, ask, and make them; return whether they were made."""
     if call.args.dry_run or (plan.is_empty and not access.granted and not access.revoked):
         return False
     if not call.args.yes:
@@ -215,8 +268,7 @@ def _ask_and_do(call: Call, plan: Plan, access: _Access, *, question: str) -> bo
         call.progress.pause()
         _show_plan(call.out, plan, access)
         call.flush()
-        print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        if not confirm(question):
             return False
     # Grants first: an agent that finds the book may use it.
     if access.granted:
@@ -230,9 +282,9 @@ def _ask_and_do(call: Call, plan: Plan, access: _Access, *, question: str) -> bo
 def _show_plan(out: Output, plan: Plan, access: _Access) -> None:
     for change in plan.changes:
         out.diff(_diff(change))
-    for command in plan.commands:
+    for words in plan.commands:
         out.line("Run:")
-        out.command(shlex.join(command))
+        out.command(shlex.join(words))
     for space in access.granted:
         below = ": of its projects, an agent reaches the one that it works in" if space == PROJECTS else ""
         out.line(f"Let {access.principal} read and write {space}{below}")

@@ -10,7 +10,7 @@ import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from commonbook.interfaces.cli.output.plain import Output, one_line, styled_freshness
+from commonbook.interfaces.cli.output import Output, one_line, styled_freshness
 
 if TYPE_CHECKING:
     from commonbook.model.recall import Hit, RecallResult

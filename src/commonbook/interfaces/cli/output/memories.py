@@ -1,30 +1,17 @@
-"""Layout of memories, spaces and reports for people, on a terminal or elsewhere."""
+"""Layout of memories and spaces for people, on a terminal or elsewhere."""
 
 from __future__ import annotations
 
 import difflib
-import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from commonbook.interfaces.cli.output.plain import Cell, Output, styled_freshness, words
+from commonbook.interfaces.cli.output import Cell, Output, styled_freshness, words
 
 if TYPE_CHECKING:
     from commonbook.model.memory import Deleted, Link, Memory, Page, Receipt, Revision
-    from commonbook.model.reports import (
-        BackupReport,
-        Finding,
-        LogReport,
-        MigrationReport,
-        RestoreReport,
-        Status,
-        SyncReport,
-        TransferReport,
-    )
     from commonbook.model.spaces import Space
-
-_MAX_NAMED_ATTACHMENTS: Final = 10
 
 
 def show_receipt(out: Output, verb: str, receipt: Receipt, *, preposition: str = "in") -> None:
@@ -40,7 +27,7 @@ def show_receipt(out: Output, verb: str, receipt: Receipt, *, preposition: str =
     if receipt.proposed:
         out.note("note: it is proposed, and not recalled until a person approves it: commonbook inbox")
     if receipt.masked:
-        out.note(_masked_note(receipt.masked))
+        out.note(masked_note(receipt.masked))
     if receipt.tags_in_text:
         names = ", ".join(f"#{tag}" for tag in receipt.tags_in_text)
         out.note(f"note: {names} stands in the text, so the memory keeps the tag until you edit the text")
@@ -50,15 +37,19 @@ def show_receipt(out: Output, verb: str, receipt: Receipt, *, preposition: str =
         out.note(f"note: {out.name(receipt.duplicate_of)} says the same")
 
 
-def _masked_note(count: int) -> str:
+def masked_note(count: int) -> str:
+    """Return the note that secrets were masked."""
     return f"note: {count} {'secret was' if count == 1 else 'secrets were'} masked (--no-mask stores them as they are)"
 
 
-def show_repeated(out: Output, receipt: Receipt) -> None:
-    """Show the receipt of a repeated write, which stored nothing new."""
-    out.receipt(
-        "Remembered before:", memory_id=receipt.id, space=receipt.space, path=receipt.path, version=receipt.version
-    )
+def show_new(out: Output, verb: str, receipt: Receipt) -> None:
+    """Show the receipt of a new memory; a repeated write has stored nothing new."""
+    if receipt.new:
+        show_receipt(out, verb, receipt)
+    else:
+        out.receipt(
+            "Remembered before:", memory_id=receipt.id, space=receipt.space, path=receipt.path, version=receipt.version
+        )
 
 
 def show_memory(out: Output, memory: Memory, links: Sequence[Link], titles: Mapping[str, str]) -> None:
@@ -175,8 +166,9 @@ def show_deletion(out: Output, deletion: Deleted) -> None:
     out.note(f"would delete {count}" if deletion.dry_run else f"deleted {count}{undo}")
 
 
-def show_history(out: Output, revisions: Sequence[Revision], diffs: Sequence[str | None]) -> None:
+def show_history(out: Output, revisions: Sequence[Revision], *, with_diffs: bool) -> None:
     """Show every revision, oldest first, with its diff and its deletions."""
+    diffs = _diffs(revisions) if with_diffs else [None] * len(revisions)
     for revision, diff in zip(revisions, diffs, strict=True):
         current = " (current)" if revision.current else ""
         out.line(
@@ -211,157 +203,7 @@ def show_spaces(out: Output, spaces: Sequence[Space]) -> None:
         out.note("no spaces yet: the first memory makes one")
 
 
-def show_status(out: Output, status: Status) -> None:
-    """Show the state of the home in numbers, and what is wrong."""
-    out.facts(
-        [
-            ("home", status.home),
-            ("program", status.program),
-            ("schema", str(status.schema)),
-            ("spaces", str(status.spaces)),
-            ("memories", str(status.memories)),
-            *((f"  {kind}", str(count)) for kind, count in sorted(status.kinds.items())),
-            ("deleted", str(status.deleted)),
-            ("links", str(status.links)),
-            ("copies", str(status.copies)),
-            ("sessions", str(status.sessions)),
-            (
-                "messages",
-                f"{status.messages} ({status.unsettled} not in an episode yet)"
-                if status.unsettled
-                else str(status.messages),
-            ),
-            ("log entries", str(status.log_entries)),
-            *_sizes(status),
-            ("waiting jobs", str(status.waiting_jobs)),
-            ("failed jobs", str(status.failed_jobs)),
-            *(
-                (("outbox", f"{status.unsent} to be sent, {status.refused} refused"),)
-                if status.unsent or status.refused
-                else ()
-            ),
-            *(("copy before migration", path) for path in status.schema_copies),
-        ]
-    )
-    show_findings(out, status.findings, fine="nothing is wrong")
-
-
-def _sizes(status: Status) -> Iterator[tuple[str, str]]:
-    """Yield the sizes of database and files: a server has no files, and not everybody may know the sizes."""
-    if status.database_bytes is not None:
-        yield "database", _size(status.database_bytes)
-    if status.markdown_bytes is not None:
-        yield "markdown", _size(status.markdown_bytes)
-        yield "pending files", str(status.pending_files)
-        yield "pending deletions", str(status.pending_deletions)
-
-
-def show_findings(out: Output, findings: Sequence[Finding], *, fine: str) -> None:
-    """Show problems, each with its fix, or the text `fine` if there are none."""
-    if not findings:
-        out.line(fine, "green")
-    for finding in findings:
-        out.line(f"{finding.what}: {finding.where}", "red")
-        out.line(f"  {finding.why}")
-        out.line(f"  fix: {finding.fix}")
-
-
-def show_log_report(out: Output, report: LogReport) -> None:
-    """Show the result of a verification of the log."""
-    entries = "1 entry" if report.entries == 1 else f"{report.entries} entries"
-    read = f"{entries} of {report.spaces} {'space' if report.spaces == 1 else 'spaces'}"
-    show_findings(out, report.findings, fine=f"the log is intact: {read}")
-
-
-def show_transfer_report(out: Output, verb: str, report: TransferReport) -> None:
-    """Show what an import or export did."""
-    out.line(
-        f"{verb} {report.done}, updated {report.updated}, unchanged {report.unchanged}, links {report.links}"
-        f"{f', sessions {report.sessions} (messages {report.messages})' if report.sessions else ''}",
-        "green",
-    )
-    if report.attachments:
-        out.line(_attachments(report.attachments))
-    if report.masked:
-        out.note(_masked_note(report.masked))
-    if report.spaces:
-        out.line(f"new spaces: {', '.join(report.spaces)}")
-    show_findings(out, report.skipped, fine="nothing was skipped")
-    if report.left_out:
-        out.note(f"note: an export has no place for {', '.join(report.left_out)}; `commonbook backup` copies all")
-
-
-def _attachments(paths: Sequence[str]) -> str:
-    """Return a line about attachments, which names them if they are few."""
-    count = f"attachments {len(paths)}"
-    return f"{count}: {', '.join(paths)}" if len(paths) <= _MAX_NAMED_ATTACHMENTS else count
-
-
-def show_sync_report(out: Output, report: SyncReport) -> None:
-    """Show how many changes a scan of the folder applied."""
-    out.facts(
-        [
-            ("files read", str(report.read)),
-            ("new", str(report.new)),
-            ("edited", str(report.edited)),
-            ("moved", str(report.moved)),
-            ("deleted", str(report.deleted)),
-            ("restored", str(report.restored)),
-            ("malformed", str(report.malformed)),
-            ("held back", str(report.held_back)),
-        ]
-    )
-
-
-def show_reindexed(out: Output, count: int) -> None:
-    """Show how many memories were indexed."""
-    sentence = f"Indexed {count} {'memory' if count == 1 else 'memories'}" if count else "The index was up to date"
-    out.line(sentence, "green")
-
-
-def _size(count: int) -> str:
-    size = float(count)
-    for unit in ("bytes", "KB", "MB"):
-        if size < 1000:
-            return f"{size:.0f} {unit}" if unit == "bytes" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} GB"
-
-
-def show_migration_report(out: Output, report: MigrationReport) -> None:
-    """Show where the book is after a migration."""
-    out.line(
-        f"The book is now in {report.to}: {report.rows:,} rows, {report.files:,} files. "
-        "The old one is read-only from now on."
-    )
-    out.line(f"Its keys are in {report.keys} (signing key {report.key_id}).")
-    if "://" in report.to:
-        address, keys = shlex.quote(report.to), shlex.quote(report.keys)
-        out.line("Every server of the book needs a copy of that folder and these settings, with user and password:")
-        out.command(f"export COMMONBOOK_DATABASE={address} COMMONBOOK_KEYS={keys}")
-    if not report.indexed:
-        out.line("The index is not complete: `commonbook reindex` completes it, and so does the first recall.")
-
-
-def show_backup_report(out: Output, report: BackupReport) -> None:
-    """Show where a backup is, and what it left out."""
-    out.line(
-        f"The backup is {report.target}: {report.files:,} files, {report.size:,} bytes, read again and whole.", "green"
-    )
-    for path, why in report.left_out.items():
-        out.line(f"left out: {path} ({why})")
-    out.note("note: it has the keys of the book, so keep it where nobody else reads it")
-    out.command(f"commonbook restore {shlex.quote(report.target)} DIR")
-
-
-def show_restore_report(out: Output, report: RestoreReport) -> None:
-    """Show what was restored, and what is wrong with it."""
-    memories = "1 memory" if report.memories == 1 else f"{report.memories:,} memories"
-    out.line(f"The home {report.home} is as it was at {report.made}: {memories}, {report.files:,} files.")
-    show_findings(out, report.findings, fine="nothing is wrong")
-
-
-def diffs_of(revisions: Sequence[Revision]) -> list[str | None]:
+def _diffs(revisions: Sequence[Revision]) -> list[str | None]:
     """Return a unified diff for every revision against the one before; the first, and one after a gap, has none."""
     first: list[str | None] = [None] * len(revisions[:1])
     return first + [

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from commonbook.errors import NotFound
-from commonbook.interfaces.cli.output.plain import Branch, Cell, Output, one_line
+from commonbook.interfaces.cli.output import Branch, Cell, Output, one_line
 from commonbook.model.invalidation import (
     CAUSES_WITHOUT_ID,
     DELETED,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from commonbook.interfaces.cli.output.plain import Output, one_line
+from commonbook.interfaces.cli.output import Output, one_line
 
 if TYPE_CHECKING:
     from commonbook.model.session import (

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from commonbook.interfaces.cli.output.plain import Branch, Cell, clean, is_terminal, one_line
+from commonbook.interfaces.cli.output import Branch, Cell, Output, clean, is_terminal, one_line
 
 _ID_TAIL_CHARS = 8
 _GAP_CHARS = 2
@@ -28,8 +28,8 @@ _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 _MAX_RELATIVE_SECONDS = 30 * _DAY
 
 
-class Screen:
-    """The Output for a terminal."""
+class Screen(Output):
+    """The output for a terminal."""
 
     def __init__(self, *, colour: bool) -> None:
         """Write to standard output, in colour or not."""

@@ -1,25 +1,36 @@
-"""The command `init`: show what making a folder a home will change, ask, and make it one."""
+"""Commands that set up this machine: `init` makes a folder a home, `completion` completes commands in a shell."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from commonbook.errors import BadInput, Conflict
-from commonbook.interfaces import json_reports
-from commonbook.interfaces.cli.output import home_plan
-from commonbook.interfaces.cli.output.plain import is_terminal
+from commonbook.interfaces.cli.arguments import add_confirmation, confirm
+from commonbook.interfaces.cli.commands import command, make_parser
+from commonbook.interfaces.cli.output import is_terminal, reports
+from commonbook.interfaces.cli.parser import every_parser
 from commonbook.model.reports import HomePlan
 from commonbook.settings.settings import Settings
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from commonbook.interfaces.cli.call import Call, Command
-    from commonbook.interfaces.cli.output.plain import Output
+    from commonbook.interfaces.cli.call import Call
+    from commonbook.interfaces.cli.output import Output
+    from commonbook.interfaces.cli.parser import Parser
+
+_FILES: Final = ("FILE",)
+_FOLDERS: Final = ("DIR", "FOLDER", "TARGET")
 
 
+def _init_arguments(to: Parser) -> None:
+    to.add_argument("folder", metavar="DIR", nargs="?", help="the folder; it is created if it does not exist")
+    add_confirmation(to, "only show what would be done")
+    to.add_argument("--trust", action="store_true", help="use the database, keys and settings that the folder brings")
+
+
+@command("init", _init_arguments, book="none", local=True)
 def _init(call: Call) -> int:
     from commonbook.compose import new_home
 
@@ -38,9 +49,7 @@ def _init(call: Call) -> int:
     if made:
         with call.progress:
             new_home.make_home(settings, space=args.space, trust=args.trust, progress=call.progress)
-    return call.print_answer(
-        json_reports.home_plan_json(plan, made=made), lambda out: _show(out, args, plan, made=made)
-    )
+    return call.print_answer({**plan._asdict(), "made": made}, lambda out: _show(out, args, plan, made=made))
 
 
 def _refuse_space(args: Namespace, place: str, fix: str) -> None:
@@ -51,7 +60,7 @@ def _refuse_space(args: Namespace, place: str, fix: str) -> None:
 def _show(out: Output, args: Namespace, plan: HomePlan, *, made: bool) -> None:
     if args.yes or args.dry_run:
         # Otherwise the plan was shown with the question.
-        home_plan.show_home_plan(out, plan)
+        reports.show_home_plan(out, plan)
     if made:
         out.line(f"{plan.home} is a home now", "green")
     else:
@@ -74,10 +83,33 @@ def _confirm(call: Call, plan: HomePlan) -> bool:
             fix="look at the changes with --dry-run, then make them with --yes",
         )
     call.progress.pause()
-    home_plan.show_home_plan(call.out, plan)
+    reports.show_home_plan(call.out, plan)
     call.flush()
-    print(f"Make {plan.home} a home? [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
+    return confirm(f"Make {plan.home} a home?")
 
 
-COMMANDS: Final[Mapping[str, Command]] = {"init": _init}
+# --- completion
+
+
+def _completion_arguments(to: Parser) -> None:
+    to.add_argument("shell", choices=("bash", "zsh", "tcsh"), help="your shell")
+
+
+@command("completion", _completion_arguments, book="none", local=True)
+def _completion(call: Call) -> int:
+    text = _script(call.args.shell)
+    return call.print_answer({"shell": call.args.shell, "script": text}, lambda _out: print(text))
+
+
+def _script(shell: str) -> str:
+    """Return the script for a shell."""
+    import shtab
+
+    top = make_parser()
+    for parser in every_parser(top):
+        for action in parser._actions:  # noqa: SLF001 - argparse has no public access to them
+            if action.metavar in _FILES:
+                action.complete = shtab.FILE  # type: ignore[attr-defined]
+            elif action.metavar in _FOLDERS:
+                action.complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+    return str(shtab.complete(top, shell))

@@ -1,14 +1,14 @@
-"""Layout of copies for people: receipts of sharing, and the tree of a lineage."""
+"""Layout of sharing for people: receipts, the tree of a lineage, rules, requests and proposals."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
-from commonbook.interfaces.cli.output.plain import Branch, Cell, Output, styled_freshness
+from commonbook.interfaces.cli.output import Branch, Cell, Output, styled_freshness
 
 if TYPE_CHECKING:
-    from commonbook.model.sharing import Ancestor, CopyNode, Lineage, ShareReceipt
+    from commonbook.model.sharing import Ancestor, CopyNode, Lineage, ShareReceipt, ShareRequest, SharingRule
 
 _UNREADABLE: Final = "not readable for you"
 _UNKNOWN: Final = "unknown, or not readable for you"
@@ -118,3 +118,56 @@ def show_copies(out: Output, copies: Sequence[CopyNode]) -> None:
             for copy in copies
         ],
     )
+
+
+# --- rules and requests
+
+
+def show_rules(out: Output, rules: Sequence[SharingRule]) -> None:
+    """Show sharing rules."""
+    rows = [
+        (
+            out.name(rule.id),
+            rule.space.name or "?",
+            rule.source.name or "?",
+            _filter_text(rule),
+            rule.created_by,
+            rule.idle or "active",
+        )
+        for rule in rules
+    ]
+    if rows:
+        out.table(("id", "space", "takes from", "filter", "created by", "state"), rows)
+    else:
+        out.note("no rules")
+
+
+def _filter_text(rule: SharingRule) -> str:
+    parts = [*rule.kinds, *(f"#{tag}" for tag in rule.tags)]
+    parts += [f"importance {rule.importance:g} or more"] if rule.importance is not None else []
+    return ", ".join(parts or ["everything"]) + (", after approval" if rule.approval else "")
+
+
+def show_requests(out: Output, requests: Sequence[ShareRequest]) -> None:
+    """Show requests to share, and proposed memories."""
+    rows = [
+        (
+            out.name(request.id),
+            request.space,
+            "a copy" if request.purpose == "share" else "approval",
+            request.title or request.memory,
+            request.requested_by,
+            out.moment(request.requested_at),
+            _state(request),
+        )
+        for request in requests
+    ]
+    if rows:
+        out.table(("id", "space", "for", "memory", "requested by", "requested", "state"), rows)
+    else:
+        out.note("no requests")
+
+
+def _state(request: ShareRequest) -> str:
+    by = f" by {request.decided_by}" if request.decided_by else ""
+    return f"{request.state}{by}{': ' + request.note if request.note else ''}"

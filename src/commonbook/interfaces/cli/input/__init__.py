@@ -1,1 +1,0 @@
-"""Input of the command line: texts and messages from arguments, files and standard input."""
