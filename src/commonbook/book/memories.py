@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from commonbook.memories import history, read
     from commonbook.memories import move as memories_move
     from commonbook.memories import remember as memories_remember
-    from commonbook.memories import undelete as memories_undelete
     from commonbook.model.memory import Deleted, Link, Memory, Page, Receipt, Relation, Revision
     from commonbook.text import validation
 else:
@@ -27,7 +26,6 @@ else:
     memories_edit = LazyModule("commonbook.memories.edit")
     memories_move = LazyModule("commonbook.memories.move")
     memories_remember = LazyModule("commonbook.memories.remember")
-    memories_undelete = LazyModule("commonbook.memories.undelete")
     history = LazyModule("commonbook.memories.history")
     read = LazyModule("commonbook.memories.read")
     validation = LazyModule("commonbook.text.validation")
@@ -98,7 +96,7 @@ class MemoryVerbs(BookBase):
         )
 
     def undelete(self, memory_id: str) -> Receipt:
-        return memories_undelete.undelete(self._engines, self._caller, memory_id)
+        return memories_delete.undelete(self._engines, self._caller, memory_id)
 
     def delete_where(self, chosen: Filter, *, dry_run: bool = False) -> Deleted:
         return memories_delete.delete_where(self._engines, self._caller, chosen, dry_run=dry_run)

@@ -11,7 +11,6 @@ from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
     from commonbook.admin import rate_limits
-    from commonbook.memories import approve as memories_approve
     from commonbook.memories import proposals
     from commonbook.model.memory import Kind, Refresh
     from commonbook.model.sharing import LimitedAction, RateLimit, ShareRequest, SharingRule
@@ -19,7 +18,6 @@ if TYPE_CHECKING:
     from commonbook.sharing import rules as sharing_rules
 else:
     # A verb loads the module that it needs, so that a command loads no more than its own subject.
-    memories_approve = LazyModule("commonbook.memories.approve")
     proposals = LazyModule("commonbook.memories.proposals")
     rate_limits = LazyModule("commonbook.admin.rate_limits")
     requests = LazyModule("commonbook.sharing.requests")
@@ -58,12 +56,10 @@ class SharingRuleVerbs(BookBase):
         return proposals.pending(self._engines, self._actor, space=space, decided=decided)
 
     def approve(self, request_id: str, *, note: str = "", expected_version: int | None = None) -> ShareRequest:
-        return memories_approve.approve(
-            self._engines, self._caller, request_id, note=note, expected_version=expected_version
-        )
+        return proposals.approve(self._engines, self._caller, request_id, note=note, expected_version=expected_version)
 
     def reject(self, request_id: str, *, note: str = "") -> ShareRequest:
-        return memories_approve.reject(self._engines, self._caller, request_id, note=note)
+        return proposals.reject(self._engines, self._caller, request_id, note=note)
 
     def set_limit(self, action: LimitedAction, per_minute: int | None, *, principal: str | None = None) -> RateLimit:
         return rate_limits.set_limit(self._engines, self._caller, action, per_minute, principal=principal)

@@ -12,18 +12,11 @@ import posixpath
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Final
+from typing import Final
+from urllib.parse import unquote
 
-from commonbook.markdown.aliases import aliases
 from commonbook.model.memory import MAX_TAG, MAX_TAGS
 from commonbook.model.stored_memory import StoredMemory
-from commonbook.runtime.lazy_modules import LazyModule
-
-if TYPE_CHECKING:
-    from urllib import parse as url_parts
-else:
-    # Few links have characters that are written as numbers.
-    url_parts = LazyModule("urllib.parse")
 
 _FENCE: Final = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?(`{3,}(?=[^`]*$)|~{3,})")
 _FENCE_END: Final = re.compile(r"[ \t>]*(`{3,}|~{3,})[ \t]*$")
@@ -81,7 +74,7 @@ def _place(address: str) -> str:
     if not path.lower().endswith(".md") or _SCHEME.match(path):
         return ""
     if "%" in path:
-        path = url_parts.unquote(path)
+        path = unquote(path)
     path = path[: -len(".md")]
     return path if path.startswith(("/", "./", "../")) else f"./{path}"
 
@@ -131,7 +124,7 @@ def aliases_in(layout: str) -> tuple[str, ...]:
     """Return the further names of a note, from the front matter in the layout of its file."""
     # A file with a field of a person's is not in canonical form, so its layout has the front matter.
     front = _front(layout)
-    return aliases(front) if front else ()
+    return _aliases(front) if front else ()
 
 
 def _front(layout: str) -> str:
@@ -288,3 +281,58 @@ def _without_spans(paragraph: str) -> str:
             index = closing
         index += 1
     return "".join(prose) + paragraph[position:]
+
+
+# --- aliases
+
+# The further names of a note, from its front matter: `aliases`, `alias`, and the `permalink` of basic-memory. They
+# are the person's own, and are only read here. A name is one line, so no YAML parser is needed: a value
+# may be one name, a list in brackets, or a list with one name a line, with or without quotes.
+
+MAX_ALIASES: Final = 50
+MAX_ALIAS_CHARS: Final = 300
+
+_ALIAS_FIELD: Final = re.compile(
+    r"^([\"']?)(?:aliases|alias|permalink)\1[ \t]*:(?=[ \t]|$)(.*(?:\n(?:[ \t].*|-(?:[ \t].*)?|)$)*)",
+    re.MULTILINE | re.IGNORECASE,
+)
+_QUOTED: Final = r'"(?:[^"\\]|\\.)*"|' + r"'(?:[^']|'')*'"
+_QUOTED_NAME: Final = re.compile(_QUOTED)
+_NAME_IN_BRACKETS: Final = re.compile(rf"{_QUOTED}|[^,\[\]\"'\s][^,\[\]]*")
+_COMMENT: Final = re.compile(r"(?:^|[ \t])#.*")
+_NO_NAMES: Final = frozenset(("", "null", "~"))
+
+
+def _aliases(front: str) -> tuple[str, ...]:
+    """Return the names in the front matter of a file, each once."""
+    values = (match[2].strip() for match in _ALIAS_FIELD.finditer(front.replace("\r\n", "\n")))
+    names = (" ".join(name.split()) for value in values for name in _aliases_in(value))
+    unique = dict.fromkeys(name for name in names if name not in _NO_NAMES and len(name) <= MAX_ALIAS_CHARS)
+    return tuple(unique)[:MAX_ALIASES]
+
+
+def _aliases_in(value: str) -> Iterator[str]:
+    if value.startswith("["):
+        inside = _COMMENT.sub("", value.replace("\n", " ")) if "]" not in value.partition("\n")[0] else value
+        yield from (_alias(match[0]) for match in _NAME_IN_BRACKETS.finditer(inside[1:].partition("]")[0]))
+    elif value == "-" or value.startswith(("- ", "-\t")):
+        lines = (line.strip() for line in value.split("\n"))
+        yield from (_alias(line[1:].strip()) for line in lines if line.startswith("-"))
+    elif not value.startswith(("{", "|", ">", "&", "*")):
+        name = _alias(value.partition("\n")[0])
+        yield name
+        # Obsidian reads one text with commas as several names.
+        if not _QUOTED_NAME.match(value) and "," in name:
+            yield from name.split(",")
+
+
+def _alias(text: str) -> str:
+    quoted = _QUOTED_NAME.match(text)
+    if quoted is None:
+        return _COMMENT.sub("", text).strip()
+    if text.startswith("'"):
+        return quoted[0][1:-1].replace("''", "'")
+    try:
+        return str(json.loads(quoted[0]))
+    except ValueError:
+        return quoted[0][1:-1]

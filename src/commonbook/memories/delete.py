@@ -1,20 +1,30 @@
-"""Deletes memories, by their ids or by a filter, all or none; `commonbook.memories.undelete` brings them back."""
+"""Deletes memories, by their ids or by a filter, all or none, and brings them back.
+
+A tombstone becomes the memory that it was, with its history, links, tags and session.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
+from commonbook.access import permissions
 from commonbook.errors import BadInput
 from commonbook.files import hand_edits, scan
 from commonbook.memories import read
 from commonbook.memories.edit import require_version
-from commonbook.model.memory import Deleted, Filter
+from commonbook.model.memory import Deleted, Filter, Receipt
 from commonbook.model.request import RequestContext
+from commonbook.model.stored_memory import StoredMemory, receipt_of
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import open_notices
+from commonbook.sharing import propagate
+from commonbook.tables import file_journal, memories
 from commonbook.text import validation
 from commonbook.write import store_version
 from commonbook.write.context import WriteContext
+from commonbook.write.new_memory import path_of_restored
+from commonbook.write.refusals import logging_refusal
+from commonbook.write.transaction import write
 
 
 def delete(
@@ -57,3 +67,64 @@ def delete_where(engines: Engines, caller: RequestContext, chosen: Filter, *, dr
         if after is None:
             break
     return delete(engines, caller, ids, dry_run=dry_run)
+
+
+def undelete(engines: Engines, caller: RequestContext, memory_id: str) -> Receipt:
+    """Bring a deleted memory back; one that is not deleted stays as it is."""
+    memory_id = validation.validate_memory_id(memory_id)
+
+    def operation(ctx: WriteContext) -> Receipt:
+        ctx.lock([memory_id])
+        memory = _require_writable(ctx, memory_id)
+        if memory.deleted is not None:
+            memory = _with_file_back(ctx, memory)
+        if memory.deleted is not None:
+            memory = _restore(ctx, memory)
+        updated = propagate.propagate_to_copies(ctx)
+        readable = ctx.readable if updated else {}
+        return receipt_of(memory, new=False)._replace(copies=sum(copy.space.id in readable for copy in updated))
+
+    with logging_refusal(engines, caller.actor, "supersede", ()):
+        return write(engines, caller, operation)
+
+
+def _require_writable(ctx: WriteContext, memory_id: str) -> StoredMemory:
+    """Return a memory, deleted or not, of a space that the actor may write to."""
+    memory = memories.find(ctx.tx, ctx.readable, memory_id)
+    if memory is None:
+        raise permissions.no_memory(memory_id)
+    permissions.require_writable(ctx.actor, memory, ctx.writable, ctx.spaces)
+    return memory
+
+
+def _with_file_back(ctx: WriteContext, tombstone: StoredMemory) -> StoredMemory:
+    """Apply a file that a person has put back at the path of the memory: it brings the memory back by itself."""
+    if not ctx.engines.folder.exists(tombstone.path) or file_journal.journal_entries(ctx.tx, [tombstone.id]):
+        return tombstone
+    hand_edits.apply_file(ctx.as_filesystem(), tombstone.path)
+    return _require_writable(ctx, tombstone.id)
+
+
+def _restore(ctx: WriteContext, tombstone: StoredMemory) -> StoredMemory:
+    if tombstone.notice is not None:
+        raise BadInput(
+            f"{tombstone.id} is a notice that was decided or withdrawn",
+            fix="a notice comes back by itself when its cause does; `history` of the memory shows the decision",
+        )
+    restored = store_version.without_rewound(ctx, tombstone, _with_tie(ctx, tombstone))
+    changed = hand_edits.changed_fields(tombstone, restored)
+    return hand_edits.restore(
+        ctx, tombstone, restored._replace(path=path_of_restored(ctx, tombstone)), changed, how="undelete"
+    )
+
+
+def _with_tie(ctx: WriteContext, tombstone: StoredMemory) -> StoredMemory:
+    """Return a copy with the tie that it may have: it follows its source again only by a reader of that.
+
+    Else every writer of the space could have the words of a source whose sharing was ended, by whatever deletion. As a
+    snapshot it is still no better than its source.
+    """
+    link = tombstone.source
+    if link is None or memories.find(ctx.tx, ctx.readable, link.target) is not None:
+        return tombstone
+    return store_version.following_no_more(ctx, tombstone)

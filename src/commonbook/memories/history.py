@@ -1,24 +1,25 @@
-"""Reads the history of a memory, and decides which of its texts a principal may read after a move.
+"""Reads the history of a memory: its texts from the table of revisions, its deletions from the signed log.
 
-A text belongs to the space that the memory was in when it had the text last: only those who may read that space may
-read it.
+A text belongs to the space that the memory was in when it had the text last: after a move, only those who may read that
+space may read it.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from collections.abc import Sequence
 
 from commonbook.access import permissions, scope
-from commonbook.memories.deletions import with_deletions
-from commonbook.model.memory import Revision
+from commonbook.log import chain
+from commonbook.model.ids import parse_time
+from commonbook.model.memory import Deletion, Revision
+from commonbook.model.reports import LogEntry
+from commonbook.model.spaces import Actor, SpaceScope
 from commonbook.model.stored_memory import StoredMemory
+from commonbook.ports.database import Reading
+from commonbook.ports.engines import Engines
 from commonbook.tables import memories, revisions
 from commonbook.text import validation
-
-if TYPE_CHECKING:
-    from commonbook.model.spaces import Actor, SpaceScope
-    from commonbook.ports.database import Reading
-    from commonbook.ports.engines import Engines
 
 
 def history(engines: Engines, actor: Actor, memory_id: str) -> tuple[Revision, ...]:
@@ -43,7 +44,7 @@ def history(engines: Engines, actor: Actor, memory_id: str) -> tuple[Revision, .
             how=memory.revised_how,
             current=memory.deleted is None,
         )
-        return with_deletions(tx, allowed, memory_id, (*past, present))
+        return _with_deletions(tx, allowed, memory_id, (*past, present))
 
 
 def readable_past(tx: Reading, memory: StoredMemory, readable: SpaceScope) -> list[Revision]:
@@ -56,3 +57,37 @@ def readable_past(tx: Reading, memory: StoredMemory, readable: SpaceScope) -> li
 
 def _redacted(revision: Revision) -> Revision:
     return revision._replace(title="", text="", author="", how="", readable=False)
+
+
+def _with_deletions(
+    tx: Reading, readable: SpaceScope, memory_id: str, revisions: Sequence[Revision]
+) -> tuple[Revision, ...]:
+    """Return revisions, oldest first, each with the deletions of the time when the memory had that text."""
+    by_revision: dict[int, list[Deletion]] = {}
+    last: tuple[int, Deletion] | None = None
+    for entry in chain.deletions_of(tx, memory_id):
+        if entry.action == "delete":
+            number = json.loads(entry.payload)["revision"]
+            last = number, _deletion(entry, readable)
+            by_revision.setdefault(number, []).append(last[1])
+        elif last is not None:
+            number, deletion = last
+            by_revision[number][-1] = _restored(deletion, entry, readable)
+            last = None
+    return tuple(one._replace(deletions=tuple(by_revision.get(one.revision, ()))) for one in revisions)
+
+
+def _how(entry: LogEntry) -> str:
+    """Return the verb by which a memory was deleted or came back: `file` for what happened to its file."""
+    how = json.loads(entry.payload).get("how")
+    return str(how or entry.action)
+
+
+def _deletion(entry: LogEntry, readable: SpaceScope) -> Deletion:
+    at = parse_time(entry.time)
+    return Deletion(at, entry.actor, _how(entry)) if entry.space in readable else Deletion(at, "", "")
+
+
+def _restored(deletion: Deletion, entry: LogEntry, readable: SpaceScope) -> Deletion:
+    by, how = (entry.actor, _how(entry)) if entry.space in readable else ("", "")
+    return deletion._replace(restored_at=parse_time(entry.time), restored_by=by, restored_how=how)

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from typing import TypeAlias, TypeVar
+from datetime import datetime
+from typing import Final, NamedTuple, TypeAlias, TypeVar
 
 from commonbook.access import permissions, scope
-from commonbook.errors import BadInput
-from commonbook.memories.drafts import MaskedDraft, fingerprint, mask, prepare, validate
-from commonbook.model.ids import new_id
+from commonbook.errors import BadInput, BadText, BadTime
+from commonbook.model.ids import format_time, new_id
 from commonbook.model.memory import Draft, Metadata, Receipt
 from commonbook.model.request import RequestContext
 from commonbook.model.spaces import Space
@@ -20,8 +20,9 @@ from commonbook.model.stored_memory import StoredLink, StoredMemory, receipt_of
 from commonbook.ports.database import RetryTransaction
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import link_checks
+from commonbook.runtime.compressed_text import CACHED_TEXTS, compress
 from commonbook.tables import links, memories
-from commonbook.text import space_names, validation
+from commonbook.text import masking, space_names, titles, user_times, validation
 from commonbook.write import idempotency, proposals
 from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import log_new_memory, new_memory
@@ -60,14 +61,14 @@ def _remember(
     engines: Engines,
     caller: RequestContext,
     drafts: Sequence[Draft],
-    operation: Callable[[WriteContext, Sequence[MaskedDraft]], _Result],
+    operation: Callable[[WriteContext, Sequence[_MaskedDraft]], _Result],
 ) -> _Result:
     checked = []
     for index, draft in enumerate(drafts):
         with validation.error_item(index):
-            checked.append(mask(validate(draft)))
+            checked.append(_mask(_validate(draft)))
     if not engines.db.has_concurrent_writers:
-        prepare(checked)
+        _compress_texts(checked)
     superseded = (old for draft in checked for old in _superseded(draft.sent))
     with logging_refusal(engines, caller.actor, "supersede", superseded):
         return write(engines, caller, lambda ctx: operation(ctx, checked))
@@ -78,7 +79,7 @@ def _superseded(draft: Draft) -> list[str]:
     return [*named, draft.replaces] if draft.replaces else named
 
 
-def _remember_all(ctx: WriteContext, drafts: Sequence[MaskedDraft]) -> list[Receipt]:
+def _remember_all(ctx: WriteContext, drafts: Sequence[_MaskedDraft]) -> list[Receipt]:
     receipts: list[Receipt] = []
     added: list[StoredMemory] = []
     # Spaces are created in a fixed order, so that two transactions that create the same ones cannot deadlock.
@@ -98,13 +99,13 @@ def _remember_all(ctx: WriteContext, drafts: Sequence[MaskedDraft]) -> list[Rece
     return receipts
 
 
-def _remember_one(ctx: WriteContext, masked: MaskedDraft, spaces: _Spaces) -> tuple[Receipt, StoredMemory | None]:
+def _remember_one(ctx: WriteContext, masked: _MaskedDraft, spaces: _Spaces) -> tuple[Receipt, StoredMemory | None]:
     """Store one memory without its file; or return the first receipt of its key and no memory."""
     draft, (named, space) = masked.sent, spaces
     if draft.key is None:
         return _store(ctx, masked, space)
     # The space that was named: a repeat is one also if the space is under review since.
-    key, content = idempotency.StoredKey(named.id, ctx.actor.principal, draft.key), fingerprint(ctx, draft)
+    key, content = idempotency.StoredKey(named.id, ctx.actor.principal, draft.key), _fingerprint(ctx, draft)
     if not idempotency.claim(ctx.tx, key, content):
         answer = idempotency.find(ctx.tx, key, content, sent=draft.key)
         if answer is None:
@@ -115,7 +116,7 @@ def _remember_one(ctx: WriteContext, masked: MaskedDraft, spaces: _Spaces) -> tu
     return receipt, memory
 
 
-def _store(ctx: WriteContext, masked: MaskedDraft, space: Space) -> tuple[Receipt, StoredMemory]:
+def _store(ctx: WriteContext, masked: _MaskedDraft, space: Space) -> tuple[Receipt, StoredMemory]:
     """Store a new memory in a space; its receipt names a memory that the caller may read with the same text."""
     memory = require_ordered_times(_new_memory(ctx, masked.stored, space))
     link_checks.require_valid_links(ctx, memory, proposals.approved_links(memory))
@@ -185,3 +186,90 @@ def _receipt_from(answer: str) -> Receipt:
     fields = json.loads(answer)
     lists = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
     return Receipt(**{**fields, **lists})
+
+
+# --- drafts
+
+
+_TIME_FIELDS: Final = ("occurred", "valid_from", "valid_until", "expires")
+
+
+class _MaskedDraft(NamedTuple):
+    """A draft as it was sent, by which a repeat is recognised, and as it will be stored, without its secrets."""
+
+    sent: Draft
+    stored: Draft
+    masked: int
+
+
+def _validate(draft: Draft) -> Draft:
+    """Return the draft normalized, or refuse it, as far as that needs no data of the book."""
+    text = validation.validate_text(draft.text)
+    title = validation.validate_title(draft.title) if draft.title else ""
+    if not title and not text.strip():
+        raise BadText("there is nothing to remember", fix="give a text, or at least a title")
+    return draft._replace(
+        text=text,
+        title=title or titles.derive_title(text),
+        space=space_names.require_space_name(draft.space or space_names.PERSONAL),
+        kind=validation.validate_kind(draft.kind),
+        tags=validation.validate_tags(draft.tags),
+        importance=validation.validate_importance(draft.importance),
+        metadata=validation.validate_metadata(draft.metadata),
+        links=tuple(
+            (validation.validate_new_relation(relation), validation.validate_memory_id(target))
+            for relation, target in draft.links
+        ),
+        replaces=validation.validate_memory_id(draft.replaces) if draft.replaces else None,
+        key=validation.validate_key(draft.key) if draft.key is not None else None,
+    )
+
+
+def _mask(sent: Draft) -> _MaskedDraft:
+    """Remove what must not be stored: secrets and private parts."""
+    if not sent.mask:
+        return _MaskedDraft(sent, sent, 0)
+    text, in_text = masking.mask(sent.text)
+    title, in_title = sent.title or "", 0
+    if title == titles.derive_title(sent.text):
+        title = titles.derive_title(text)
+    else:
+        title, in_title = masking.mask_title(title)
+    fields, in_fields = masking.mask_metadata(sent.metadata)
+    tags, in_tags = masking.mask_tags(sent.tags)
+    masked = in_text + in_title + in_fields + in_tags
+    stored = sent._replace(text=text, title=title, metadata=fields, tags=tags) if masked else sent
+    return _MaskedDraft(sent, stored, masked)
+
+
+def _compress_texts(drafts: Sequence[_MaskedDraft]) -> None:
+    """Compress the texts of drafts before the lock of the writers is taken.
+
+    The transaction finds the results in the cache of `compress`, as many as have room there.
+    """
+    for draft in drafts[:CACHED_TEXTS]:
+        compress(draft.stored.text)
+
+
+def _fingerprint(ctx: WriteContext, draft: Draft) -> str:
+    """Return a keyed hash of the draft: it recognizes a repeat, and the text cannot be guessed from it.
+
+    Fields with their default value are left out, so that a field added in a later version changes no stored hash. The
+    space is part of the idempotency key already, by its id, which a rename does not change.
+    """
+    times = {name: _normalize_time(ctx, name, getattr(draft, name)) for name in _TIME_FIELDS}
+    title = None if draft.title == titles.derive_title(draft.text) else draft.title
+    fields = {**draft._asdict(), "title": title, "metadata": dict(draft.metadata), **times}
+    default = Draft("")._asdict()
+    hashed = {name: fields[name] for name in fields if name not in ("key", "space") and fields[name] != default[name]}
+    return ctx.engines.keys.keyed_hash(json.dumps(hashed, sort_keys=True))
+
+
+def _normalize_time(ctx: WriteContext, name: str, value: datetime | str | None) -> str | None:
+    """Return one spelling of a time; relative words such as `yesterday` stay, since a repeat comes later."""
+    if value is None:
+        return None
+    try:
+        return format_time(user_times.parse_user_time(value, zone=ctx.engines.zone, edge=user_times.field_edge(name)))
+    except BadTime:
+        return " ".join(str(value).lower().split())

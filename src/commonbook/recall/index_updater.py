@@ -22,7 +22,7 @@ from typing import Final, NamedTuple
 
 from commonbook.errors import CommonbookError
 from commonbook.log import chain
-from commonbook.memories import validity
+from commonbook.memories import marks
 from commonbook.model.reports import Progress, no_progress
 from commonbook.model.session import Message
 from commonbook.model.spaces import SpaceScope
@@ -93,7 +93,7 @@ class _OwnerPassages(NamedTuple):
     The version is the memory's version, when it ends and is superseded, and the messages that it holds.
     """
 
-    version: tuple[int, validity.Validity | None, Mapping[str, int | None]]
+    version: tuple[int, marks.Validity | None, Mapping[str, int | None]]
     passages: list[IndexedPassage]
 
 
@@ -271,7 +271,7 @@ class IndexUpdater:
         for batch in in_batches(ids, _BATCH):
             stored = memories.get_many(tx, all_spaces, batch)
             live = [memory for memory in stored.values() if memory.deleted is None]
-            validities = validity.validities_of(tx, all_spaces, live)
+            validities = marks.validities_of(tx, all_spaces, live)
             messages = sessions.messages_of_episodes(
                 tx, {memory.id: memory.space.id for memory in live if memory.session}
             )

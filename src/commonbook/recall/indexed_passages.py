@@ -20,7 +20,7 @@ from hashlib import blake2b
 from typing import Final, NamedTuple, TypeAlias
 
 from commonbook.markdown import obsidian, transcript
-from commonbook.memories.validity import Validity, valid_since
+from commonbook.memories.marks import Validity, valid_since
 from commonbook.model.recall import RecallRequest
 from commonbook.model.session import Message
 from commonbook.model.stored_memory import StoredMemory
