@@ -79,6 +79,7 @@ def test_hand_edits_of_every_field_are_taken_in_at_the_next_opening(book: Book, 
     assert again.doctor() == ()
 
 
+@pytest.mark.promise("files.edits")
 @pytest.mark.slow
 def test_a_hand_edit_shows_within_two_seconds_while_another_process_watches(home: Path, tmp_path: Path):
     script = tmp_path / "watcher.py"

@@ -139,6 +139,7 @@ print(sum(path.endswith(".md") for path in opened))
 """
 
 
+@pytest.mark.promise("files.opening")
 @pytest.mark.slow
 def test_opening_an_unchanged_home_of_ten_thousand_files_reads_no_files_text(home: Path, book: Book):
     for start in range(0, 10_000, 1000):

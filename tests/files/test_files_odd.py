@@ -255,6 +255,7 @@ def test_a_watcher_outlives_a_lock_that_is_held_for_too_long(home: Path, monkeyp
 # --- after the commit
 
 
+@pytest.mark.promise("writes.files-follow")
 def test_an_error_after_the_commit_is_not_told_as_a_failure(home: Path, book: Book, monkeypatch):
     def broken(_folder: str) -> None:
         raise OSError(5, "Input/output error")

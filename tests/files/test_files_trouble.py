@@ -137,6 +137,7 @@ def test_a_checkout_of_an_old_commit_and_back_keeps_everything(home: Path, book:
     assert now.doctor() == ()
 
 
+@pytest.mark.promise("files.mass-deletion")
 def test_files_that_a_cloud_drive_evicted_are_not_taken_for_deleted_or_emptied(
     home: Path, book: Book, open_book: OpenBook
 ):

@@ -107,6 +107,7 @@ def test_the_last_query_is_the_one_that_counts(book, slow):
     assert book.prefetched("s", "otter", wait=30).hits[0].text == "the otter swims"
 
 
+@pytest.mark.promise("hermes.people")
 def test_a_switch_returns_at_once_and_the_late_result_is_never_handed_out(book, slow):
     book.prefetch("s", "heron")
     slow.wait_begun()

@@ -78,6 +78,7 @@ def test_hand_edits_of_every_field_show_in_recall_at_the_next_opening(book, home
     assert edited.shows(open_book())
 
 
+@pytest.mark.promise("files.edits")
 def test_hand_edits_show_in_recall_within_two_seconds_while_somebody_watches(book: Book, home: Path):
     (home / "personal").mkdir(exist_ok=True)
     with book.watching(lambda _report: None):

@@ -170,6 +170,7 @@ def _as_tasks(append):
     asyncio.run(all_of_them())
 
 
+@pytest.mark.promise("sessions.one-order")
 @pytest.mark.parametrize("how", [_as_threads, _as_tasks])
 def test_a_hundred_tasks_append_the_same_words_in_the_same_millisecond(place, open_book, how):
     book = open_book()
@@ -493,6 +494,7 @@ def test_a_message_of_a_megabyte_is_stored_whole_settled_and_found(place, open_b
     assert wrong_with(place) == []
 
 
+@pytest.mark.promise("sessions.batch")
 @pytest.mark.slow
 def test_ten_thousand_messages_in_one_call_are_stored_all_or_none(book):
     many = [NewMessage(f"text {number}", client_id=f"c{number}") for number in range(MAX_MESSAGES)]

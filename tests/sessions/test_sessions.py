@@ -303,6 +303,7 @@ def test_a_switch_while_work_is_queued_settles_in_the_order_of_the_messages(plac
     assert wrong_with(place) == []
 
 
+@pytest.mark.promise("hermes.once")
 def test_end_then_switch_then_shutdown_stores_each_of_23_turns_once(place, open_book):
     book = open_book()
     for number in range(1, 24):

@@ -154,6 +154,7 @@ def test_the_step_behind_the_commit_is_given_the_files_of_what_others_see_alread
         assert seen == ["It rains."]
 
 
+@pytest.mark.promise("writes.files-follow")
 def test_what_goes_wrong_behind_the_commit_takes_nothing_back_and_is_made_good_later(home: Path):
     with commonbook.open(home, create=True) as book:
         book.create_space("personal")

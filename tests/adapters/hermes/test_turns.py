@@ -27,6 +27,7 @@ def test_every_turn_is_on_disk_when_its_call_returns(provider, place, batches):
     assert not hermes.errors
 
 
+@pytest.mark.promise("hermes.once")
 def test_a_session_that_ends_is_switched_and_shut_down_has_each_of_its_23_turns_once(provider, place, batches):
     hermes = Hermes(provider, batches=batches)
     for number in range(23):
