@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 from commonbook import BadInput, Book, CommonbookError, Conflict, DatabaseError, Draft, Progress
 from commonbook.compose.book import open_book
-from commonbook.compose.migration import make_keys
+from commonbook.compose.databases import make_keys
 from commonbook.interfaces.cli.main import exit_code
 from commonbook.model.ids import format_time
 from commonbook.settings.settings import DatabaseChoice, Settings, require_address

@@ -23,9 +23,9 @@ from benchmarks.figures import AT_MOST, Bar, Figure
 from benchmarks.library import by_frequency, shelves
 from benchmarks.recalling import percentile
 from commonbook.book.book import Book
-from commonbook.compose.migration import make_keys
+from commonbook.compose.databases import make_keys
 from commonbook.engines.embedders.static_table import StaticTable
-from commonbook.engines.postgres.index_schema import CREATE_INDEXES
+from commonbook.engines.postgres.index import CREATE_INDEXES
 from commonbook.engines.postgres.passage_rows import signed_hash
 from commonbook.recall import indexed_passages
 from commonbook.text import terms

@@ -20,7 +20,7 @@ import pytest
 import commonbook
 from commonbook.adapters.hermes.provider import CommonbookMemoryProvider
 from commonbook.book.book import Book
-from commonbook.compose.migration import make_keys
+from commonbook.compose.databases import make_keys
 from commonbook.engines.process.clock import SystemClock
 from commonbook.settings.settings import Settings
 from tests.support import new_databases

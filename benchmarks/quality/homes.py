@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.quality.datasets import DataSet, Note, Talk
 from commonbook import Book, Draft
 from commonbook.compose.book import open_book
-from commonbook.compose.migration import make_keys
+from commonbook.compose.databases import make_keys
 from commonbook.model.ids import format_time
 from commonbook.settings.settings import DatabaseChoice, Settings, require_address
 

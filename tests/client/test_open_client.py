@@ -142,9 +142,7 @@ def test_status_and_doctor_count_what_was_not_sent_and_name_what_was_refused(ope
         book._engines,
         book._settings,
         caller=RequestContext(Actor("agent:stranger")),
-        transfer_service=book._transfer_service,
         recall_service=book._recall_service,
-        appender=book._appender,
         outbox_status=book._outbox_status,
     )
     assert (stranger.status().refused, stranger.status().findings) == (0, ())

@@ -456,9 +456,7 @@ def test_an_actor_without_grants_sees_and_changes_nothing(book: Book):
         book._engines,
         book._settings,
         caller=RequestContext(Actor("agent:stranger")),
-        transfer_service=book._transfer_service,
         recall_service=book._recall_service,
-        appender=book._appender,
     )
     assert stranger.list().items == ()
     assert stranger.spaces() == ()

@@ -9,7 +9,7 @@ import pytest
 import commonbook
 from commonbook.book.book import Book
 from commonbook.compose.book import open_book
-from commonbook.compose.migration import migrate_book
+from commonbook.compose.databases import migrate_book
 from commonbook.errors import BadInput, NotFound, TooLarge
 from commonbook.model.memory import Filter
 from commonbook.settings.settings import DatabaseChoice, Settings

@@ -26,7 +26,7 @@ import pytest
 
 import commonbook
 from commonbook.book.book import Book
-from commonbook.compose import lazy_engines
+from commonbook.compose import book as book_root
 from commonbook.engines.embedders.static_table import StaticTable
 from commonbook.engines.index import array_files
 from commonbook.engines.index.mapped_index import MappedIndex
@@ -81,9 +81,7 @@ def _with_index(book: Book, index: MappedIndex) -> Book:
         book._engines,
         book._settings,
         caller=OWNER_CONTEXT,
-        transfer_service=book._transfer_service,
         recall_service=recaller,
-        appender=book._appender,
     )
 
 
@@ -565,7 +563,7 @@ def _wait_until_indexed(book: Book) -> None:
 
 @pytest.mark.promise("recall.background")
 def test_a_process_without_a_worker_indexes_a_burst_of_its_own_in_the_background(book, true, monkeypatch):
-    monkeypatch.setattr(lazy_engines, "CHANGES_BEFORE_INDEXING", MAX_PENDING)
+    monkeypatch.setattr(book_root, "CHANGES_BEFORE_INDEXING", MAX_PENDING)
     monkeypatch.setattr(index_updater, "_SLICE", 60)
     chance = random.Random(SEED)
     for _ in range(3):
@@ -577,7 +575,7 @@ def test_a_process_without_a_worker_indexes_a_burst_of_its_own_in_the_background
 def test_a_book_that_is_closed_while_a_burst_is_indexed_leaves_no_thread_and_loses_nothing(
     open_book, true, monkeypatch
 ):
-    monkeypatch.setattr(lazy_engines, "CHANGES_BEFORE_INDEXING", MAX_PENDING)
+    monkeypatch.setattr(book_root, "CHANGES_BEFORE_INDEXING", MAX_PENDING)
     monkeypatch.setattr(index_updater, "_SLICE", 20)
     with open_book() as book:
         book.remember_many(_drafts(random.Random(SEED), 2 * MAX_PENDING))

@@ -15,7 +15,7 @@ from itertools import count
 from typing import Any
 
 import commonbook
-from commonbook.compose import home_copy
+from commonbook.compose import backup
 from commonbook.engines.disk import backup_format
 from commonbook.interfaces.cli.main import main
 from commonbook.model.session import NewMessage
@@ -25,14 +25,14 @@ POINTS: dict[str, tuple[Any, str, int]] = {
     "an entry in the middle": (backup_format.TarWriter, "add", 20),
     "the list": (backup_format.ListedWriter, "finish", 1),
     "the end of the archive": (backup_format.TarWriter, "close", 1),
-    "reading it again": (home_copy, "read_backup", 1),
-    "the rename": (home_copy, "_put_in_place", 1),
+    "reading it again": (backup, "read_backup", 1),
+    "the rename": (backup, "_put_in_place", 1),
 }
 RESTORE_POINTS: dict[str, tuple[Any, str, int]] = {
     "the first entry": (backup_format.FolderWriter, "add", 1),
     "an entry in the middle": (backup_format.FolderWriter, "add", 20),
     "the end of the entries": (backup_format.FolderWriter, "close", 1),
-    "the marker": (home_copy, "_complete_hidden_folder", 1),
+    "the marker": (backup, "_complete_hidden_folder", 1),
 }
 
 

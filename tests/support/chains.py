@@ -64,9 +64,6 @@ class Sqlite:
     def defer(self, sql: str, /, **params: object) -> Callable[[], list[tuple[Any, ...]]]:
         return partial(self.rows, sql, **params)
 
-    def defer_stable(self, sql: str, /, **params: object) -> Callable[[], list[tuple[Any, ...]]]:
-        return self.defer(sql, **params)
-
     def run(self, sql: str, /, **params: object) -> int:
         return self.connection.execute(sql, params).rowcount
 

@@ -15,7 +15,7 @@ import pytest
 
 import commonbook
 from commonbook.compose.book import open_book
-from commonbook.compose.migration import migrate_book, unlock_book
+from commonbook.compose.databases import migrate_book, unlock_book
 from commonbook.errors import CommonbookError, Conflict, HomeDamaged, Moved
 from commonbook.model.memory import Draft, Filter, Memory
 from commonbook.settings.settings import DatabaseChoice, Settings
@@ -166,7 +166,7 @@ def takes_writes(place: str | Path, keys: str | None = None) -> bool:
 
 KILLED = """
 import os, signal, sys
-from commonbook.compose.migration import migrate_book, unlock_book
+from commonbook.compose.databases import migrate_book, unlock_book
 from commonbook.transfer import migrate
 from tests.transfer.test_migrate import settings
 

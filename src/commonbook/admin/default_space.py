@@ -1,27 +1,29 @@
-"""The default space of an actor: of the owner by its project, of others by their API key. Reading records nothing."""
+"""The default space of an actor: of the owner by its project, of others by their API key. Reading records nothing.
+
+A git repository has the space `projects/<name>`. Several repositories can have one name: the first that writes to
+`projects/<name>` has it, which the book records, and another one gets a longer name.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 from commonbook.access import permissions
-from commonbook.admin import project_spaces
 from commonbook.errors import NotAllowed
 from commonbook.model.spaces import PERSONAL
-from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.settings import default_space as settings_space
-from commonbook.tables import spaces
+from commonbook.settings.default_space import PROJECTS
+from commonbook.tables import api_keys, home, spaces
+from commonbook.text import space_names
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from commonbook.model.spaces import Actor
+    from commonbook.ports.database import Transaction
     from commonbook.ports.engines import Engines
+    from commonbook.settings.git_repository import Repository
     from commonbook.settings.settings import Settings
-    from commonbook.tables import api_keys
-    from commonbook.text import space_names
-else:
-    # The owner needs no key.
-    api_keys = LazyModule("commonbook.tables.api_keys")
-    space_names = LazyModule("commonbook.text.space_names")
 
 _MAX_NAMES: Final = 20
 
@@ -33,7 +35,7 @@ def space_to_read(engines: Engines, settings: Settings, actor: Actor) -> str:
     if not permissions.is_owner(actor):
         return settings.space or _space_of_key(engines, actor) or settings_space.default_space(settings)
     named, repository = settings_space.chosen_space(settings)
-    return named or (project_spaces.find(engines, repository) if repository else PERSONAL)
+    return named or (space_of_repository(engines, repository) if repository else PERSONAL)
 
 
 def space_to_write(engines: Engines, settings: Settings, actor: Actor) -> str:
@@ -50,7 +52,7 @@ def space_to_write(engines: Engines, settings: Settings, actor: Actor) -> str:
             raise _no_space(engines, actor)
         return space
     named, repository = settings_space.chosen_space(settings)
-    return named or (project_spaces.find_or_claim(engines, repository) if repository else PERSONAL)
+    return named or (claim_space_of_repository(engines, repository) if repository else PERSONAL)
 
 
 def _space_of_key(engines: Engines, actor: Actor) -> str | None:
@@ -71,3 +73,58 @@ def _no_space(engines: Engines, actor: Actor) -> NotAllowed:
         f"{actor.principal} has no default space, so that it may not write without naming a space",
         fix=f"name one of those that it may write to: {listed}" if names else "ask the owner of the home for a grant",
     )
+
+
+def space_of_repository(engines: Engines, repository: Repository) -> str:
+    """Return the space of a repository, or the one that it would get by a write."""
+    with engines.db.reading() as tx:
+        claims = home.project_spaces(tx)
+        if not claims:
+            return _candidate(repository.name)
+        taken = {space.name for space in spaces.get_all(tx).values()}
+    return _own(claims, repository) or _free(claims, taken, repository)
+
+
+def claim_space_of_repository(engines: Engines, repository: Repository) -> str:
+    """Return the space of a repository, which is recorded as its own."""
+    with engines.db.reading() as tx:
+        name = _own(home.project_spaces(tx), repository, identity=repository.identities[0])
+    return name or engines.db.write(lambda tx: _claim(tx, repository))
+
+
+def _claim(tx: Transaction, repository: Repository) -> str:
+    """Record the space of a repository, and return its name; by its origin, once it has one."""
+    claims, identity = home.project_spaces(tx), repository.identities[0]
+    name = _own(claims, repository)
+    if name is not None:
+        home.claim_project_space(tx, name, identity, instead_of=claims[name])
+        return name
+    spaces.lock(tx)
+    name = _free(home.project_spaces(tx), {space.name for space in spaces.get_all(tx).values()}, repository)
+    home.claim_project_space(tx, name, identity)
+    return name
+
+
+def _candidates(repository: Repository) -> list[str]:
+    return [_candidate(name) for name in (repository.name, *repository.longer_names)]
+
+
+def _candidate(name: str) -> str:
+    return f"{PROJECTS}/{name}"
+
+
+def _own(claims: Mapping[str, str], repository: Repository, *, identity: str | None = None) -> str | None:
+    """Return the space that was recorded for a repository, by its origin or, before it had one, by its place."""
+    identities = repository.identities if identity is None else (identity,)
+    return next((name for name in _candidates(repository) if claims.get(name) in identities), None)
+
+
+def _free(claims: Mapping[str, str], taken: set[str], repository: Repository) -> str:
+    """Return the first name that no other repository has; a longer name is not that of a space that is there already.
+
+    The shortest may be: it is the space that the repository had before there were records.
+    """
+    first, *longer, last = _candidates(repository)
+    if first not in claims:
+        return first
+    return next((name for name in longer if name not in claims and name not in taken), last)

@@ -11,19 +11,16 @@ from commonbook.ports.retry_read import retry_read
 from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
-    from commonbook.admin import api_keys, browser_sign_in, login_codes
+    from commonbook.admin import api_keys, sign_in
     from commonbook.admin import grants as admin_grants
-    from commonbook.admin import identity as admin_identity
     from commonbook.admin import spaces as admin_spaces
     from commonbook.model.spaces import ApiKey, Grant, Identity, LoginCode, NewKey, Review, Role, SignInCode, Space
 else:
     # A verb loads the module that it needs, so that a command loads no more than its own subject.
     admin_grants = LazyModule("commonbook.admin.grants")
-    admin_identity = LazyModule("commonbook.admin.identity")
     admin_spaces = LazyModule("commonbook.admin.spaces")
     api_keys = LazyModule("commonbook.admin.api_keys")
-    browser_sign_in = LazyModule("commonbook.admin.browser_sign_in")
-    login_codes = LazyModule("commonbook.admin.login_codes")
+    sign_in = LazyModule("commonbook.admin.sign_in")
 
 
 class AdminVerbs(BookBase):
@@ -31,7 +28,7 @@ class AdminVerbs(BookBase):
 
     @retry_read
     def whoami(self) -> Identity:
-        return admin_identity.identity(self._engines, self._actor, default_space=self.default_space)
+        return admin_grants.identity(self._engines, self._actor, default_space=self.default_space)
 
     @retry_read
     def spaces(self) -> tuple[Space, ...]:
@@ -77,10 +74,10 @@ class AdminVerbs(BookBase):
         return api_keys.revoke_key(self._engines, self._caller, key_id)
 
     def create_login(self, key_id: str) -> LoginCode:
-        return login_codes.create_login(self._engines, self._caller, key_id)
+        return sign_in.create_login(self._engines, self._caller, key_id)
 
     def create_sign_in(self) -> SignInCode:
-        return browser_sign_in.create_sign_in(self._engines, self._caller)
+        return sign_in.create_sign_in(self._engines, self._caller)
 
     def exchange_login(self, code: str, *, nonce: str | None = None) -> NewKey:
-        return login_codes.exchange_login(self._engines, code, nonce=nonce)
+        return sign_in.exchange_login(self._engines, code, nonce=nonce)

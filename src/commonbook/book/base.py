@@ -13,12 +13,12 @@ from commonbook.verbs import Verbs
 
 if TYPE_CHECKING:
     from commonbook.admin import default_space as default_spaces
-    from commonbook.admin import project_spaces
     from commonbook.errors import CommonbookError
     from commonbook.model.request import RequestContext
     from commonbook.model.spaces import Actor
-    from commonbook.ports.engines import Engines, RecallService, TransferService
+    from commonbook.ports.engines import Engines, RecallService
     from commonbook.recall import prefetch
+    from commonbook.sessions import append as session_append
     from commonbook.sessions.append import Appender
     from commonbook.settings import default_space as settings_default_space
     from commonbook.settings.git_repository import Repository
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 else:
     default_spaces = LazyModule("commonbook.admin.default_space")
     prefetch = LazyModule("commonbook.recall.prefetch")
-    project_spaces = LazyModule("commonbook.admin.project_spaces")
+    session_append = LazyModule("commonbook.sessions.append")
     settings_default_space = LazyModule("commonbook.settings.default_space")
 
 
@@ -39,9 +39,7 @@ class BookBase(Verbs):
         settings: Settings,
         *,
         caller: RequestContext,
-        transfer_service: TransferService,
         recall_service: RecallService,
-        appender: Appender,
         outbox_status: Callable[[], OutboxStatus] = OutboxStatus,
         lender: BookBase | None = None,
     ) -> None:
@@ -50,9 +48,8 @@ class BookBase(Verbs):
         A view has a `lender`, the book that owns the engines.
         """
         self._engines = engines
-        self._transfer_service = transfer_service
         self._recall_service = recall_service
-        self._appender = appender
+        self._made_appender: Appender | None = None
         self._made_prefetcher: prefetch.Prefetcher | None = None
         self._settings = settings
         self._caller = caller
@@ -81,6 +78,16 @@ class BookBase(Verbs):
             return self._made_prefetcher
 
     @property
+    def _appender(self) -> Appender:
+        """The appender of this book and all its views, made at the first append: they share its transactions."""
+        if self._lender is not None:
+            return self._lender._appender  # noqa: SLF001 - a book of the same class
+        with loading():
+            if self._made_appender is None:
+                self._made_appender = session_append.Appender(self._engines)
+            return self._made_appender
+
+    @property
     def home(self) -> str:
         if not permissions.is_owner(self._actor):
             return ""
@@ -97,7 +104,7 @@ class BookBase(Verbs):
             if named or repository is None:
                 # The book is not asked, and nothing more is loaded.
                 return named or PERSONAL
-            return self._claimed_spaces.get(repository) or project_spaces.find(self._engines, repository)
+            return self._claimed_spaces.get(repository) or default_spaces.space_of_repository(self._engines, repository)
         return default_spaces.space_to_read(self._engines, self._settings, self._actor)
 
     def space_for_writing(self) -> str:
@@ -108,7 +115,7 @@ class BookBase(Verbs):
             return named or PERSONAL
         # A record never changes: while a repository has this origin and place, it has the same space.
         if repository not in self._claimed_spaces:
-            self._claimed_spaces[repository] = project_spaces.find_or_claim(self._engines, repository)
+            self._claimed_spaces[repository] = default_spaces.claim_space_of_repository(self._engines, repository)
         return self._claimed_spaces[repository]
 
     def _require_owner(self, what: str) -> None:

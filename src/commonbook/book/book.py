@@ -73,9 +73,7 @@ class Book(MemoryVerbs, SessionVerbs, SharingVerbs, SharingRuleVerbs, ReasoningV
             self._engines,
             self._settings if space is None else self._settings._replace(space=space),
             caller=caller,
-            transfer_service=self._transfer_service,
             recall_service=self._recall_service,
-            appender=self._appender,
             lender=self,
         )
 

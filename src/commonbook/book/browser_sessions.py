@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from commonbook.admin import browser_sign_in
+from commonbook.admin import sign_in
 from commonbook.model.request import RequestContext
 from commonbook.model.spaces import Actor
 from commonbook.text import space_names
@@ -16,17 +16,17 @@ if TYPE_CHECKING:
 
 def begin_session(book: Book, code: str) -> tuple[str, BrowserSession]:
     """Exchange the code of a sign-in link, once, for a session; return its secret, and the session."""
-    return browser_sign_in.exchange(book._engines, code)  # noqa: SLF001 - this module is a part of the facade
+    return sign_in.exchange(book._engines, code)  # noqa: SLF001 - this module is a part of the facade
 
 
 def find_session(book: Book, secret: str) -> BrowserSession:
     """Return a session by its secret; NotAllowed if it has ended."""
-    return browser_sign_in.find_session(book._engines, secret)  # noqa: SLF001 - this module is a part of the facade
+    return sign_in.find_session(book._engines, secret)  # noqa: SLF001 - this module is a part of the facade
 
 
 def end_session(book: Book, secret: str) -> None:
     """Sign a browser out."""
-    browser_sign_in.end_session(book._engines, secret)  # noqa: SLF001 - this module is a part of the facade
+    sign_in.end_session(book._engines, secret)  # noqa: SLF001 - this module is a part of the facade
 
 
 def view_of_session(book: Book, session: BrowserSession, *, space: str | None = None) -> Book:

@@ -15,8 +15,10 @@ from commonbook.ports.retry_read import retry_read
 from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
+    from commonbook import transfer
     from commonbook.files import scan
-    from commonbook.maintenance import audit, change_feed, health, metrics
+    from commonbook.maintenance import audit, change_feed, health
+    from commonbook.maintenance import doctor as checkup
     from commonbook.maintenance import rebuild as rebuilding
     from commonbook.model import path_filter
     from commonbook.model.reports import (
@@ -35,12 +37,13 @@ else:
     # A verb loads the module that it needs, so that a command loads no more than its own subject.
     audit = LazyModule("commonbook.maintenance.audit")
     change_feed = LazyModule("commonbook.maintenance.change_feed")
+    checkup = LazyModule("commonbook.maintenance.doctor")
     health = LazyModule("commonbook.maintenance.health")
-    metrics = LazyModule("commonbook.maintenance.metrics")
     path_filter = LazyModule("commonbook.model.path_filter")
     rebuilding = LazyModule("commonbook.maintenance.rebuild")
     scan = LazyModule("commonbook.files.scan")
     home_facts = LazyModule("commonbook.tables.home")
+    transfer = LazyModule("commonbook.transfer")
 
 
 class MaintenanceVerbs(RecallVerbs):
@@ -102,7 +105,7 @@ class MaintenanceVerbs(RecallVerbs):
         progress: Progress = no_progress,
     ) -> TransferReport:
         files = _path_filter(include, exclude)
-        return self._transfer_service.import_folder(
+        return transfer.import_folder(
             self._engines,
             self._actor,
             folder,
@@ -126,7 +129,7 @@ class MaintenanceVerbs(RecallVerbs):
         progress: Progress = no_progress,
     ) -> TransferReport:
         files = _path_filter(include, exclude)
-        return self._transfer_service.export(
+        return transfer.export(
             self._engines, self._actor, target, space=space, files=files, as_okf=okf, progress=progress
         )
 
@@ -160,7 +163,7 @@ class MaintenanceVerbs(RecallVerbs):
     @retry_read
     def doctor(self, *, progress: Progress = no_progress) -> tuple[Finding, ...]:
         self._require_owner("look at everything")
-        findings = health.doctor(self._engines, self._actor, progress=progress)
+        findings = checkup.doctor(self._engines, self._actor, progress=progress)
         findings = (*findings, *self._recall_service.findings(), *self._outbox_status().findings)
         if not findings:
             health.remove_schema_copies(self._engines)
@@ -187,7 +190,7 @@ class MaintenanceVerbs(RecallVerbs):
     @retry_read
     def metrics(self) -> Metrics:
         self._require_owner("look at everything")
-        return metrics.read_metrics(self._engines, self._recall_service)
+        return health.read_metrics(self._engines, self._recall_service)
 
     @retry_read
     def log(self, *, space: str, after: int = 0, limit: int = 100) -> tuple[LogEntry, ...]:

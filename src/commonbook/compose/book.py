@@ -6,45 +6,42 @@ Modules that are slow to import (cryptography, YAML, the watcher) are imported a
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from commonbook.book.book import Book
-from commonbook.compose.lazy_engines import Lazy, LazyRecall
+from commonbook.engines.disk import git, machine_marker
 from commonbook.engines.disk.durable_files import make_folders, network_file_system
-from commonbook.engines.disk.home_folder import HIDDEN_FOLDER, HomeFolder, holds_files, is_home
+from commonbook.engines.disk.home_folder import HIDDEN_FOLDER, HomeFolder, HomeWatcher, holds_files, is_home
+from commonbook.engines.disk.import_export import ExternalFolder
+from commonbook.engines.disk.signing_keys import KeyFiles
+from commonbook.engines.disk.yaml_fields import PyYaml
 from commonbook.engines.process.clock import SystemClock
 from commonbook.engines.sqlite.database import SqliteDatabase
 from commonbook.engines.sqlite.migrations import MIGRATIONS
 from commonbook.errors import DatabaseUnfit, HomeReadOnly, KeyMissing, Moved, NetworkFileSystem, NoHome
 from commonbook.files import journal
+from commonbook.maintenance.index_follower import IndexFollower
 from commonbook.model.ids import format_time, new_id
 from commonbook.model.reports import OutboxStatus, Progress, no_progress
 from commonbook.model.request import OWNER_CONTEXT
-from commonbook.ports.engines import Engines, RecallService, TransferService
-from commonbook.runtime.lazy_modules import LazyModule
+from commonbook.ports.engines import Engines, RecallService
+from commonbook.runtime.fork_reset import reset_in_child
+from commonbook.runtime.lazy_modules import loading
 from commonbook.settings.settings import DatabaseChoice, Settings
 from commonbook.tables import home
 from commonbook.text import user_times
+from commonbook.write.context import WriteContext
 
 if TYPE_CHECKING:
-    from commonbook.compose import write_steps
-    from commonbook.engines.disk import git, machine_marker
     from commonbook.engines.postgres.database import PostgresDatabase
     from commonbook.ports.database import Database, Transaction
-    from commonbook.ports.files import ExternalFiles, FilesToWrite, Folder, Watcher, Yaml
+    from commonbook.ports.files import FilesToWrite, Folder
     from commonbook.ports.index import Index
     from commonbook.ports.keys import Clock, Keys
-    from commonbook.sessions.append import Appender
-    from commonbook.write.context import WriteContext
-else:
-    # A home that is only read is opened without the modules that write.
-    git = LazyModule("commonbook.engines.disk.git")
-    write_steps = LazyModule("commonbook.compose.write_steps")
-    machine_marker = LazyModule("commonbook.engines.disk.machine_marker")
-
 
 KEYS_CHECK_TEXT: Final = "the keys of this book"
 """Its keyed hash is recorded when a book is made, to recognize the keys of the book. It must never change."""
@@ -54,10 +51,6 @@ _RECALLS_AT_ONCE: Final = 1
 
 PostgreSQL does its part elsewhere, and is not waited for.
 """
-
-
-def _complete_changes(context: WriteContext, /) -> None:
-    write_steps.complete_changes(context)
 
 
 def _finish_write(recall: LazyRecall, engines: Engines, tx: Transaction, files: FilesToWrite, /) -> None:
@@ -97,9 +90,7 @@ def book_over(engines: Engines, settings: Settings, clock: Clock, make_recall: C
         engines,
         settings,
         caller=OWNER_CONTEXT,
-        transfer_service=cast("TransferService", Lazy(_transfer_service)),
         recall_service=cast("RecallService", recall),
-        appender=_appender(engines),
         outbox_status=lambda: _outbox_status(settings, clock),
     )
 
@@ -127,18 +118,18 @@ def wire_home(settings: Settings, clock: Clock, *, create: bool = False) -> tupl
 def wire_folder(settings: Settings, clock: Clock, hidden: str, folder: Folder) -> Engines:
     """Wire the engines of a book over a folder, with its database and keys in the folder `hidden`."""
     database = sqlite_database(settings, clock, hidden)
-    keys = _lazy_keys(os.path.join(hidden, "keys"))
+    keys = KeyFiles(os.path.join(hidden, "keys"))
     facts = _facts(database, settings, keys, create=True)
     return Engines(
         db=database,
         folder=folder,
-        watcher=cast("Watcher", Lazy(lambda: _watcher(settings.home))),
-        external_files=cast("ExternalFiles", Lazy(lambda: _external_files(settings.home))),
+        watcher=HomeWatcher(settings.home),
+        external_files=ExternalFolder(settings.home),
         keys=keys,
-        yaml=cast("Yaml", Lazy(_yaml)),
+        yaml=PyYaml(),
         clock=clock,
         zone=user_times.require_zone(settings.zone or facts["zone"]),
-        before_finalize=_complete_changes,
+        before_finalize=complete_changes,
         after_commit=journal.write_committed,
     )
 
@@ -175,12 +166,12 @@ def wire_server(
         db=database,
         folder=no_files,
         watcher=no_files,
-        external_files=cast("ExternalFiles", Lazy(lambda: _external_files(None))),
+        external_files=ExternalFolder(None),
         keys=keys,
-        yaml=cast("Yaml", Lazy(_yaml)),
+        yaml=PyYaml(),
         clock=clock,
         zone=zone,
-        before_finalize=_complete_changes,
+        before_finalize=complete_changes,
         after_commit=journal.write_committed,
     )
     return engines, lambda: _recall_service(settings, lambda: _postgres_index(settings, database))
@@ -218,8 +209,6 @@ def needing_driver() -> Iterator[None]:
 
 def _server_keys(settings: Settings, clock: Clock) -> Keys:
     """Read the keys of a server now; they are never created here, since every server must have the same."""
-    from commonbook.engines.disk.signing_keys import KeyFiles
-
     folder = settings.database.keys if settings.database else None
     if folder is None:
         message = "COMMONBOOK_KEYS does not say where the keys of this book are"
@@ -380,36 +369,12 @@ def _record_book(tx: Transaction, zone: str, keys: str) -> dict[str, str]:
     return home.facts(tx)
 
 
-def _lazy_keys(folder: str) -> Keys:
-    def make() -> Keys:
-        from commonbook.engines.disk.signing_keys import KeyFiles
-
-        return KeyFiles(folder)
-
-    return cast("Keys", Lazy(make))
-
-
 def _outbox_status(settings: Settings, clock: Clock) -> OutboxStatus:
     if not os.path.exists(settings.outbox):
         return OutboxStatus()
     from commonbook.compose.client import outbox_status
 
     return outbox_status(settings, clock)
-
-
-def _appender(engines: Engines) -> Appender:
-    def make() -> Appender:
-        from commonbook.sessions.append import Appender
-
-        return Appender(engines)
-
-    return cast("Appender", Lazy(make))
-
-
-def _transfer_service() -> object:
-    from commonbook import transfer
-
-    return transfer
 
 
 def _mapped_index(hidden: str) -> Index:
@@ -443,19 +408,78 @@ def recall_service(settings: Settings, hidden: str) -> RecallService:
     return _recall_service(settings, lambda: _mapped_index(hidden), recalls_at_once=_RECALLS_AT_ONCE)
 
 
-def _yaml() -> Yaml:
-    from commonbook.engines.disk.yaml_fields import PyYaml
+def complete_changes(ctx: WriteContext) -> None:
+    """Complete the changes of an operation in its transaction, until no step has left anything for another.
 
-    return PyYaml()
+    The order matters, since each step may add to what the later ones look at:
+    1. Copies take over the changed texts of their sources. That may apply hand edits of the copies' files, which can
+       change what other memories depend on.
+    2. Notices are brought up to date with what depends on superseded or deleted memories. That may apply the hand edit
+       of a dependent's file: its copies follow in the next round.
+    3. Sharing rules look at every memory that the operation and the first two steps have written. A copy that a rule
+       makes is new: no other copy takes its text over yet, and nothing depends on it.
+    """
+    while True:
+        if ctx.pending.changed_texts:
+            from commonbook.sharing import propagate
+
+            propagate.propagate_to_copies(ctx)
+        if ctx.pending.reasoning_changed:
+            from commonbook.reasoning import notices
+
+            notices.update_notices(ctx)
+        if ctx.pending.changed_ids:
+            from commonbook.sharing import apply_rules
+
+            apply_rules.apply_rules(ctx)
+        if not ctx.pending.is_incomplete:
+            return
 
 
-def _watcher(folder: str) -> Watcher:
-    from commonbook.engines.disk.watcher import HomeWatcher
-
-    return HomeWatcher(folder)
+CHANGES_BEFORE_INDEXING: Final = 1_000
+"""After so many changes of this process, they are indexed in the background: a recall would do it in under a second."""
 
 
-def _external_files(folder: str | None) -> ExternalFiles:
-    from commonbook.engines.disk.import_export import ExternalFolder
+class LazyRecall:
+    """A proxy that makes the recall service at its first use, once for all threads: it imports numpy.
 
-    return ExternalFolder(folder)
+    It also counts the changes that this process commits. After many of them they are indexed in the background.
+    """
+
+    def __init__(self, make: Callable[[], RecallService]) -> None:
+        """Make nothing yet."""
+        self._make = make
+        self.reset_after_fork()
+        reset_in_child(self)
+
+    def reset_after_fork(self) -> None:
+        """Forget the service and the lock: in a forked child, the thread that held the lock does not exist."""
+        self._changes = 0
+        self._follower: IndexFollower | None = None
+        self._service: RecallService | None = None
+        self._lock = threading.Lock()
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever recall has under that name
+        with self._lock:
+            if self._service is None:
+                with loading():
+                    self._service = self._make()
+        return getattr(self._service, name)
+
+    def note_changes(self, engines: Engines, count: int) -> None:
+        """Count committed changes; index them in the background when they are many."""
+        self._changes += count
+        if self._changes < CHANGES_BEFORE_INDEXING:
+            return
+        self._changes = 0
+        with self._lock:
+            if self._follower is None:
+                self._follower = IndexFollower(cast("RecallService", self))
+        self._follower.follow(engines)
+
+    def close(self) -> None:
+        """Close the recall service, if it was made."""
+        if self._follower is not None:
+            self._follower.close()
+        if self._service is not None:
+            self._service.close()

@@ -11,7 +11,7 @@ from typing import Final
 from commonbook.compose.book import open_book, prepare_home, require_folder, wire_folder
 from commonbook.engines.disk import machine_marker
 from commonbook.engines.disk.home_folder import HIDDEN_FOLDER, is_home
-from commonbook.engines.disk.read_only_folder import ReadOnlyFolder
+from commonbook.engines.disk.no_files import ReadOnlyFolder
 from commonbook.engines.process.clock import SystemClock
 from commonbook.errors import BadFile, Conflict, ForeignHome
 from commonbook.files.preview import preview

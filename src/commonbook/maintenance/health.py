@@ -1,4 +1,7 @@
-"""The health of a home: `status` reports numbers and known problems, `doctor` checks all of it. Neither writes rows."""
+"""The health of a home: `status` reports its numbers and known problems, and metrics about pending work.
+
+Monitoring systems watch the metrics. `maintenance.doctor` checks everything.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +10,19 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from commonbook.access import permissions, scope
+from commonbook.files import refused_files
 from commonbook.log import chain
-from commonbook.model.reports import Finding, OutboxStatus, Progress, Status
+from commonbook.model.reports import Finding, Metrics, OutboxStatus, Status
 from commonbook.model.spaces import SPACE_FILE
-from commonbook.runtime.lazy_modules import LazyModule
-from commonbook.tables import copies, file_journal, jobs, memories, sessions
+from commonbook.tables import copies, file_journal, jobs, memories, sessions, spaces
 from commonbook.tables import home as home_facts
+from commonbook.text import space_names
 from commonbook.version import __version__
 
 if TYPE_CHECKING:
-    from commonbook.files import refused_files
-    from commonbook.maintenance import audit, file_checks
-    from commonbook.model.spaces import Actor, SpaceScope
+    from commonbook.model.spaces import Actor, Space, SpaceScope
     from commonbook.ports.database import Reading
-    from commonbook.ports.engines import Engines
-else:
-    # Loaded only by `doctor`, so that `status` starts fast.
-    audit = LazyModule("commonbook.maintenance.audit")
-    file_checks = LazyModule("commonbook.maintenance.file_checks")
-    refused_files = LazyModule("commonbook.files.refused_files")
+    from commonbook.ports.engines import Engines, RecallService
 
 _FIX_SPACE_FILE: Final = (
     "remove or correct it; `commonbook space list` shows each space with its folder, and `space create` or"
@@ -60,10 +57,10 @@ def status(engines: Engines, actor: Actor, home: str, unsent: OutboxStatus) -> S
             if owner
             else 0,
             findings=(
-                *(_moved_findings(tx) if owner else ()),
-                *(_file_findings(tx, engines) if owner else ()),
-                *_reverted_findings(tx, engines, allowed),
-                *_job_findings(tx, actor, allowed),
+                *(moved_findings(tx) if owner else ()),
+                *(file_findings(tx, engines) if owner else ()),
+                *reverted_findings(tx, engines, allowed),
+                *job_findings(tx, actor, allowed),
                 *unsent.findings,
             ),
             sessions=session_count,
@@ -85,34 +82,14 @@ def remove_schema_copies(engines: Engines) -> None:
         engines.db.remove_schema_copies()
 
 
-def doctor(engines: Engines, actor: Actor, *, progress: Progress) -> tuple[Finding, ...]:
-    """Check the database, files, jobs, log and keys, and return the findings, each with its fix; nothing is changed."""
-    damaged = _database_findings(engines)
-    if damaged:
-        return damaged
-    with engines.db.reading() as tx:
-        allowed = scope.select(tx, actor)
-        failures = (*_reverted_findings(tx, engines, allowed), *_job_findings(tx, actor, allowed))
-        files = (*_file_findings(tx, engines), *file_checks.check_files(tx, engines, progress))
-        troubles = (*_moved_findings(tx), *files, *failures)
-    log = audit.verify_log(engines, actor, None, progress=progress).findings
-    return (*troubles, *file_checks.unreadable_files(engines), *log, *_key_findings(engines))
-
-
-def _database_findings(engines: Engines) -> tuple[Finding, ...]:
-    fix = "restore a back-up, or move state.db away and open the home again: the Markdown brings the memories back"
-    return tuple(
-        Finding(what="damaged database", where="state.db", why=damage, fix=fix) for damage in engines.db.damage()
-    )
-
-
-def _moved_findings(tx: Reading) -> tuple[Finding, ...]:
+def moved_findings(tx: Reading) -> tuple[Finding, ...]:
+    """Return the finding for a book that was moved to another database, if it was."""
     moved = home_facts.moved_error(home_facts.facts(tx))
     why = "it is read-only, and no edit of its files counts: what it says is that of the day of the move"
     return () if moved is None else (Finding(what="moved book", where=str(moved), why=why, fix=moved.fix),)
 
 
-def _file_findings(tx: Reading, engines: Engines) -> tuple[Finding, ...]:
+def file_findings(tx: Reading, engines: Engines) -> tuple[Finding, ...]:
     """Name the files with a trouble, but for those that are no memory and are ignored by now."""
     is_ours = engines.folder.our_paths()
     return tuple(
@@ -136,7 +113,8 @@ def _trouble_finding(file: file_journal.SyncedFile, trouble: str) -> Finding:
     return Finding(what=refused_files.kind_of(trouble), where=file.path, why=trouble, fix=fix)
 
 
-def _reverted_findings(tx: Reading, engines: Engines, allowed: SpaceScope) -> tuple[Finding, ...]:
+def reverted_findings(tx: Reading, engines: Engines, allowed: SpaceScope) -> tuple[Finding, ...]:
+    """Return a finding for each memory whose last save brought back older words."""
     reverted = file_journal.reverted(tx) if engines.folder.keeps_files else {}
     headers = memories.get_headers(tx, allowed, sorted(reverted)) if reverted else {}
     return tuple(
@@ -161,7 +139,8 @@ def _shown_jobs(actor: Actor) -> frozenset[str]:
     return jobs.ALL_JOBS if permissions.is_owner(actor) else jobs.OWN_SPACE_JOBS
 
 
-def _job_findings(tx: Reading, actor: Actor, allowed: SpaceScope) -> tuple[Finding, ...]:
+def job_findings(tx: Reading, actor: Actor, allowed: SpaceScope) -> tuple[Finding, ...]:
+    """Return a finding for each failed job that the actor may see."""
     shown = _shown_jobs(actor)
     failed = [job for job in jobs.in_state(tx, state="failed") if job.space in allowed and job.kind in shown]
     kinds = _job_kinds() if failed else {}
@@ -194,19 +173,25 @@ def _job_kinds() -> Mapping[str, tuple[str, str]]:
     }
 
 
-def _key_findings(engines: Engines) -> tuple[Finding, ...]:
-    open_keys = (
-        Finding(what="open key", where=path, why="others may read it", fix=f"chmod go-rwx {path}")
-        for path in engines.keys.loose()
-    )
-    committed = (
-        Finding(
-            what="committed secret",
-            where=path,
-            why="it is in the git repository of this folder: who has a copy can sign and read as this home",
-            fix="`git rm -r --cached .commonbook`, take it out of the history (`git filter-repo --path .commonbook"
-            " --invert-paths`), and treat what others may have got as known to them",
+def read_metrics(engines: Engines, recall_service: RecallService) -> Metrics:
+    """Return the figures of the whole book."""
+    index_lag = recall_service.pending_changes(engines)
+    with engines.db.reading() as tx:
+        every = spaces.get_all(tx)
+        notice_spaces = {id_: space for id_, space in every.items() if _holds_notices(space)}
+        waiting, failed = jobs.counts(tx, every)
+        due_since = jobs.due_since(tx, engines.clock.now())
+        return Metrics(
+            unsettled_messages=sessions.counts(tx, every)[2],
+            waiting_jobs=waiting,
+            failed_jobs=failed,
+            queue_age_seconds=max(0.0, (engines.clock.now() - due_since).total_seconds()) if due_since else 0.0,
+            stale_copies=copies.count_outdated(tx),
+            open_notices=memories.counts(tx, notice_spaces)[0].get("notice", 0),
+            index_lag=index_lag,
+            pending_files=len(file_journal.pending(tx)),
         )
-        for path in engines.folder.committed_secrets()
-    )
-    return (*open_keys, *committed)
+
+
+def _holds_notices(space: Space) -> bool:
+    return space.name.rpartition("/")[2] == space_names.INVALIDATIONS

@@ -20,7 +20,7 @@ from commonbook.sharing import freshness, refresh
 from commonbook.sharing.freshness import REFRESHED_BY_READING
 from commonbook.tables import links, memories, spaces
 from commonbook.tables.memories import page_cursor
-from commonbook.text import page_cursors, space_names, user_times, validation
+from commonbook.text import space_names, user_times, validation
 from commonbook.text.metadata import labels_of
 from commonbook.text.validation import validate_kinds
 
@@ -99,7 +99,7 @@ def list_page(engines: Engines, actor: Actor, chosen: Filter, *, limit: int, aft
     metadata = validation.validate_metadata(chosen.metadata)
     if metadata and chosen.deleted:
         raise BadInput("deleted memories are not found by their metadata", fix="list them by tags, kinds or times")
-    cursor = page_cursors.parse_cursor(after) if after else None
+    cursor = validation.parse_cursor(after) if after else None
     chosen = chosen._replace(
         tags=(*validation.validate_tags(chosen.tags), *labels_of(metadata)),
         kinds=chosen.kinds or _default_kinds(chosen.space),

@@ -38,14 +38,6 @@ class Reading(Protocol):
         """
         ...
 
-    def defer_stable(self, sql: str, /, **params: object) -> Callable[[], list[Row]]:
-        """Send a query like `defer`, of tables that hardly ever change.
-
-        An engine that admits one writer at a time keeps the rows from one transaction to the next, until somebody
-        changes one of the tables.
-        """
-        ...
-
 
 class Transaction(Reading, Protocol):
     """The write transaction: everything in it is committed together, or nothing is."""

@@ -7,48 +7,12 @@ from datetime import tzinfo
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from commonbook.model.path_filter import PathFilter
     from commonbook.model.recall import RecallRequest, RecallResult
-    from commonbook.model.reports import Finding, Progress, TransferReport
+    from commonbook.model.reports import Finding, Progress
     from commonbook.model.spaces import Actor
     from commonbook.ports.database import Database, Transaction
     from commonbook.ports.files import ExternalFiles, FilesToWrite, Folder, Watcher, Yaml
     from commonbook.ports.keys import Clock, Keys
-
-
-class TransferService(Protocol):
-    """Import and export; loaded at first use, since most runs never use them."""
-
-    def import_folder(
-        self,
-        engines: Engines,
-        actor: Actor,
-        folder: str,
-        *,
-        space: str | None,
-        folders_as_spaces: bool,
-        files: PathFilter,
-        okf: bool,
-        dry_run: bool,
-        mask: bool,
-        progress: Progress,
-    ) -> TransferReport:
-        """Import a folder, a Markdown file or an archive."""
-        ...
-
-    def export(
-        self,
-        engines: Engines,
-        actor: Actor,
-        target: str,
-        *,
-        space: str | None,
-        files: PathFilter,
-        as_okf: bool,
-        progress: Progress,
-    ) -> TransferReport:
-        """Write memories as a folder or an archive, which is a bundle in the Open Knowledge Format with `as_okf`."""
-        ...
 
 
 class RecallService(Protocol):

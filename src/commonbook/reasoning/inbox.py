@@ -17,7 +17,7 @@ from commonbook.ports.engines import Engines
 from commonbook.reasoning import invalidations as graph
 from commonbook.reasoning import open_notices
 from commonbook.tables import memories, spaces
-from commonbook.text import page_cursors, space_names, validation
+from commonbook.text import space_names, validation
 
 _MIN_BATCH: Final = 100
 
@@ -29,7 +29,7 @@ def inbox(engines: Engines, actor: Actor, *, space: str | None, expired: bool, l
     space, named exactly, shows it to every reader.
     """
     validation.require_page_limit(limit)
-    cursor = page_cursors.parse_cursor(after) if after else None
+    cursor = validation.parse_cursor(after) if after else None
     now = engines.clock.now()
     with engines.db.reading() as tx:
         all_spaces = spaces.get_all(tx)

@@ -27,9 +27,8 @@ from commonbook.ports.index import Index, IndexView
 from commonbook.recall import index_updater, indexed_passages, phrases
 from commonbook.recall.candidate_order import order_candidates
 from commonbook.recall.hits import HitBuilder, result_of
-from commonbook.recall.index_query import IndexQueryBuilder
 from commonbook.recall.index_updater import ViewOutdated
-from commonbook.recall.query import ParsedQuery, parse
+from commonbook.recall.query import IndexQueryBuilder, ParsedQuery, parse
 from commonbook.runtime.fork_reset import reset_in_child
 from commonbook.sharing import refresh
 from commonbook.tables import changes

@@ -70,9 +70,7 @@ def delete_fact(tx: Transaction, name: str) -> None:
 
 def moved_deferred(tx: Transaction) -> Callable[[], list[Row]]:
     """Send the query for the facts of a migration; call the result to read them, for `require_not_moved`."""
-    return tx.defer_stable(
-        "SELECT name, value FROM home WHERE name IN ('moved_to', 'moved_keys', 'moving_to', 'moving_from')"
-    )
+    return tx.defer("SELECT name, value FROM home WHERE name IN ('moved_to', 'moved_keys', 'moving_to', 'moving_from')")
 
 
 def moved_error(known: Mapping[str, str]) -> Moved | None:

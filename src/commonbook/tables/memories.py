@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from commonbook.runtime import compressed_text
     from commonbook.tables import links
     from commonbook.text import metadata as metadata_text
-    from commonbook.text import page_cursors
+    from commonbook.text import validation
 else:
     # A command that only counts memories needs none of these.
     compressed_text = LazyModule("commonbook.runtime.compressed_text")
@@ -39,7 +39,7 @@ else:
     obsidian = LazyModule("commonbook.markdown.obsidian")
     keyed_hashes = LazyModule("commonbook.markdown.keyed_hashes")
     metadata_text = LazyModule("commonbook.text.metadata")
-    page_cursors = LazyModule("commonbook.text.page_cursors")
+    validation = LazyModule("commonbook.text.validation")
 
 
 class _MemoryRow(NamedTuple):
@@ -506,4 +506,4 @@ def cursor_position(memory: StoredMemory) -> tuple[str, str]:
 
 def page_cursor(memory: StoredMemory) -> str:
     """Return the cursor after a memory of a page, as text."""
-    return page_cursors.format_cursor(*cursor_position(memory))
+    return validation.format_cursor(*cursor_position(memory))

@@ -83,7 +83,7 @@ def count(tx: Reading, space: str) -> int:
 
 def from_sources(tx: Reading, spaces: SpaceScope, sources: Collection[str]) -> list[SharingRule]:
     """Return the rules that share from these source spaces, the oldest first."""
-    rows = tx.defer_stable(
+    rows = tx.defer(
         f"SELECT {_COLUMNS} FROM rule WHERE source IN :sources ORDER BY id",
         sources=tuple(sorted(sources)),
     )

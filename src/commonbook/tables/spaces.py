@@ -31,7 +31,7 @@ def get_all(tx: Reading) -> dict[str, Space]:
 
 
 def _query(tx: Reading, which: str = " ORDER BY name", **params: object) -> Callable[[], dict[str, Space]]:
-    rows = tx.defer_stable(f"SELECT {_COLUMNS} FROM space{which}", **params)
+    rows = tx.defer(f"SELECT {_COLUMNS} FROM space{which}", **params)
     return lambda: {space.id: space for space in map(_space, rows())}
 
 

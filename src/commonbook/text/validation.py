@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -351,3 +353,20 @@ def _metadata_value(name: str, value: object) -> Scalar:
     if not isinstance(value, bool | int | float) or not abs(value) <= _MAX_NUMBER:
         raise BadInput(f"{name!r} is no text, number or truth value", fix="give a scalar; a number of at most 2^53")
     return value
+
+
+def format_cursor(created: str, item_id: str) -> str:
+    """Return the cursor after an item of a page."""
+    return base64.urlsafe_b64encode(f"{created} {item_id}".encode()).decode().rstrip("=")
+
+
+def parse_cursor(cursor: str) -> tuple[str, str]:
+    """Return the position in a cursor that `format_cursor` made; BadInput if it is none."""
+    try:
+        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
+    except (binascii.Error, ValueError):
+        text = ""
+    created, _, item_id = text.partition(" ")
+    if not re.fullmatch(r"[0-9T:.Z-]{27}", created) or not item_id:
+        raise BadInput(f"{cursor!r} is not a cursor", fix="pass on the `next` of the page before, as it is")
+    return created, item_id

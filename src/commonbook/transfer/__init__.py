@@ -1,4 +1,4 @@
-"""Transfer of memories and books: import, export and migration. `compose` loads the package on first use."""
+"""Transfer of memories and books: import, export and migration. The book loads the package at first use."""
 
 from commonbook.transfer.export import export
 from commonbook.transfer.import_folder import import_folder

@@ -6,25 +6,36 @@ Sessions have files of their own (`export_sessions`).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
 from commonbook.access import permissions, scope
 from commonbook.errors import NotFound
-from commonbook.markdown import okf, space_file
-from commonbook.markdown.memory_conversion import render_memory
+from commonbook.files import refused_files
+from commonbook.markdown import file_format, okf, space_file
+from commonbook.markdown.memory_conversion import dialect, render_memory
 from commonbook.model.path_filter import PathFilter
 from commonbook.model.reports import Finding, Progress, TransferReport, not_exported
-from commonbook.model.spaces import Actor, Space, SpaceScope
+from commonbook.model.spaces import Actor, Space, SpaceScope, is_space_file
 from commonbook.model.stored_memory import StoredMemory
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
-from commonbook.ports.files import ExportTarget
-from commonbook.tables import memories
+from commonbook.ports.files import ExportTarget, HomeEntry
+from commonbook.tables import (
+    api_keys,
+    file_journal,
+    grants,
+    memories,
+    rate_counts,
+    revisions,
+    sharing_requests,
+    sharing_rules,
+    spaces,
+    supersession,
+)
 from commonbook.text import file_paths, space_names
-from commonbook.transfer import attachments, export_okf, export_sessions
-from commonbook.transfer.export_left_out import left_out, with_unexported_files
+from commonbook.transfer import attachments, export_sessions
 
 _BATCH: Final = 200
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -81,11 +92,11 @@ def export(
         foreign += [not_exported(file.path) for file in sessions if file.outcome == "foreign"]
         foreign += export_sessions.left_out(tx, chosen) if as_okf else ()
         exported = {path for path, _ in paths} | attached.paths
-        skipped = with_unexported_files(
+        skipped = _with_unexported_files(
             engines, tx, foreign, lambda path: files.takes(path) and lies_in(path), exported=exported
         )
         edited = sum(file.edited for file in sessions)
-        not_in_files = left_out(
+        not_in_files = _left_out(
             tx, chosen, edited_messages=edited, empty_spaces=_count_empty(chosen, in_export), whole=space is None
         )
     written_sessions = [file for file in sessions if file.outcome != "foreign"]
@@ -116,16 +127,16 @@ def _write_okf(
     engines: Engines, tx: Reading, chosen: SpaceScope, paths: Sequence[tuple[str, str]], out: ExportTarget
 ) -> Iterator[_Written]:
     """Write each memory as a concept of a bundle, and then the listings of the folders."""
-    targets = export_okf.targets_of(tx, chosen, paths)
+    targets = _targets_of(tx, chosen, paths)
     entries: list[okf.Entry] = []
     changed = _EPOCH
     for batch in _by_path(tx, chosen, paths):
-        for memory, path, data in export_okf.bundle_files(engines, tx, batch, targets):
+        for memory, path, data in _bundle_files(engines, tx, batch, targets):
             entries.append(okf.Entry(path, memory.title, okf.describe(memory)))
             changed = max(changed, memory.updated)
             yield memory.id, path, out.put(path, data, changed=memory.updated)
     # The newest change of a memory, so that equal states of a book give equal archives.
-    for path, outcome in export_okf.write_indexes(out, entries, changed=changed):
+    for path, outcome in _write_indexes(out, entries, changed=changed):
         yield None, path, outcome
 
 
@@ -174,3 +185,166 @@ def _put_space_files(out: ExportTarget, spaces: Iterable[Space]) -> list[Finding
         ):
             foreign.append(not_exported(path))
     return foreign
+
+
+# --- a bundle in the Open Knowledge Format
+
+
+_Targets = Mapping[str, tuple[str, str]]
+"""The path in the bundle and the title of each memory of it, by its id."""
+
+
+def _bundle_files(
+    engines: Engines, tx: Reading, batch: Sequence[StoredMemory], targets: _Targets
+) -> list[tuple[StoredMemory, str, bytes]]:
+    """Return the path and content in the bundle of each of these memories."""
+    everywhere = spaces.get_all(tx)
+    successors = supersession.successors_of(tx, everywhere, [memory.id for memory in batch])
+    now = engines.clock.now()
+    files: list[tuple[StoredMemory, str, bytes]] = []
+    for memory in batch:
+        ends, own = _end(memory), _own_fields(engines, memory)
+        has_ended = ends is not None and ends <= now
+        concept = okf.Concept(
+            memory=memory,
+            sources=[_source(link.target, targets) for link in memory.links if link.relation in okf.SOURCE_RELATIONS],
+            # What an import took from one of these fields is not said again by the other.
+            is_deprecated=bool(successors.standing(memory.id, now)) or (has_ended and own.ends != ends),
+            stale_after=None if own.is_deprecated else ends,
+        )
+        data = file_format.add_fields(
+            render_memory(memory, engines), okf.fields(concept, engines.zone), dialect(engines)
+        )
+        files.append((memory, okf.bundle_path(memory.path, memory.id), data))
+    return files
+
+
+def _own_fields(engines: Engines, memory: StoredMemory) -> okf.ForeignConcept:
+    """Return what the front matter of a person says about the end of a memory."""
+    if not any(name in memory.layout for name in ("status", "stale_after")):
+        return okf.ForeignConcept()
+    return okf.read_concept(memory.layout, dialect(engines))
+
+
+def _targets_of(tx: Reading, chosen: SpaceScope, paths: Iterable[tuple[str, str]]) -> _Targets:
+    """Return where each memory of an export lies in the bundle, and its title."""
+    ids = [memory_id for _, memory_id in paths]
+    return {
+        header.id: (okf.bundle_path(header.path, header.id), header.title)
+        for header in memories.get_headers(tx, chosen, ids).values()
+    }
+
+
+def _end(memory: StoredMemory) -> datetime | None:
+    """Return the moment from which a memory does not hold any more, if it has one."""
+    return min((moment for moment in (memory.expires, memory.valid_until) if moment is not None), default=None)
+
+
+def _source(target: str, targets: _Targets) -> tuple[str, str, str | None]:
+    if target in targets:
+        path, title = targets[target]
+        return target, f"/{path}", title
+    return target, f"urn:uuid:{target}", None
+
+
+def _write_indexes(out: ExportTarget, entries: Iterable[okf.Entry], *, changed: datetime) -> list[tuple[str, str]]:
+    """Write the listing of every folder; return the path and the outcome of each."""
+    return [(path, out.put(path, text.encode(), changed=changed)) for path, text in okf.indexes(entries).items()]
+
+
+# --- what an export leaves out
+
+
+_MARKDOWN: Final = (".md", ".markdown")
+_COPY_IT: Final = "copy it yourself if it belongs to the export"
+_UNKNOWN_ENDING: Final = Finding(
+    what="not exported",
+    where="",
+    why="it is neither Markdown nor of a kind that is known as an attachment",
+    fix="`--include '*'` exports files of every kind",
+)
+
+
+def _left_out(
+    tx: Reading, chosen: SpaceScope, *, edited_messages: int, empty_spaces: int, whole: bool
+) -> tuple[str, ...]:
+    """Return what an export of these spaces leaves out, with numbers; `whole` is an export of all spaces.
+
+    Of messages that were edited in their episodes, the words that they had before are left out.
+    """
+    if not chosen:
+        return ()
+    _, deleted, _ = memories.counts(tx, chosen)
+    requests = [sharing_requests.into_spaces(tx, chosen, decided=decided) for decided in (False, True)]
+    counts = [
+        (revisions.count(tx, chosen), "past revision", "past revisions"),
+        (edited_messages, "earlier text of a message", "earlier texts of messages"),
+        (deleted, "deleted memory", "deleted memories"),
+        (empty_spaces, "empty space", "empty spaces"),
+        (len(grants.on_spaces(tx, chosen)), "grant", "grants"),
+        (sum(sharing_rules.count(tx, space) for space in chosen), "sharing rule", "sharing rules"),
+        (len({request.id for page in requests for request in page}), "share request", "share requests"),
+    ]
+    if whole:
+        limits = [limit for limit in rate_counts.get_limits(tx) if limit.set_by]
+        counts += [
+            (len(api_keys.get_all(tx)), "API key", "API keys"),
+            (len(limits), "rate limit", "rate limits"),
+        ]
+    named = [f"{count:,} {one if count == 1 else many}" for count, one, many in counts if count]
+    return (*named, "the signed log")
+
+
+def _with_unexported_files(
+    engines: Engines,
+    tx: Reading,
+    findings: Sequence[Finding],
+    wanted: Callable[[str], bool],
+    *,
+    exported: Collection[str],
+) -> tuple[Finding, ...]:
+    """Return these findings, and one for each other wanted file of the home that is not as it is in the export.
+
+    `exported` are the paths in the home of everything that the export has.
+    """
+    known = {*exported, *(finding.where for finding in findings)}
+    return (*findings, *_unexported_files(engines, tx, wanted, known))
+
+
+def _unexported_files(
+    engines: Engines, tx: Reading, wanted: Callable[[str], bool], exported: Collection[str]
+) -> Iterator[Finding]:
+    troubles = {file.path: file.trouble or "" for file in file_journal.troubles(tx)}
+    for entry in engines.external_files.home_entries():
+        if is_space_file(entry.path) or not wanted(entry.path):
+            continue
+        if entry.path in exported:
+            if entry.path in troubles:
+                yield _older_state(entry.path, troubles[entry.path])
+        else:
+            yield _finding(engines, entry, troubles.get(entry.path))
+
+
+def _finding(engines: Engines, entry: HomeEntry, trouble: str | None) -> Finding:
+    if entry.skipped is not None:
+        return Finding("not exported", entry.path, entry.skipped, _COPY_IT)
+    if trouble is not None:
+        return Finding("not exported", entry.path, trouble, refused_files.fix_of(entry.path, trouble, is_memory=False))
+    if entry.path.lower().endswith(_MARKDOWN) and not entry.path.endswith(".md"):
+        return Finding("not exported", entry.path, "a memory's file ends with `.md`, in small letters", "rename it")
+    if not entry.path.endswith(".md"):
+        return _UNKNOWN_ENDING._replace(where=entry.path)
+    if refused_files.is_blank(engines.folder.read(entry.path) or b""):
+        return Finding("not exported", entry.path, "the note is empty: it is no memory yet", "write something into it")
+    return Finding(
+        "not exported", entry.path, "the file was not read yet", "run `commonbook status`, which reads it, then export"
+    )
+
+
+def _older_state(path: str, trouble: str) -> Finding:
+    return Finding(
+        what="older state exported",
+        where=path,
+        why=f"{trouble}; the export has the memory as it was before",
+        fix=refused_files.fix_of(path, trouble, is_memory=True),
+    )

@@ -18,8 +18,10 @@ from commonbook.markdown.front_matter import Document
 from commonbook.markdown.memory_conversion import (
     memory_from_document,
     new_memory_from_document,
+    render_memory,
     require_understood,
     says_the_same,
+    title_of_note,
 )
 from commonbook.model.ids import new_id
 from commonbook.model.memory import MAX_FRONT_BYTES
@@ -27,11 +29,10 @@ from commonbook.model.stored_memory import StoredMemory
 from commonbook.ports.database import RetryTransaction
 from commonbook.ports.engines import Engines
 from commonbook.ports.files import SourceFile
-from commonbook.tables import file_journal, memories
-from commonbook.text import titles, user_times
+from commonbook.tables import file_journal, memories, revisions
+from commonbook.text import nearness, titles, user_times
 from commonbook.transfer import import_sessions, import_spaces
 from commonbook.transfer.import_spaces import Place
-from commonbook.transfer.known_files import compare_with_history
 from commonbook.write import idempotency, store_version
 from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import free_path, log_new_memory, new_memory, path_of_restored
@@ -282,7 +283,7 @@ def _compare(ctx: WriteContext, imported: ImportedFile, record: ImportRecord | N
     documents = (imported.document,) if not imported.masked else (imported.original, imported.document)
     if any(says_the_same(document, present, ctx.engines) for document in documents):
         return "unchanged"
-    outcomes = [compare_with_history(ctx, imported.file, document, present) for document in documents]
+    outcomes = [_compare_with_history(ctx, imported.file, document, present) for document in documents]
     return "older" if "older" in outcomes else outcomes[-1]
 
 
@@ -373,3 +374,23 @@ def _can_be_written(engines: Engines, path: str, checked_folders: set[str] | Non
     except FileInTheWay:
         return False
     return True
+
+
+def _compare_with_history(ctx: WriteContext, file: SourceFile, document: Document, present: StoredMemory) -> str:
+    """Return the outcome for a file that differs from its memory, and was not imported before.
+
+    `updated` takes the file over, `older` leaves the memory as it is, `both` names the file to the person.
+    """
+    words = (document.title or title_of_note(present, document.text), document.text)
+    past = [(revision.title, revision.text) for revision in revisions.past_revisions(ctx.tx, present)]
+    is_edited_export = bool(file.exported) and file_journal.content_hash(file.data) not in file.exported
+    if is_edited_export and file_journal.content_hash(render_memory(present, ctx.engines)) in file.exported:
+        return "updated"
+    if words == (present.title, present.text):
+        is_newer = not file.exported and user_times.time_of_file(file.mtime_ns, now=ctx.tx.now) > present.updated
+        return "updated" if is_newer else "older"
+    if words in past:
+        return "older"
+    texts = [text for _, text in (*past, (present.title, present.text))]
+    is_based_on_present = not past or nearness.nearest(document.text, texts) == len(past)
+    return "updated" if is_based_on_present and not is_edited_export else "both"

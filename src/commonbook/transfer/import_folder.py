@@ -10,14 +10,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
 from commonbook.access import permissions
+from commonbook.files import scan
+from commonbook.files.scan import Result_co
 from commonbook.markdown.obsidian import VaultNotes
 from commonbook.model.path_filter import PathFilter
 from commonbook.model.reports import Finding, Progress, TransferReport
+from commonbook.model.request import RequestContext
 from commonbook.model.spaces import Actor
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
@@ -26,7 +30,6 @@ from commonbook.runtime.batches import in_batches
 from commonbook.tables import file_journal, memories
 from commonbook.transfer import attachments, import_file, import_okf, import_sessions, import_spaces
 from commonbook.transfer.attachments import TemplateFolders
-from commonbook.transfer.dry_run import write_unless_dry
 from commonbook.transfer.import_file import HomePlaces, ImportedFile, ImportPlan, ImportRecord, Note
 from commonbook.transfer.import_reading import (
     ReadFile,
@@ -39,6 +42,7 @@ from commonbook.transfer.import_sessions import ImportedSession, SessionImport, 
 from commonbook.transfer.import_spaces import Place, SourceSpaces
 from commonbook.write import idempotency
 from commonbook.write.context import WriteContext
+from commonbook.write.transaction import write
 
 _BATCH: Final = 200
 _BATCH_BYTES: Final = 32 * 1024 * 1024
@@ -341,7 +345,7 @@ def _waiting_files(run: _Import, waiting: frozenset[str]) -> Iterator[tuple[Read
 
 def _import_batch(run: _Import, batch: Sequence[ImportedFile]) -> None:
     operation = partial(_plan_and_apply, run, batch=batch)
-    plans = write_unless_dry(run.engines, run.actor, operation, dry_run=run.dry_run)
+    plans = _write_unless_dry(run.engines, run.actor, operation, dry_run=run.dry_run)
     for plan in plans:
         run.counts["seen"] += 1
         if plan.outcome in _WHY_SKIPPED:
@@ -402,7 +406,7 @@ def _add_late_sources(run: _Import) -> None:
         return
     for batch in in_batches(list(late), _BATCH):
         operation = partial(_link_sources, run, late={path: late[path] for path in batch})
-        added = write_unless_dry(run.engines, run.actor, operation, dry_run=run.dry_run)
+        added = _write_unless_dry(run.engines, run.actor, operation, dry_run=run.dry_run)
         run.counts["links"] += sum(added.values())
         run.changed += [memory_id for memory_id, count in added.items() if count]
 
@@ -422,7 +426,7 @@ def _import_sessions(run: _Import) -> None:
     """Store the sessions that have files of their own, when all memories are here."""
     for group in run.sessions.groups(run.engines.external_files, run.folder, run.spaces):
         operation = partial(_store_sessions, run, group=group)
-        outcomes = write_unless_dry(run.engines, run.actor, operation, dry_run=run.dry_run)
+        outcomes = _write_unless_dry(run.engines, run.actor, operation, dry_run=run.dry_run)
         run.counts["sessions"] += sum(outcome.stored for outcome in outcomes)
         run.counts["messages"] += sum(outcome.messages for outcome in outcomes)
         run.skipped += [finding for outcome in outcomes for finding in outcome.findings]
@@ -453,3 +457,24 @@ def _copy_attachments(run: _Import) -> tuple[str, ...]:
     # A member of an archive that is refused by its name was named with the notes.
     run.skipped += [*run.templates.findings(), *(one for one in result.findings if one not in run.skipped)]
     return result.copied
+
+
+class _Rollback(Exception):
+    """Raised to roll back the transaction of a dry run."""
+
+
+def _write_unless_dry(
+    engines: Engines, actor: Actor, operation: scan.ScanAwareOperation[Result_co], *, dry_run: bool
+) -> Result_co:
+    """Run an operation in a transaction, which a dry run rolls back; return its result."""
+    if not dry_run:
+        return scan.write_with_scan(engines, RequestContext(actor), operation)
+    results: list[Result_co] = []
+
+    def roll_back(ctx: WriteContext) -> None:
+        results.append(operation(ctx, scanned=True))
+        raise _Rollback
+
+    with suppress(_Rollback):
+        write(engines, RequestContext(actor), roll_back)
+    return results[-1]

@@ -3,7 +3,7 @@
 The steps of a write, in order:
 
 1. The operation runs; it changes rows and records each change (`WriteContext.log`).
-2. `Engines.before_finalize` completes its changes, once for each actor (`compose.write_steps`).
+2. `Engines.before_finalize` completes its changes, once for each actor (`compose.book`).
 3. `finalize` numbers the changes of each touched space, appends them to its signed log, and checks again that names
    and permissions are as the operation read them.
 4. The database commits. `RetryTransaction`, raised anywhere before, starts again at step 1. On SQLite nothing can

@@ -18,7 +18,7 @@ import pytest
 import commonbook
 from commonbook.adapters.hermes import cli
 from commonbook.adapters.hermes.provider import CommonbookMemoryProvider
-from commonbook.compose import home_copy
+from commonbook.compose import backup
 from commonbook.engines.process.fair_lock import FairLock
 from commonbook.errors import Busy, Conflict
 from commonbook.model.session import NewMessage
@@ -154,7 +154,7 @@ def test_a_book_that_cannot_be_copied_is_backed_up_as_it_is_and_that_is_reported
     def refuse(*_arguments: object, **_options: object) -> None:
         raise Busy("another process holds the files", fix="wait")
 
-    monkeypatch.setattr(home_copy, "copy_home", refuse)
+    monkeypatch.setattr(backup, "copy_home", refuse)
     assert CommonbookMemoryProvider().backup_paths() == [str(home)]
     assert "another process holds the files" in capsys.readouterr().err
 
@@ -172,9 +172,9 @@ def test_no_file_is_written_while_the_copy_is_made(home, hermes_home, tmp_path):
     commonbook.open(home, create=True).close()
     settings = Settings.load(str(home))._replace(busy_seconds=0.2)
     with FairLock(str(home / ".commonbook" / "files.lock")).hold(60), pytest.raises(Busy):
-        home_copy.copy_home(settings, str(tmp_path / "book.tar"))
+        backup.copy_home(settings, str(tmp_path / "book.tar"))
     assert not list(tmp_path.glob("book.tar*"))
-    home_copy.copy_home(settings, str(tmp_path / "book.tar"))
+    backup.copy_home(settings, str(tmp_path / "book.tar"))
     assert (tmp_path / "book.tar").exists()
 
 
@@ -184,5 +184,5 @@ def test_a_copy_is_not_put_over_other_files(home, hermes_home, tmp_path):
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "note.md").write_text("mine")
     with pytest.raises(Conflict):
-        home_copy.restore_home(path, str(tmp_path / "full"))
+        backup.put_back(path, str(tmp_path / "full"))
     assert os.listdir(tmp_path / "full") == ["note.md"]

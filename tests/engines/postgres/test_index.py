@@ -21,7 +21,7 @@ import pytest
 import commonbook
 from commonbook.book.book import Book
 from commonbook.compose import book as compose_book
-from commonbook.engines.postgres import index_schema
+from commonbook.engines.postgres import index as tables
 from commonbook.engines.postgres.passage_rows import signed_hash
 from commonbook.errors import Busy, DatabaseUnreachable, HomeOfAnotherBuild
 from commonbook.model.memory import Draft
@@ -369,7 +369,7 @@ def test_what_is_broken_is_named_and_written_anew(place, index, statements, brea
     assert index.damage() == []
 
 
-@pytest.mark.parametrize("gone", [*index_schema.TABLES, ", ".join(index_schema.TABLES)])
+@pytest.mark.parametrize("gone", [*tables.TABLES, ", ".join(tables.TABLES)])
 def test_tables_that_are_gone_are_no_index_and_are_made_again(place, index, statements, gone):
     commit(index, 1)
     statements.execute(f"DROP TABLE {gone}")
@@ -386,7 +386,7 @@ def test_tables_of_an_older_program_are_made_anew_and_those_of_a_newer_one_are_l
     commit(index, 2)
     assert number_of(index.view().state) == 2
     assert index.view().search(ASKED, ()).total == len(step(2).entries)
-    statements.execute("UPDATE recall_index SET format = %s", (index_schema.FORMAT + 1,))
+    statements.execute("UPDATE recall_index SET format = %s", (tables.FORMAT + 1,))
     assert index.view().state is None
     with pytest.raises(HomeOfAnotherBuild):
         commit(index, 3)
@@ -607,7 +607,7 @@ def test_an_index_that_another_wrote_meanwhile_is_looked_at_again(towers, postgr
     [
         "DROP TABLE recall_posting",
         "DROP TABLE recall_index",
-        index_schema.DROP_ALL,
+        tables.DROP_ALL,
         "DELETE FROM recall_index",
         "DROP EXTENSION vector CASCADE; CREATE EXTENSION vector",
     ],

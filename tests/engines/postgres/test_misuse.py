@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import commonbook
-from commonbook.compose.migration import make_keys, migrate_book
+from commonbook.compose.databases import make_keys, migrate_book
 from commonbook.engines.postgres import database
 from commonbook.errors import (
     BadInput,

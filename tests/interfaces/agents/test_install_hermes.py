@@ -21,7 +21,7 @@ from commonbook.errors import BadInput
 from commonbook.interfaces.agents import hermes as hermes_agent
 from commonbook.interfaces.agents.installation import BACKUP
 from commonbook.interfaces.cli.main import main
-from commonbook.settings.agents import AgentFolders
+from commonbook.settings.settings import AgentFolders
 from commonbook.version import __version__
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -16,7 +16,7 @@ from commonbook.interfaces.agents.clients import CLIENTS, Request, Scope
 from commonbook.interfaces.agents.installation import plan_install
 from commonbook.interfaces.cli.commands import make_parser
 from commonbook.interfaces.mcp.tools import TOOLS
-from commonbook.settings.agents import AgentFolders
+from commonbook.settings.settings import AgentFolders
 from commonbook.version import __version__
 from tools import make_mcpb
 

@@ -9,7 +9,7 @@ from starlette.testclient import TestClient
 
 from commonbook.book import browser_sessions
 from commonbook.compose.book import open_book
-from commonbook.compose.migration import migrate_book
+from commonbook.compose.databases import migrate_book
 from commonbook.interfaces.http.app import make_app
 from commonbook.settings.settings import Settings
 from tests.transfer.test_migrate import empty, settings

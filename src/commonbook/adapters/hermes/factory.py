@@ -193,14 +193,14 @@ def speakers(config: Options, session_info: Mapping[str, Any]) -> Speakers:
 
 def backup_paths(hermes_home: str) -> list[str]:
     """Return the file that a backup needs: a copy of a book on this machine; the process removes it when it ends."""
-    from commonbook.compose import home_copy
+    from commonbook.compose import backup
 
     settings = _settings(options.load(hermes_home))
     if settings.database is not None:
         return []
     copy = _copy(hermes_home)
     try:
-        home_copy.copy_home(settings, str(copy), replace=True)
+        backup.copy_home(settings, str(copy), replace=True)
     except NoHome:
         return []
     except CommonbookError as error:
@@ -221,13 +221,13 @@ def put_back(hermes_home: str, *, replace: bool = False) -> str:
     settings = _settings(options.load(hermes_home))
     if _waiting_copy(hermes_home) is None or settings.database is not None:
         return ""
-    from commonbook.compose import home_copy
+    from commonbook.compose import backup
 
-    is_free = home_copy.has_no_home(settings.home)
+    is_free = backup.has_no_home(settings.home)
     if not is_free and not replace:
         return ""
     aside = None if is_free else f"{settings.home}.before-{datetime.now(UTC):%Y%m%dT%H%M%S}"
-    home_copy.restore_home(str(_copy(hermes_home)), settings.home, aside=aside)
+    backup.put_back(str(_copy(hermes_home)), settings.home, aside=aside)
     _copy(hermes_home).unlink(missing_ok=True)
     kept = f"; the former one is {aside}" if aside else ""
     return f"The book was put back from a backup, to {settings.home}{kept}."

@@ -3,32 +3,34 @@
 Archives are read member by member, without unpacking. They are untrusted input: names that lead out of the archive,
 links and devices are refused, and the bytes read are limited per member and per archive, whatever sizes the headers
 declare. An archive is written to a temporary file and renamed into place, so that it is whole or absent.
+
+The modules for archives are imported where they are used: every start would load them, and hardly any reads an archive.
 """
 
 from __future__ import annotations
 
 import fcntl
 import glob
-import gzip
 import os
 import re
-import secrets
 import stat as modes
-import tarfile
 import unicodedata
-import zipfile
 import zlib
 from collections.abc import Callable, Container, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime
+from functools import cache
 from io import BytesIO
-from typing import IO, Final, Protocol, cast
+from typing import IO, TYPE_CHECKING, Final, Protocol, cast
 
 from commonbook.errors import BadFile, Conflict, TooLarge
 from commonbook.model.memory import MAX_FRONT_BYTES, MAX_TEXT_BYTES
 from commonbook.model.reports import Finding
 from commonbook.model.spaces import is_space_file
 from commonbook.ports.files import Outcome, SourceFile
+
+if TYPE_CHECKING:
+    import zipfile
 
 MAX_FILE_BYTES: Final = MAX_TEXT_BYTES + MAX_FRONT_BYTES + 1024
 MAX_ATTACHMENT_BYTES: Final = 100 * 1024 * 1024
@@ -45,7 +47,16 @@ _DRIVE_LETTER: Final = re.compile(r"[A-Za-z]:")
 # The range of times that a zip archive can hold; other times are clamped to it.
 _EARLIEST_ZIP: Final = datetime(1980, 1, 1, tzinfo=UTC)
 _LATEST_ZIP: Final = datetime(2107, 12, 31, 23, 59, 58, tzinfo=UTC)
-_DAMAGE_ERRORS: Final = (tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, gzip.BadGzipFile)
+
+
+@cache
+def _damage_errors(*others: type[Exception]) -> tuple[type[Exception], ...]:
+    """Return the errors of damaged archives, and the others."""
+    import gzip
+    import tarfile
+    import zipfile
+
+    return tarfile.TarError, zipfile.BadZipFile, zlib.error, EOFError, gzip.BadGzipFile, *others
 
 
 def kind_of(place: str) -> str | None:
@@ -89,7 +100,7 @@ def files(
     members = _zip_members if kind_of(place) == "zip" else _tar_members
     try:
         yield from members(place, only, wanted, limit)
-    except _DAMAGE_ERRORS as error:
+    except _damage_errors() as error:
         raise BadFile(
             f"{place} is damaged, or not an archive: {error}", fix="create it again, or unpack it and import the folder"
         ) from error
@@ -98,6 +109,8 @@ def files(
 def _zip_members(
     place: str, only: Container[str] | None, wanted: Callable[[str], bool], limit: int
 ) -> Iterator[SourceFile | Finding]:
+    import zipfile
+
     with zipfile.ZipFile(place) as archive:
         # A replaced member is in the archive twice: the last one counts.
         members = {info.filename: info for info in archive.infolist() if not info.is_dir()}
@@ -119,7 +132,7 @@ def _read_zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str,
     try:
         with archive.open(info) as member:
             data = member.read(limit + 1)
-    except (RuntimeError, NotImplementedError, *_DAMAGE_ERRORS) as error:
+    except _damage_errors(RuntimeError) as error:
         return finding(path, f"the member cannot be read: {error}", "create the archive again, without a password")
     if len(data) > limit:
         return too_large(path, limit)
@@ -133,6 +146,9 @@ def _read_zip_member(archive: zipfile.ZipFile, info: zipfile.ZipInfo, path: str,
 def _tar_members(
     place: str, only: Container[str] | None, wanted: Callable[[str], bool], limit: int
 ) -> Iterator[SourceFile | Finding]:
+    import gzip
+    import tarfile
+
     with ExitStack() as opened:
         raw: IO[bytes] = opened.enter_context(open(place, "rb"))
         if kind_of(place) == "gz":
@@ -203,11 +219,13 @@ def _archive_too_large(place: str) -> TooLarge:
 
 def read_member(place: str, name: str) -> bytes | None:
     """Return the content of one member of a zip archive, None if it is missing, too large or damaged."""
+    import zipfile
+
     try:
         with zipfile.ZipFile(place) as archive:
             info = archive.getinfo(name)
             return archive.read(info) if info.file_size <= MAX_ATTACHMENT_BYTES else None
-    except (KeyError, OSError, RuntimeError, NotImplementedError, *_DAMAGE_ERRORS):
+    except _damage_errors(KeyError, OSError, RuntimeError):
         return None
 
 
@@ -250,7 +268,7 @@ def writing(place: str) -> Iterator[ArchiveTarget]:
     folder, name = os.path.split(place)
     os.makedirs(folder, exist_ok=True)
     _remove_abandoned_parts(folder, name)
-    part = os.path.join(folder, f".{name}.{secrets.token_hex(6)}.part")
+    part = os.path.join(folder, f".{name}.{os.urandom(6).hex()}.part")
     try:
         with open(part, "xb") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -275,6 +293,9 @@ def writing(place: str) -> Iterator[ArchiveTarget]:
 
 
 def _require_own_export(place: str) -> None:
+    import tarfile
+    import zipfile
+
     if not os.path.lexists(place):
         return
     try:
@@ -285,7 +306,7 @@ def _require_own_export(place: str) -> None:
             with tarfile.open(place) as archive:
                 first = archive.next()
                 is_export = first is not None and first.name == MARKER
-    except (*_DAMAGE_ERRORS, OSError):
+    except _damage_errors(OSError):
         is_export = False
     if not is_export:
         raise Conflict(f"{place} exists already, and is not an export of Commonbook", fix="choose another name")
@@ -301,9 +322,13 @@ def _remove_abandoned_parts(folder: str, name: str) -> None:
 
 class _ZipWriter:
     def __init__(self, file: IO[bytes]) -> None:
-        self._zip = zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED)
+        from zipfile import ZIP_DEFLATED, ZipFile
+
+        self._zip = ZipFile(file, "w", ZIP_DEFLATED)
 
     def add(self, path: str, data: bytes, changed: datetime) -> None:
+        import zipfile
+
         at = min(max(changed.astimezone(UTC), _EARLIEST_ZIP), _LATEST_ZIP)
         info = zipfile.ZipInfo(path, at.timetuple()[:6])
         info.compress_type = zipfile.ZIP_DEFLATED
@@ -317,13 +342,18 @@ class _ZipWriter:
 
 class _TarWriter:
     def __init__(self, file: IO[bytes], zipped: bool) -> None:  # noqa: FBT001 - called once, above
+        import gzip
+        import tarfile
+
         # No name and no time in the gzip header, so that the same memories give the same bytes.
         self._gzip = gzip.GzipFile("", "wb", fileobj=file, mtime=0) if zipped else None
         stream = cast("IO[bytes]", self._gzip) if self._gzip else file
         self._tar = tarfile.open(fileobj=stream, mode="w", format=tarfile.PAX_FORMAT)  # noqa: SIM115 - until close
 
     def add(self, path: str, data: bytes, changed: datetime) -> None:
-        info = tarfile.TarInfo(path)
+        from tarfile import TarInfo
+
+        info = TarInfo(path)
         info.size = len(data)
         info.mtime = int(changed.timestamp())
         info.mode = 0o644

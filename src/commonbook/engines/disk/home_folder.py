@@ -4,6 +4,8 @@ Every change goes through the hidden folder `out`. New text is written and synce
 with the current file. The displaced file stays in `out` until the caller has compared it, so a save that another
 program made in between is never lost.
 
+A home is watched by the file events of the operating system (watchfiles).
+
 Reads a file once its save is finished: a program that still has it open for writing is waited for (on Linux).
 """
 
@@ -18,8 +20,10 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from threading import Event
 from typing import TYPE_CHECKING, Final, Literal
 
+from commonbook.engines.disk import durable_files, git
 from commonbook.engines.disk.durable_files import (
     MAX_SEQUENTIAL_FILES,
     in_parallel,
@@ -29,14 +33,11 @@ from commonbook.engines.disk.durable_files import (
 from commonbook.engines.disk.markdown_tree import MarkdownTree
 from commonbook.engines.process.fair_lock import FairLock
 from commonbook.errors import Busy, DiskFull, FileInTheWay, HomeError, HomeReadOnly
+from commonbook.model.spaces import SPACE_FILE
 from commonbook.ports.files import FileStat
-from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
-    from commonbook.engines.disk import durable_files, git
-else:
-    durable_files = LazyModule("commonbook.engines.disk.durable_files")
-    git = LazyModule("commonbook.engines.disk.git")
+    from watchfiles import Change
 
 HIDDEN_FOLDER: Final = ".commonbook"
 MACHINE_FILE: Final = "machine"
@@ -518,3 +519,36 @@ def _open_for_writing(fd: int) -> bool:
     except OSError:
         return False
     return False
+
+
+class HomeWatcher:
+    """The Watcher port on the package watchfiles."""
+
+    def __init__(self, home: str) -> None:
+        """Watch this folder and everything below it."""
+        self._home = home
+
+    def changes(self, stop: Event) -> Iterator[set[str]]:
+        """Yield sets of changed paths, and an empty set after each time-out, until `stop` is set."""
+        from watchfiles import watch  # Imported late: few processes watch.
+
+        changed = watch(
+            self._home,
+            watch_filter=self._is_relevant,
+            debounce=400,
+            step=50,
+            stop_event=stop,
+            rust_timeout=300,
+            yield_on_timeout=True,
+            raise_interrupt=False,
+            ignore_permission_denied=True,
+        )
+        for batch in changed:
+            yield {os.path.relpath(path, self._home).replace(os.sep, "/") for _, path in batch}
+
+    def _is_relevant(self, change: Change, path: str) -> bool:
+        """Exclude hidden paths other than space files, and folders of which only the entries changed."""
+        parts = os.path.relpath(path, self._home).split(os.sep)
+        if any(part.startswith(".") for part in (parts[:-1] if parts[-1] == SPACE_FILE else parts)):
+            return False
+        return not (change.name == "modified" and os.path.isdir(path))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import unicodedata
 from collections.abc import Callable
+from fnmatch import translate
+from glob import escape
 from typing import Final
 
-from commonbook.engines.disk.ignore_file import IgnorePatterns, folder_pattern, template_folder
 from commonbook.model.memory import MARKDOWN_ENDINGS
 from commonbook.model.spaces import SPACE_FILE
 
@@ -173,3 +176,48 @@ def _is_utf8(name: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
+
+
+class IgnorePatterns:
+    """The patterns of an ignore file, one a line; `#` begins a comment, a final `/` matches only folders.
+
+    A pattern without another `/` matches a name at any depth; one with it matches from the root of the home.
+    """
+
+    def __init__(self, text: str) -> None:
+        """Parse the patterns."""
+        lines = [line.strip() for line in text.splitlines()]
+        patterns = [line for line in lines if line and not line.startswith("#")]
+        self._folders = _matcher([pattern.rstrip("/") for pattern in patterns])
+        self._files = _matcher([pattern for pattern in patterns if not pattern.endswith("/")])
+
+    def folder(self, path: str) -> bool:
+        """Return whether a folder, and so everything in it, is ignored."""
+        return self._folders.match(path) is not None
+
+    def file(self, path: str) -> bool:
+        """Return whether a file is ignored."""
+        return self._files.match(path) is not None
+
+
+def template_folder(settings: bytes) -> str:
+    """Return the folder of templates that the settings of an Obsidian vault name; "" if they name none."""
+    if not settings:
+        return ""
+    try:
+        values = json.loads(settings)
+    except ValueError:
+        return ""
+    folder = values.get("folder") if isinstance(values, dict) else None
+    return unicodedata.normalize("NFC", folder).strip("/") if isinstance(folder, str) else ""
+
+
+def folder_pattern(folder: str) -> str:
+    """Return the line of an ignore file that matches a folder of the home, whatever characters it has."""
+    return f"/{escape(folder)}/"
+
+
+def _matcher(patterns: list[str]) -> re.Pattern[str]:
+    alternatives = [translate(pattern.lstrip("/")) for pattern in patterns if "/" in pattern]
+    alternatives += [f"(?:.*/)?{translate(pattern)}" for pattern in patterns if "/" not in pattern]
+    return re.compile("|".join(alternatives) or r"(?!)")

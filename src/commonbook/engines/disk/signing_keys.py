@@ -12,7 +12,6 @@ import hashlib
 import hmac
 import os
 import re
-import secrets
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
@@ -202,11 +201,11 @@ class KeyFiles:
 
     def _create_key(self, name: str, scheme: str) -> None:
         """Create a key file, whole and durable; a hard link lets the first of several processes win."""
-        temporary = self._path(f".{name}.{secrets.token_hex(8)}")
+        temporary = self._path(f".{name}.{os.urandom(8).hex()}")
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:
             with open(descriptor, "wb") as file:
-                file.write(_format_line(scheme, secrets.token_bytes(32)))
+                file.write(_format_line(scheme, os.urandom(32)))
                 file.flush()
                 os.fsync(file.fileno())
             with suppress(FileExistsError):

@@ -10,8 +10,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-import yaml
-
 from commonbook.errors import BadFile
 from commonbook.ports.files import QuotedText, YamlField
 
@@ -37,6 +35,8 @@ class PyYaml:
 
     def fields(self, text: str) -> list[YamlField]:
         """Return the top-level fields in order; raises BadFile for anything but a plain mapping."""
+        import yaml  # Imported late: most files have fields that need no parser.
+
         if line_break := _UNUSUAL_LINE_BREAK.search(text):
             raise _bad_yaml(
                 text.count("\n", 0, line_break.start()), "has a line break that editors do not show", "take it out"

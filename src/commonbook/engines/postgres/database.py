@@ -274,10 +274,6 @@ class PostgresReading:
         """Send a query without waiting, and return the function that awaits its rows."""
         return cache(self._send(sql, params).fetchall)
 
-    def defer_stable(self, sql: str, /, **params: object) -> Callable[[], list[Row]]:
-        """Send a query like `defer`: nothing is kept where others may write at any time."""
-        return self.defer(sql, **params)
-
 
 class PostgresTransaction(PostgresReading):
     """The write transaction."""

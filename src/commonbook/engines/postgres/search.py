@@ -19,7 +19,6 @@ from commonbook.engines.index.search import Part, TermCounts, candidates, count,
 from commonbook.engines.index.segments import Segment, copy_columns, tag_term, with_zero_vectors
 from commonbook.engines.postgres import vector_index
 from commonbook.engines.postgres.connections import Connection, Row
-from commonbook.engines.postgres.filters import filter_condition, has_term
 from commonbook.engines.postgres.passage_cache import (
     MAX_SPACES,
     NO_PASSAGES,
@@ -38,7 +37,8 @@ from commonbook.engines.postgres.passage_rows import (
     vector_literal,
 )
 from commonbook.errors import Busy
-from commonbook.ports.index import IS_MESSAGE, MAX_FURTHER_CANDIDATES, IndexQuery, IndexResult, IndexState
+from commonbook.model.memory import KINDS
+from commonbook.ports.index import FOREVER, IS_MESSAGE, MAX_FURTHER_CANDIDATES, IndexQuery, IndexResult, IndexState
 
 _EXTRA_CANDIDATES: Final = 10
 """So many more candidates than wanted are taken at first: some are filtered out, parts of one memory, or copies."""
@@ -505,3 +505,44 @@ def _match_terms(terms: Sequence[str], postings: Sequence[Row], replaced: Any) -
 def _hash_ids(ids: Any) -> Any:  # noqa: ANN401 - arrays
     """Return a 64-bit hash of each id, enough to tell ids apart."""
     return ids["newest"].astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) ^ ids["rest"].astype(np.uint64)
+
+
+def filter_condition(query: IndexQuery, params: dict[str, Any]) -> tuple[str, bool]:
+    """Return the filter condition of a query, and whether it excludes more than a few passages."""
+    allowed = [
+        index
+        for index, kind in enumerate(KINDS)
+        if (not query.kinds or kind in query.kinds) and kind not in query.excluded_kinds
+    ]
+    conditions, selective = [], bool(query.kinds or query.tags or query.required_terms)
+    if len(allowed) < len(KINDS):
+        conditions.append("p.kind = ANY(%(kinds)s::smallint[])")
+        params["kinds"] = array_literal(allowed)
+    required = (*map(tag_term, query.tags), *query.required_terms)
+    conditions += [has_term(term, f"required{index}", params) for index, term in enumerate(required)]
+    bounds = (
+        ("time", ">=", "since", query.since, query.since > -FOREVER),
+        ("time", "<=", "until", query.until, query.until < FOREVER),
+        ("valid_from", "<=", "as_of", query.as_of, query.as_of is not None),
+        ("valid_until", ">", "as_of", query.as_of, query.as_of is not None),
+    )
+    for column, operator, name, value, applies in bounds:
+        if applies:
+            conditions.append(f"p.{column} {operator} %({name})s::bigint")
+            params[name], selective = value, True
+    if query.alive_at > -FOREVER:
+        conditions.append("p.expires > %(alive_at)s::bigint")
+        params["alive_at"] = query.alive_at
+    if not query.superseded:
+        conditions.append("(p.superseded > %(superseded)s::bigint OR p.superseded_until <= %(now)s::bigint)")
+        params["superseded"] = FOREVER - 1 if query.as_of is None else query.as_of
+        params["now"] = query.now
+    return " AND ".join(conditions) or "true", selective
+
+
+def has_term(term: str, name: str, params: dict[str, Any]) -> str:
+    """Return the condition that a passage has a term, which becomes the parameter of this name."""
+    params[name] = signed_hash(term)
+    return (
+        f"EXISTS (SELECT FROM recall_posting t WHERE t.space = p.space AND t.id = p.id AND t.term = %({name})s::bigint)"
+    )

@@ -5,7 +5,10 @@ A fair file lock serializes the writers of all processes before SQLite's own loc
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+import re
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,20 +19,13 @@ from typing import TYPE_CHECKING, Final
 from commonbook.engines import migration_steps
 from commonbook.engines.process.fair_lock import FairLock
 from commonbook.engines.process.fork_safety import ForkGate
-from commonbook.engines.sqlite.statements import bind, parse
-from commonbook.errors import Busy, HomeError
+from commonbook.engines.sqlite import database_files
+from commonbook.errors import Busy, CommonbookError, DiskFull, HomeDamaged, HomeError, HomeReadOnly
 from commonbook.model.reports import Change, SchemaMigration
 from commonbook.ports.database import Result, Row, Transaction
-from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
-    from commonbook.engines.sqlite import database_files, error_translation, kept_rows, wal_file
     from commonbook.ports.keys import Clock
-else:
-    database_files = LazyModule("commonbook.engines.sqlite.database_files")
-    error_translation = LazyModule("commonbook.engines.sqlite.error_translation")
-    kept_rows = LazyModule("commonbook.engines.sqlite.kept_rows")
-    wal_file = LazyModule("commonbook.engines.sqlite.wal_file")
 
 _CLOSE_LOCK_SECONDS: Final = 2.0
 _PAGE_BYTES: Final = 8192
@@ -38,6 +34,10 @@ _PAGE_BYTES: Final = 8192
 _CACHE_KILOBYTES: Final = 1000
 """The pages that a connection caches: with half as much writes and recalls of 20,000 notes take 10 % longer, with
 twice as much (SQLite's default) as long."""
+
+_MAX_UNPADDED_LENGTH: Final = 4
+_MAX_PADDED_LENGTH: Final = 16_384
+"""SQLite takes 32,766 parameters: a longer list is not padded."""
 
 _CACHED_STATEMENTS: Final = 64
 """The statements that a connection keeps compiled, some 8 KB each: recalls beside writes need no more to be fast."""
@@ -72,7 +72,7 @@ class SqliteDatabase:
         self._lock = FairLock(os.path.join(os.path.dirname(path), lock))
         self._readers: list[sqlite3.Connection] = []
         self._writer: sqlite3.Connection | None = None
-        self._log: wal_file.WalFile | None = None
+        self._log: _WalFile | None = None
         self._writer_thread: int | None = None
         self._begin_lock = threading.Lock()
         """Held to begin a write transaction, and to read from the writer's connection outside of one.
@@ -83,8 +83,6 @@ class SqliteDatabase:
         """SQLite's number of the last commit of another connection that the writer has seen."""
         self._commits = 0
         """How many transactions this process has committed."""
-        self._kept_rows: kept_rows.KeptRows | None = None
-        """Rows that the writer keeps; a process that only reads has none."""
         self._closed = False
         self._gate = ForkGate(self._close_all)
         with _translated_errors(path):
@@ -102,10 +100,6 @@ class SqliteDatabase:
 
     def schema_copies(self) -> list[str]:
         """Return the copies that were made before migrations of the schema, oldest first."""
-        folder, name = os.path.split(self._path)
-        # Mostly there is none, and nothing more is loaded.
-        if not any(entry.startswith(f"{name}.before-") for entry in os.listdir(folder)):
-            return []
         return database_files.find_copies(self._path)
 
     def remove_schema_copies(self) -> None:
@@ -153,17 +147,15 @@ class SqliteDatabase:
             with self._lock.hold(self._busy_seconds), self._gate:
                 self._writer_thread = threading.get_ident()
                 try:
-                    connection, kept = self._open_writer()
+                    connection = self._open_writer()
                     with self._begin_lock:
                         connection.execute("BEGIN IMMEDIATE")
                     try:
-                        self._note_commits_of_others(connection, kept)
-                        tx = SqliteTransaction(connection, self._clock.now(), kept)
+                        self._note_commits_of_others(connection)
+                        tx = SqliteTransaction(connection, self._clock.now())
                         yield tx
                         connection.execute("COMMIT")
                     except BaseException:
-                        # Some may have been read after a change that is rolled back now.
-                        kept.clear()
                         if connection.in_transaction:
                             connection.execute("ROLLBACK")
                         raise
@@ -183,12 +175,11 @@ class SqliteDatabase:
         if log is not None:
             log.sync()
 
-    def _note_commits_of_others(self, connection: sqlite3.Connection, kept: kept_rows.KeptRows) -> None:
-        """Drop what is known of the database if another connection has committed since; check the schema then."""
+    def _note_commits_of_others(self, connection: sqlite3.Connection) -> None:
+        """Note whether another connection has committed since; check the schema then."""
         ((version,),) = connection.execute("PRAGMA data_version").fetchall()
         if version != self._data_version:
             self._check_schema(connection)
-            kept.clear()
             self._data_version = version
 
     def is_last_commit(self, tx: Transaction) -> bool:
@@ -201,19 +192,19 @@ class SqliteDatabase:
                 ((version,),) = writer.execute("PRAGMA data_version").fetchall()
             return (self._commits, version) == tx.committed
 
-    def _open_writer(self) -> tuple[sqlite3.Connection, kept_rows.KeptRows]:
-        if self._writer is None or self._kept_rows is None:
+    def _open_writer(self) -> sqlite3.Connection:
+        if self._writer is None:
             self._writer = self._connect()
             # SQLite itself syncs only around checkpoints; `writing` syncs the log after a commit.
             self._writer.execute("PRAGMA journal_mode=WAL").fetchall()
             self._writer.execute("PRAGMA synchronous=NORMAL")
-            # The numbers of a connection say nothing about those of another.
-            self._data_version, self._kept_rows = None, kept_rows.KeptRows()
-        return self._writer, self._kept_rows
+            # SQLite counts the commits for each connection by itself.
+            self._data_version = None
+        return self._writer
 
-    def _open_log(self) -> wal_file.WalFile:
+    def _open_log(self) -> _WalFile:
         if self._log is None:
-            self._log = wal_file.WalFile(self._path)
+            self._log = _WalFile(self._path)
         return self._log
 
     # --- opening and closing
@@ -315,7 +306,7 @@ class SqliteDatabase:
 
     def _close_all(self) -> None:
         connections = [*self._readers, *([self._writer] if self._writer else [])]
-        self._readers, self._writer, self._log, self._kept_rows = [], None, None, None
+        self._readers, self._writer, self._log = [], None, None
         for connection in connections:
             connection.close()
 
@@ -330,7 +321,7 @@ class SqliteReading:
 
     def rows(self, sql: str, /, **params: object) -> list[Row]:
         """Return all rows of a query."""
-        return self._connection.execute(*bind(sql, params)).fetchall()
+        return self._connection.execute(*_expand_lists(sql, params)).fetchall()
 
     def row(self, sql: str, /, **params: object) -> Row | None:
         """Return the first row of a query, or None."""
@@ -341,10 +332,6 @@ class SqliteReading:
         rows = self.rows(sql, **params)
         return lambda: rows
 
-    def defer_stable(self, sql: str, /, **params: object) -> Callable[[], list[Row]]:
-        """Run a query like `defer`; only the write transaction keeps rows."""
-        return self.defer(sql, **params)
-
 
 class SqliteTransaction(SqliteReading):
     """The write transaction."""
@@ -354,43 +341,50 @@ class SqliteTransaction(SqliteReading):
     compresses_texts = True
     for_update = skip_locked = no_wait = ""
 
-    def __init__(self, connection: sqlite3.Connection, now: datetime, kept: kept_rows.KeptRows) -> None:
+    def __init__(self, connection: sqlite3.Connection, now: datetime) -> None:
         """Write through this connection; `now` is the one time of the whole transaction."""
         super().__init__(connection, now)
         self.recorded: list[Change] = []
         self.touched: dict[str, str | None] = {}
         self.commit_check: Callable[[Transaction], bool] | None = None
         self.committed: object | None = None
-        self._kept = kept
-
-    def rows(self, sql: str, /, **params: object) -> list[Row]:
-        """Return all rows of a query, or of a statement that returns what it has changed."""
-        if table := parse(sql).changed_table:
-            self._kept.note_change(table)
-        return self._connection.execute(*bind(sql, params)).fetchall()
-
-    def defer_stable(self, sql: str, /, **params: object) -> Callable[[], list[Row]]:
-        """Return the rows of an earlier transaction, if their tables have not changed since; else run the query."""
-        rows = self._kept.find(sql, params)
-        if rows is None:
-            rows = self._connection.execute(*bind(sql, params)).fetchall()
-            self._kept.keep(sql, params, rows)
-        return lambda: rows
 
     def run(self, sql: str, /, **params: object) -> int:
         """Run one statement and return how many rows it touched."""
-        self._kept.note_change(parse(sql).changed_table)
-        return self._connection.execute(*bind(sql, params)).rowcount
+        return self._connection.execute(*_expand_lists(sql, params)).rowcount
 
     def run_many(self, sql: str, params: Sequence[Mapping[str, object]], /) -> None:
         """Run one statement for each set of parameters."""
-        statement = parse(sql)
-        self._kept.note_change(statement.changed_table)
-        self._connection.executemany(statement.sql, map(statement.values, params))
+        self._connection.executemany(sql, params)
 
     def record(self, change: Change) -> None:
         """Record a change, to be numbered and logged when the transaction is finalized."""
         self.recorded.append(change)
+
+
+def _expand_lists(sql: str, params: Mapping[str, object]) -> tuple[str, Mapping[str, object]]:
+    """Give each value of a list a parameter of its own: `IN :ids` becomes `IN (:ids_0, :ids_1)`.
+
+    Lists are filled up with their last value to a few lengths, since each connection keeps its statements compiled.
+    """
+    lists = {name: value for name, value in params.items() if isinstance(value, (list, tuple))}
+    if not lists:
+        return sql, params
+    expanded = {name: value for name, value in params.items() if name not in lists}
+    for name, values in lists.items():
+        length = _padded_length(len(values))
+        names = [f"{name}_{number}" for number in range(length)]
+        expanded |= zip(names, [*values, *values[-1:] * (length - len(values))], strict=True)
+        sql = re.sub(rf" IN :{name}\b", f" IN ({', '.join(f':{one}' for one in names)})", sql)
+    return sql, expanded
+
+
+def _padded_length(length: int) -> int:
+    """Return the number of placeholders of a list: up to four its length, then the next of 6, 8, 12, 16, 24, ..."""
+    if length <= _MAX_UNPADDED_LENGTH or length > _MAX_PADDED_LENGTH:
+        return length
+    power = 1 << (length - 1).bit_length()
+    return power * 3 // 4 if power * 3 // 4 >= length else power
 
 
 def _is_empty(path: str) -> bool:
@@ -403,4 +397,74 @@ def _translated_errors(path: str) -> Iterator[None]:
     try:
         yield
     except sqlite3.DatabaseError as error:
-        raise error_translation.translate(error, path) from error
+        raise _translate(error, path) from error
+
+
+def _translate(error: sqlite3.DatabaseError, path: str) -> CommonbookError:
+    """Return our error for one of SQLite, with its fix."""
+    name = getattr(error, "sqlite_errorname", "") or ""
+    if name.startswith("SQLITE_FULL"):
+        return DiskFull("there is no room left for the database", fix="free some space and try again")
+    if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
+        return HomeReadOnly(f"{path} cannot be written: {error}", fix="give this user write access to the home")
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return Busy(f"the database is locked by another program: {error}", fix="close that program")
+    if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+        return HomeDamaged(
+            f"{path} is damaged: {error}",
+            fix="restore a back-up, or move state.db away and open the home again: the Markdown is all there",
+        )
+    if name.startswith("SQLITE_IOERR"):
+        return HomeError(f"{path} cannot be read or written: {error}", fix="check the disk, then try again")
+    return HomeDamaged(f"the database refused a statement: {error}", fix="run `commonbook doctor` and report this")
+
+
+# --- the write-ahead log
+
+
+_FULL_SYNC: Final = getattr(fcntl, "F_FULLFSYNC", None)
+"""macOS only: `fsync` there does not wait for the disk."""
+
+
+class _WalFile:
+    """The open write-ahead log of a database, which this program syncs itself.
+
+    SQLite would sync it inside the commit, while all other writers wait for the lock. Its frames carry a running
+    checksum, so a sync makes durable whatever was appended before it, by this process or by others.
+
+    SQLite removes it only when the last connection of any process is closed, so it stays the same file while a
+    connection of this process is open. SQLite has no lock on it, which closing it would drop.
+    """
+
+    __slots__ = ("_fd", "_path")
+
+    def __init__(self, database: str) -> None:
+        """Open the log of the database at this path; it exists as soon as a transaction has begun."""
+        self._path = f"{database}-wal"
+        try:
+            self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            raise _typed_error(self._path, error) from error
+
+    def sync(self) -> None:
+        """Make durable what was committed before."""
+        try:
+            if _FULL_SYNC is None:
+                os.fdatasync(self._fd)
+            else:
+                fcntl.fcntl(self._fd, _FULL_SYNC)
+        except OSError as error:
+            raise _typed_error(self._path, error) from error
+
+    def __del__(self) -> None:
+        """Close the file."""
+        with suppress(AttributeError, OSError):
+            os.close(self._fd)
+
+
+def _typed_error(path: str, error: OSError) -> HomeError:
+    """Return the error for a change that is committed, but may be lost when the power fails."""
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return DiskFull("there is no room left for the database", fix="free some space and try again")
+    message = f"{path} cannot be synced: {error.strerror}"
+    return HomeError(message, fix="check the disk, then look whether the change was stored")

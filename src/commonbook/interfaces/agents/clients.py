@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple, TypeAlias
 
 from commonbook.interfaces.agents.edits import HASH, MARKDOWN, Block, Edit, Element, Member
 from commonbook.interfaces.mcp.tools import TOOLS
-from commonbook.settings.agents import AgentFolders
+from commonbook.settings.settings import AgentFolders
 
 Scope: TypeAlias = Literal["user", "project"]
 

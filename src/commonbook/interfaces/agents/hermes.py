@@ -20,8 +20,7 @@ import yaml
 
 from commonbook.errors import BadInput
 from commonbook.interfaces.agents.edits import HASH, Block, Edit, Member
-from commonbook.settings.agents import AgentFolders
-from commonbook.settings.settings import environment
+from commonbook.settings.settings import AgentFolders, environment
 from commonbook.version import __version__
 
 _SECONDS: Final = 120

@@ -160,7 +160,7 @@ def _create_key(call: Call) -> int:
 
 def _running_server(call: Call) -> str | None:
     """Return the address of a server that runs on this home, or None."""
-    from commonbook.compose.running_servers import running_servers
+    from commonbook.compose.servers import running_servers
 
     return next(iter(running_servers(call.settings)), None)
 
@@ -333,7 +333,7 @@ def _book_with_key(call: Call) -> Book:
     """Return the book with a key: the one that it was opened with, or that of the owner for a server here."""
     if call.args.url is not None or call.settings.key is not None or call.args.actor is not None:
         return call.book
-    from commonbook.compose.owner_key import read_owner_key
+    from commonbook.compose.servers import read_owner_key
 
     return call.book.with_key(read_owner_key(call.book, call.settings))
 

@@ -147,7 +147,7 @@ def _keys_arguments(to: Parser) -> None:
     local=True,
 )
 def _make_keys(call: Call) -> int:
-    from commonbook.compose.migration import make_keys
+    from commonbook.compose.databases import make_keys
 
     folder, key = os.path.abspath(call.args.folder), make_keys(call.args.folder)
     return call.print_answer({"folder": folder, "key_id": key}, lambda out: out.line(f"The key {key} is in {folder}."))
@@ -169,7 +169,7 @@ def _index_arguments(to: Parser) -> None:
     local=True,
 )
 def _database_index(call: Call) -> int:
-    from commonbook.compose.vector_index import drop_vector_index, make_vector_index
+    from commonbook.compose.databases import drop_vector_index, make_vector_index
 
     call.require_owner("the owner of the book decides about its database")
     space, drop = call.args.name, call.args.drop

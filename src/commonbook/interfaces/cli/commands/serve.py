@@ -60,8 +60,7 @@ def _serve_arguments(to: Parser) -> None:
 def _serve(call: Call) -> int:
     """Serve the book until SIGINT or SIGTERM."""
     from commonbook.compose.book import may_be_made, open_book
-    from commonbook.compose.owner_key import ensure_owner_key
-    from commonbook.compose.running_servers import recorded_address
+    from commonbook.compose.servers import ensure_owner_key, recorded_address
 
     try:
         from commonbook.interfaces.http.serving import server
@@ -120,7 +119,7 @@ def _options(args: Namespace) -> ServeOptions:
 
 def _sign_in_link(book: Book, settings: Settings, url: str) -> str:
     """Return a link that signs a browser of the owner in."""
-    from commonbook.compose.owner_key import read_owner_key
+    from commonbook.compose.servers import read_owner_key
 
     code = book.with_key(read_owner_key(book, settings)).create_sign_in().code
     return f"{url}/sign-in#{code}"

@@ -115,7 +115,7 @@ def _migrate_arguments(to: Parser) -> None:
 
 @command("migrate", _migrate_arguments, book="none", local=True)
 def _migrate(call: Call) -> int:
-    from commonbook.compose.migration import migrate_book, unlock_book
+    from commonbook.compose.databases import migrate_book, unlock_book
 
     if call.args.unlock:
         unlocked = unlock_book(call.settings)

@@ -1,13 +1,17 @@
-"""The key of the owner for a server on its own machine: made once, and kept in a file that only the owner reads.
+"""The files of servers in the home that they serve: the key of the owner, and the addresses of those that run.
 
-The file is `.commonbook/owner.key` of the home, with mode 0600. A key that was revoked is replaced at the next start.
+The key is made once and kept in `.commonbook/owner.key`, with mode 0600. A key that was revoked is replaced at the next
+start. A server holds a lock on the file of its address, `.commonbook/servers/<random>`, as long as it lives. A file
+that nobody has locked was left by a server that was killed.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
 import secrets
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from commonbook.engines.disk.durable_files import make_folders, sync_folder
@@ -81,3 +85,56 @@ def _store_new_key(book: Book, path: str, *, replaced: str | None) -> None:
     finally:
         with suppress(FileNotFoundError):
             os.unlink(temporary)
+
+
+_FOLDER: Final = "servers"
+_MAX_URL_BYTES: Final = 1000
+
+
+@contextmanager
+def recorded_address(settings: Settings, url: str) -> Iterator[None]:
+    """Keep the address of a server in its home while the `with` block runs; a home that is read-only keeps none."""
+    path = os.path.join(_folder(settings), secrets.token_hex(8))
+    try:
+        os.makedirs(_folder(settings), mode=0o700, exist_ok=True)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError:
+        yield
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        os.write(descriptor, url.encode()[:_MAX_URL_BYTES])
+        yield
+    finally:
+        with suppress(FileNotFoundError):
+            os.unlink(path)
+        os.close(descriptor)
+
+
+def running_servers(settings: Settings) -> list[str]:
+    """Return the addresses of the servers that run on a home, the newest first."""
+    found = []
+    with suppress(OSError), os.scandir(_folder(settings)) as entries:
+        for entry in entries:
+            with suppress(OSError):
+                if url := _address_of_living(entry.path):
+                    found.append((entry.stat().st_mtime_ns, url))
+    return [url for _, url in sorted(found, reverse=True)]
+
+
+def _address_of_living(path: str) -> str | None:
+    """Return the address in a file whose server lives; None, and the file is removed, if it does not."""
+    with open(path, "rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return file.read(_MAX_URL_BYTES).decode(errors="replace")
+        url = file.read(_MAX_URL_BYTES)
+    if url:
+        # An empty one belongs to a server that is starting, and has not locked it yet.
+        os.unlink(path)
+    return None
+
+
+def _folder(settings: Settings) -> str:
+    return os.path.join(settings.home, HIDDEN_FOLDER, _FOLDER)

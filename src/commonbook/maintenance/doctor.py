@@ -1,25 +1,67 @@
-"""The checks of `doctor` that look at every file of a home: names, second folders and versions, unread changes."""
+"""`doctor` checks the database, every file, the jobs, the log and the keys of a home; it changes nothing."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from commonbook.access import scope
 from commonbook.files import space_files, sync_conflicts
+from commonbook.maintenance import audit, health
 from commonbook.model.reports import Finding, Progress
 from commonbook.tables import file_journal, spaces
 
 if TYPE_CHECKING:
+    from commonbook.model.spaces import Actor
     from commonbook.ports.database import Reading
     from commonbook.ports.engines import Engines
 
 
-def check_files(tx: Reading, engines: Engines, progress: Progress) -> tuple[Finding, ...]:
+def doctor(engines: Engines, actor: Actor, *, progress: Progress) -> tuple[Finding, ...]:
+    """Check the database, files, jobs, log and keys, and return the findings, each with its fix; nothing is changed."""
+    damaged = _database_findings(engines)
+    if damaged:
+        return damaged
+    with engines.db.reading() as tx:
+        allowed = scope.select(tx, actor)
+        failures = (*health.reverted_findings(tx, engines, allowed), *health.job_findings(tx, actor, allowed))
+        files = (*health.file_findings(tx, engines), *_check_files(tx, engines, progress))
+        troubles = (*health.moved_findings(tx), *files, *failures)
+    log = audit.verify_log(engines, actor, None, progress=progress).findings
+    return (*troubles, *_unreadable_files(engines), *log, *_key_findings(engines))
+
+
+def _database_findings(engines: Engines) -> tuple[Finding, ...]:
+    fix = "restore a back-up, or move state.db away and open the home again: the Markdown brings the memories back"
+    return tuple(
+        Finding(what="damaged database", where="state.db", why=damage, fix=fix) for damage in engines.db.damage()
+    )
+
+
+def _key_findings(engines: Engines) -> tuple[Finding, ...]:
+    open_keys = (
+        Finding(what="open key", where=path, why="others may read it", fix=f"chmod go-rwx {path}")
+        for path in engines.keys.loose()
+    )
+    committed = (
+        Finding(
+            what="committed secret",
+            where=path,
+            why="it is in the git repository of this folder: who has a copy can sign and read as this home",
+            fix="`git rm -r --cached .commonbook`, take it out of the history (`git filter-repo --path .commonbook"
+            " --invert-paths`), and treat what others may have got as known to them",
+        )
+        for path in engines.folder.committed_secrets()
+    )
+    return (*open_keys, *committed)
+
+
+def _check_files(tx: Reading, engines: Engines, progress: Progress) -> tuple[Finding, ...]:
     """Return what is wrong with names and contents of files."""
     names = (*_letter_findings(tx, engines), *_numbered_findings(tx, engines))
     return (*names, *_content_findings(tx, engines, progress))
 
 
-def unreadable_files(engines: Engines) -> tuple[Finding, ...]:
+def _unreadable_files(engines: Engines) -> tuple[Finding, ...]:
     """Name the files that are left out because they cannot be read."""
     fix = "give it a name and rights with which it can be read"
     return tuple(

@@ -1,7 +1,7 @@
-"""The composition root of a move between a home and a database server: wires both books, and hands on the keys.
+"""The composition root of commands on databases: the move of a book, and the vector index of a space on PostgreSQL.
 
-It refuses steps in a wrong order before anything is changed, and names the next command. `transfer.migrate` moves the
-book.
+A move wires both books and hands on the keys. It refuses steps in a wrong order before anything is changed, and names
+the next command. `transfer.migrate` moves the book.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from commonbook.compose.book import (
 from commonbook.engines.disk.durable_files import make_folders, sync_folder
 from commonbook.engines.disk.home_folder import HIDDEN_FOLDER, holds_files, is_home
 from commonbook.engines.process.clock import SystemClock
-from commonbook.errors import BadInput, CommonbookError, Conflict, HomeError, KeyMissing, NoHome
+from commonbook.errors import BadInput, CommonbookError, Conflict, HomeError, KeyMissing, NoHome, NotFound
 from commonbook.model.reports import MigrationReport, Progress, no_progress
 from commonbook.settings.settings import DatabaseChoice, Settings, require_address
-from commonbook.tables import home
+from commonbook.tables import home, spaces
 
 if TYPE_CHECKING:
     from commonbook.ports.database import Transaction
@@ -216,3 +216,35 @@ def _write_key(path: str, data: bytes) -> None:
         file.flush()
         os.fsync(file.fileno())
     os.rename(part, path)
+
+
+def make_vector_index(settings: Settings, space: str, progress: Progress) -> None:
+    """Make the vector index of a space, by its name; others read and write meanwhile."""
+    _change(settings, space, progress)
+
+
+def drop_vector_index(settings: Settings, space: str) -> None:
+    """Drop the vector index of a space, by its name: all its vectors are compared again."""
+    _change(settings, space, None)
+
+
+def _change(settings: Settings, name: str, progress: Progress | None) -> None:
+    """Make the index, or drop it where there is no progress to show."""
+    if settings.database is None:
+        raise BadInput(
+            "only a book on PostgreSQL has vector indexes; a home compares all vectors",
+            fix="name the database in COMMONBOOK_DATABASE",
+        )
+    with closing(postgres_database(settings, SystemClock(), create=False)) as database:
+        # The driver is there, so this can be imported.
+        from commonbook.engines.postgres.index import PostgresIndex
+
+        with database.reading() as tx:
+            space = spaces.find_by_name(tx, name)
+        if space is None:
+            raise NotFound(f"there is no space {name}", fix="`commonbook space list` shows them")
+        index = PostgresIndex(database.connection, cache_bytes=0)
+        if progress is None:
+            index.drop_vector_index(space.id)
+        else:
+            index.make_vector_index(space.id, progress)
