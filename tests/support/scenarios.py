@@ -273,7 +273,7 @@ class Tools:
         def call(*given: Any, **options: Any) -> Any:
             bound = VERBS[verb].bind(given, options)
             arguments = {_TOOL_NAMES.get(name, name): encode(value) for name, value in bound.items()}
-            if not arguments.keys() <= TOOLS[verb].arguments.keys():
+            if not arguments.keys() <= set(TOOLS[verb].arguments):
                 return found(*given, **options)
             if verb == "append":
                 arguments["messages"] = [{"text": message} for message in arguments["messages"]]

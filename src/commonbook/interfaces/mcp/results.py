@@ -12,8 +12,8 @@ from commonbook.model.memory import Memory, Receipt
 from commonbook.wire.encoding import encode
 
 if TYPE_CHECKING:
-    from commonbook.book.book import Book
     from commonbook.model.recall import Hit, RecallResult
+    from commonbook.verbs import Verbs
 
 _BUDGET_TOKENS: Final = 4000
 """A recall of this size stays in the conversation of every client."""
@@ -36,17 +36,12 @@ def structure(value: object) -> dict[str, Any]:
 def _compact(value: Any) -> Any:  # noqa: ANN401 - any JSON
     if isinstance(value, Mapping):
         kept = {name: _compact(field) for name, field in value.items() if name not in _LEFT_OUT}
-        return {name: _field_of(name, field) for name, field in kept.items() if not _is_empty(name, field)}
+        return {name: field for name, field in kept.items() if not _is_empty(name, field)}
     return [_compact(item) for item in value] if isinstance(value, list) else value
 
 
 def _is_empty(name: str, field: object) -> bool:
     return field is None or field in ("", [], {}) or (name in _USUAL and field == _USUAL[name])
-
-
-def _field_of(name: str, field: Any) -> Any:  # noqa: ANN401 - any JSON
-    # A model knows a space by its name alone.
-    return field["name"] if name == "space" and isinstance(field, Mapping) else field
 
 
 def memory_fields(memory: Memory) -> dict[str, Any]:
@@ -55,7 +50,7 @@ def memory_fields(memory: Memory) -> dict[str, Any]:
     return {**structure(memory), **({"links": links} if links else {}), "text": memory.text}
 
 
-def recall(book: Book, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def recall(book: Verbs, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the hits of a recall with these arguments, and its notes, if there are any.
 
     Without a budget, there are as many hits as a conversation can take.

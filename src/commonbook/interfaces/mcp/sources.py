@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol
 
 from commonbook.errors import CommonbookError, Moved, NotAllowed, SpaceExists
 from commonbook.model.spaces import LOCAL_OWNER, PERSONAL, READER
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from commonbook.book.book import Book
     from commonbook.client.remote_book import RemoteBook
     from commonbook.settings.settings import Settings
+    from commonbook.verbs import Verbs
 
 DEFAULT_PRINCIPAL: Final = "agent:other"
 """The principal of an agent that was started without naming one."""
@@ -31,7 +32,7 @@ _PATIENCE_SECONDS: Final = 5.0
 class BookSource(Protocol):
     """A place that a call gets the book of the agent from."""
 
-    def book(self, *, changes: bool) -> Book:
+    def book(self, *, changes: bool) -> Verbs:
         """Return the book as the agent has it; `changes` tells whether the call may change it."""
         ...
 
@@ -94,7 +95,7 @@ class ServerBook:
         self._url, self._space = url, space
         self._connected: RemoteBook | None = None
 
-    def book(self, *, changes: bool, space: str | None = None) -> Book:  # noqa: ARG002 - the server decides
+    def book(self, *, changes: bool, space: str | None = None) -> Verbs:  # noqa: ARG002 - the server decides
         """Return the remote book, which has the verbs of a book."""
         if self._connected is None:
             from commonbook.compose.client import connect
@@ -103,7 +104,7 @@ class ServerBook:
             self._connected = connect(
                 RemoteSettings.load(), self._url, space=self._space, patience_seconds=_PATIENCE_SECONDS
             )
-        return cast("Book", self._connected)
+        return self._connected
 
     def close(self) -> None:
         """Close the connections; messages in the outbox stay there."""

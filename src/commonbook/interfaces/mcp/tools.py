@@ -1,40 +1,24 @@
 """The table of tools: each calls the verb of its name, with arguments and a result that a model needs.
 
-Every agent pays for the list of tools in tokens, so schemas have only what a model needs to choose and to fill in.
+Names, types and defaults of arguments follow from the declaration of the verb. Every agent pays for the list of tools
+in tokens, so a tool has only what a model needs to choose and to fill in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, get_args, get_origin
 
 from commonbook.interfaces.mcp import results
 from commonbook.model.session import NewMessage
 from commonbook.text.space_names import is_system
+from commonbook.wire.encoding import REQUIRED, Field, alternatives, fields_of
 
 if TYPE_CHECKING:
-    from commonbook.book.book import Book
+    from commonbook.verbs import Verbs
 
 Schema: TypeAlias = Mapping[str, Any]
 Arguments: TypeAlias = Mapping[str, Any]
-
-_TEXT: Final[Schema] = {"type": "string"}
-_TEXTS: Final[Schema] = {"type": "array", "items": _TEXT}
-_FLAG: Final[Schema] = {"type": "boolean"}
-_NUMBER: Final[Schema] = {"type": "integer"}
-_ROWS: Final[Schema] = {"type": "array", "items": {"type": "object"}}
-
-
-def _text(description: str) -> Schema:
-    return {"type": "string", "description": description}
-
-
-def _choice(*values: str) -> Schema:
-    return {"type": "string", "enum": list(values)}
-
-
-def _count(most: int) -> Schema:
-    return {"type": "integer", "minimum": 1, "maximum": most}
 
 
 class Hints(NamedTuple):
@@ -65,41 +49,67 @@ class Tool(NamedTuple):
 
     name: str
     description: str
-    arguments: Mapping[str, Schema]
-    result: Mapping[str, Schema]
-    required: tuple[str, ...] = ()
-    always_in_result: tuple[str, ...] = ()
+    arguments: tuple[str, ...]
+    """The arguments of the verb that a model may give."""
+    result: tuple[str, ...]
+    """The fields that are always in the result."""
+    described: Mapping[str, str] = {}
+    """Descriptions of arguments."""
+    narrowed: Mapping[str, Schema] = {}
+    """The parts of the schemas of arguments that differ from the declaration of the verb."""
+    own: tuple[Field, ...] = ()
+    """Arguments that the verb does not have, or has in more forms."""
     ids: tuple[str, ...] = ()
     """The arguments that name memories."""
     hints: Hints = _READS
     always_loaded: bool = False
     """Whether it is in the prompt from the start also where a client shows the others only after a search."""
-    run: Callable[[Book, Arguments], object] | None = None
+    run: Callable[[Verbs, Arguments], object] | None = None
     """Calls the book; by default, it calls the verb of the tool's name with the same arguments."""
 
-    def call(self, book: Book, arguments: Arguments) -> dict[str, Any]:
+    def call(self, book: Verbs, arguments: Arguments) -> dict[str, Any]:
         """Call the book with checked arguments, and return the result as a structure."""
         if self.run is not None:
             value = self.run(book, arguments)
         else:
             value = getattr(book, self.name)(**{_VERB_ARGUMENTS.get(name, name): arguments[name] for name in arguments})
         result = results.structure(value)
-        empty: dict[str, Any] = {name: [] for name in self.always_in_result if name not in result}
+        empty: dict[str, Any] = {name: [] for name in self.result if name not in result}
         return {**result, **empty}
+
+    def fields(self) -> tuple[Field, ...]:
+        """Return the arguments with their types and defaults, as the verb declares them."""
+        from commonbook.wire.verbs import fields_of_verb  # Imported late: the first answer of a server needs no types.
+
+        declared = {field.name: field for field in fields_of_verb(self.name)} if self.arguments else {}
+        own = {field.name: field for field in self.own}
+        verb_names = {name: _VERB_ARGUMENTS.get(name, name) for name in self.arguments}
+        return tuple(own.get(name) or declared[verb_names[name]]._replace(name=name) for name in self.arguments)
 
     def input_schema(self) -> dict[str, Any]:
         """Return the schema of the arguments."""
-        required = {"required": list(self.required)} if self.required else {}
-        return {"type": "object", "properties": dict(self.arguments), **required, "additionalProperties": False}
+        fields = self.fields()
+        required = [field.name for field in fields if field.default is REQUIRED]
+        schemas = {field.name: self._argument_schema(field) for field in fields}
+        return {**_object_schema(schemas, required), "additionalProperties": False}
+
+    def _argument_schema(self, field: Field) -> dict[str, Any]:
+        description = {"description": self.described[field.name]} if field.name in self.described else {}
+        return {**_schema(field.type), **self.narrowed.get(field.name, {}), **description}
+
+    def _result_schemas(self) -> dict[str, Any]:
+        from commonbook.wire.verbs import result_of
+
+        types = {field.name: field.type for field in fields_of(result_of(self.name))}
+        return {name: _schema(types[name]) for name in self.result}
 
     def listed(self) -> dict[str, Any]:
         """Return the tool as a client lists it."""
-        required = {"required": list(self.always_in_result)} if self.always_in_result else {}
         return {
             "name": self.name,
             "description": self.description,
             "inputSchema": self.input_schema(),
-            "outputSchema": {"type": "object", "properties": dict(self.result), **required},
+            "outputSchema": _object_schema(self._result_schemas(), self.result),
             "annotations": self.hints.listed(),
             **({"_meta": {"anthropic/alwaysLoad": True}} if self.always_loaded else {}),
         }
@@ -108,31 +118,44 @@ class Tool(NamedTuple):
 _VERB_ARGUMENTS: Final = {"id": "memory_id"}
 """The names of the verbs' arguments that have a shorter one here."""
 
+_JSON_TYPES: Final = {str: "string", bool: "boolean", int: "integer", float: "number"}
 
-def _get(book: Book, arguments: Arguments) -> object:
+
+def _object_schema(properties: Mapping[str, Schema], required: Sequence[str]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, **({"required": list(required)} if required else {})}
+
+
+def _schema(type_: Any) -> dict[str, Any]:  # noqa: ANN401 - a type form
+    """Return the schema of a type, without the fields of objects; of several forms, a model is shown the last one."""
+    form = alternatives(type_)[-1]
+    if form in _JSON_TYPES:
+        return {"type": _JSON_TYPES[form]}
+    if get_origin(form) is Literal:
+        return {"type": "string", "enum": list(get_args(form))}
+    if hasattr(form, "_fields"):
+        return {"type": "object"}
+    return {"type": "array", "items": _schema(get_args(form)[0])}
+
+
+def _get(book: Verbs, arguments: Arguments) -> object:
     return results.memory_fields(book.get(arguments["id"]))
 
 
-def _recall(book: Book, arguments: Arguments) -> object:
+def _recall(book: Verbs, arguments: Arguments) -> object:
     return results.recall(book, arguments)
 
 
-def _edit(book: Book, arguments: Arguments) -> object:
+def _edit(book: Verbs, arguments: Arguments) -> object:
     fields: dict[str, Any] = dict.fromkeys(arguments.get("clear", ()))
     fields |= {name: value for name, value in arguments.items() if name not in ("id", "clear")}
     return book.edit(arguments["id"], **fields)
 
 
-def _delete(book: Book, arguments: Arguments) -> object:
+def _delete(book: Verbs, arguments: Arguments) -> object:
     return book.delete(*arguments["ids"], **{name: value for name, value in arguments.items() if name != "ids"})
 
 
-def _append(book: Book, arguments: Arguments) -> object:
-    given = [{name: value for name, value in each.items() if value is not None} for each in arguments["messages"]]
-    return book.append(**{**arguments, "messages": [NewMessage(**each) for each in given]})
-
-
-def _status(book: Book, _arguments: Arguments) -> object:
+def _status(book: Verbs, _arguments: Arguments) -> object:
     status = book.status()
     return {
         "principal": book.actor,
@@ -143,16 +166,23 @@ def _status(book: Book, _arguments: Arguments) -> object:
     }
 
 
-_KINDS: Final = _choice("note", "fact", "preference", "decision", "procedure")
-_CLEARED: Final = _choice("title", "occurred", "valid_until", "expires")
+_OF_RECALL: Final = (
+    "query", "k", "spaces", "kinds", "tags", "session", "author", "since", "until", "as_of", "min_confidence",
+    "budget_tokens", "include",
+)  # fmt: skip
+_OF_EDIT: Final = (
+    "id", "text", "title", "kind", "tags", "occurred", "valid_until", "expires", "clear", "expected_version",
+)  # fmt: skip
+_COUNT: Final = {"minimum": 1}
+_KINDS: Final = {"enum": ["note", "fact", "preference", "decision", "procedure"]}
 _MESSAGE: Final = {
     "type": "object",
     "properties": {
-        "text": _TEXT,
-        "role": _text("user, assistant, ..."),
-        "author": _TEXT,
-        "time": _TEXT,
-        "client_id": _text("your id: sent again, it is stored once"),
+        "text": {"type": "string"},
+        "role": {"type": "string", "description": "user, assistant, ..."},
+        "author": {"type": "string"},
+        "time": {"type": "string"},
+        "client_id": {"type": "string", "description": "your id: sent again, it is stored once"},
     },
     "required": ["text"],
     "additionalProperties": False,
@@ -162,20 +192,15 @@ _TABLE: Final = (
     Tool(
         name="remember",
         description="Store one thing worth knowing later, as a sentence that can be understood alone.",
-        arguments={
-            "text": _TEXT,
-            "title": _TEXT,
-            "kind": _KINDS,
-            "tags": _TEXTS,
-            "space": _text("default: this project"),
-            "occurred": _text("when it happened, e.g. 2026-03-01"),
-            "expires": _TEXT,
-            "replaces": _text("id of a memory that no longer holds"),
-            "key": _text("idempotency key"),
+        arguments=("text", "title", "kind", "tags", "space", "occurred", "expires", "replaces", "key"),
+        result=("id",),
+        described={
+            "space": "default: this project",
+            "occurred": "when it happened, e.g. 2026-03-01",
+            "replaces": "id of a memory that no longer holds",
+            "key": "idempotency key",
         },
-        required=("text",),
-        result={"id": _TEXT, "space": _TEXT, "new": _FLAG},
-        always_in_result=("id",),
+        narrowed={"kind": _KINDS},
         ids=("replaces",),
         hints=_ADDS,
         always_loaded=True,
@@ -184,33 +209,27 @@ _TABLE: Final = (
         name="recall",
         description="Find what is known: memories and earlier messages that answer a question, best first."
         " Without a query, the newest.",
-        arguments={
-            "query": _TEXT,
-            "k": _count(50),
-            "spaces": {**_TEXTS, "description": "default: this project and personal; team/ is all below team"},
-            "kinds": _TEXTS,
-            "tags": _TEXTS,
-            "session": _TEXT,
-            "author": _TEXT,
-            "since": _text("time, or e.g. yesterday"),
-            "until": _TEXT,
-            "as_of": _text("what was valid then"),
-            "min_confidence": {"type": "number"},
-            "budget_tokens": _count(20_000),
-            "include": {"type": "array", "items": _choice("superseded", "expired", "notices")},
+        arguments=_OF_RECALL,
+        result=("hits",),
+        described={
+            "spaces": "default: this project and personal; team/ is all below team",
+            "since": "time, or e.g. yesterday",
+            "as_of": "what was valid then",
         },
-        result={"hits": _ROWS},
-        always_in_result=("hits",),
+        narrowed={
+            "k": _COUNT | {"maximum": 50},
+            "kinds": {"items": {"type": "string"}},
+            "budget_tokens": _COUNT | {"maximum": 20_000},
+        },
         always_loaded=True,
         run=_recall,
     ),
     Tool(
         name="get",
         description="Read one whole memory, with its links, marks and version.",
-        arguments={"id": _text("id, some of its digits, or title")},
-        required=("id",),
-        result={"id": _TEXT, "text": _TEXT},
-        always_in_result=("id", "text"),
+        arguments=("id",),
+        result=("id", "text"),
+        described={"id": "id, some of its digits, or title"},
         ids=("id",),
         run=_get,
     ),
@@ -218,21 +237,11 @@ _TABLE: Final = (
         name="edit",
         description="Correct a memory; the old text stays in its history. If it was true before and no longer is,"
         " remember the new with `replaces`.",
-        arguments={
-            "id": _TEXT,
-            "text": _TEXT,
-            "title": _TEXT,
-            "kind": _KINDS,
-            "tags": _TEXTS,
-            "occurred": _TEXT,
-            "valid_until": _TEXT,
-            "expires": _TEXT,
-            "clear": {"type": "array", "items": _CLEARED},
-            "expected_version": {**_NUMBER, "description": "refuse if it has another"},
-        },
-        required=("id",),
-        result={"id": _TEXT, "version": _NUMBER},
-        always_in_result=("id", "version"),
+        arguments=_OF_EDIT,
+        result=("id", "version"),
+        described={"expected_version": "refuse if it has another"},
+        narrowed={"kind": _KINDS},
+        own=(Field("clear", tuple[Literal["title", "occurred", "valid_until", "expires"], ...], ()),),
         ids=("id",),
         hints=_CHANGES,
         run=_edit,
@@ -240,10 +249,8 @@ _TABLE: Final = (
     Tool(
         name="delete",
         description="Delete memories, all or none, when the user wants them gone. A person can bring them back.",
-        arguments={"ids": _TEXTS, "dry_run": _FLAG, "expected_version": _NUMBER},
-        required=("ids",),
-        result={"ids": _TEXTS},
-        always_in_result=("ids",),
+        arguments=("ids", "dry_run", "expected_version"),
+        result=("ids",),
         ids=("ids",),
         hints=_CHANGES,
         run=_delete,
@@ -251,70 +258,50 @@ _TABLE: Final = (
     Tool(
         name="append",
         description="Store messages of a conversation word for word, in order. Not needed where hooks do it.",
-        arguments={
-            "session": _text("your name for the conversation"),
-            "messages": {"type": "array", "items": _MESSAGE},
-            "space": _TEXT,
-            "parent": _TEXT,
-            "tags": _TEXTS,
-        },
-        required=("session", "messages"),
-        result={"session": _TEXT, "messages": _ROWS},
-        always_in_result=("session",),
+        arguments=("session", "messages", "space", "parent", "tags"),
+        result=("session",),
+        described={"session": "your name for the conversation"},
+        narrowed={"messages": {"items": _MESSAGE}},
+        own=(Field("messages", tuple[NewMessage, ...]),),
         hints=_ADDS,
-        run=_append,
     ),
     Tool(
         name="switch",
         description="End a session and go on in another, whose parent it becomes.",
-        arguments={
-            "old": _TEXT,
-            "new": _TEXT,
-            "reason": _choice("new", "reset", "resume", "branch", "compress"),
-            "space": _TEXT,
-        },
-        required=("old", "new"),
-        result={"session": _TEXT, "episodes": _TEXTS},
-        always_in_result=("session",),
+        arguments=("old", "new", "reason", "space"),
+        result=("session",),
         hints=_ADDS_ONCE,
     ),
     Tool(
         name="share",
         description="Copy a memory into another space, for those who read there. Only if the user asks.",
-        arguments={"id": _TEXT, "to": _TEXT, "refresh": _choice("live", "lazy", "snapshot")},
-        required=("id", "to"),
-        result={"id": _TEXT, "space": _TEXT},
-        always_in_result=("id", "space"),
+        arguments=("id", "to", "refresh"),
+        result=("id", "space"),
         ids=("id",),
         hints=_ADDS_ONCE,
     ),
     Tool(
         name="lineage",
         description="Show where a memory was copied from, and the copies made of it.",
-        arguments={"id": _TEXT, "depth": _count(32)},
-        required=("id",),
-        result={"id": _TEXT, "ancestors": _ROWS, "copies": _ROWS},
-        always_in_result=("id", "ancestors", "copies"),
+        arguments=("id", "depth"),
+        result=("id", "ancestors", "copies"),
+        narrowed={"depth": _COUNT | {"maximum": 32}},
         ids=("id",),
     ),
     Tool(
         name="reflect",
         description="Store a conclusion drawn from memories (`on`: their ids). When one of them is superseded,"
         " the conclusion is marked as suspect.",
-        arguments={"text": _TEXT, "on": _TEXTS, "title": _TEXT, "tags": _TEXTS, "space": _TEXT, "key": _TEXT},
-        required=("text", "on"),
-        result={"id": _TEXT, "space": _TEXT},
-        always_in_result=("id",),
+        arguments=("text", "on", "title", "tags", "space", "key"),
+        result=("id",),
         ids=("on",),
         hints=_ADDS,
     ),
     Tool(
         name="supersede",
         description="Mark an old memory as replaced by a newer one; conclusions drawn from the old one get a notice.",
-        arguments={"old": _TEXT, "by": _TEXT, "reason": _TEXT},
-        required=("old", "by"),
-        result={"id": _TEXT, "by": _TEXT},
-        always_in_result=("id", "by"),
+        arguments=("old", "by", "reason"),
+        result=("id", "by"),
         ids=("old", "by"),
         hints=_CHANGES,
     ),
@@ -322,32 +309,25 @@ _TABLE: Final = (
         name="inbox",
         description="List notices: memories in doubt, since what they were drawn from was superseded."
         " Decide by `triage`.",
-        arguments={"space": _TEXT, "limit": _count(100), "after": _TEXT},
-        result={"items": _ROWS, "next": _TEXT},
-        always_in_result=("items",),
+        arguments=("space", "limit", "after"),
+        result=("items",),
+        narrowed={"limit": _COUNT | {"maximum": 100}},
     ),
     Tool(
         name="triage",
         description="Decide about a memory in doubt: it still holds (keep), holds no longer (retract), `by` holds in"
         " its place (supersede), or the notice does not matter (dismiss).",
-        arguments={
-            "id": _text("of the notice or the memory"),
-            "verdict": _choice("keep", "retract", "supersede", "dismiss"),
-            "note": _TEXT,
-            "by": _TEXT,
-        },
-        required=("id", "verdict"),
-        result={"id": _TEXT, "verdict": _TEXT},
-        always_in_result=("id", "verdict"),
+        arguments=("id", "verdict", "note", "by"),
+        result=("id",),
+        described={"id": "of the notice or the memory"},
         ids=("id", "by"),
         hints=_CHANGES,
     ),
     Tool(
         name="status",
         description="Show who you are in the book, which spaces you reach, how much there is, and what is wrong.",
-        arguments={},
-        result={"principal": _TEXT, "default_space": _TEXT, "spaces": _TEXTS},
-        always_in_result=("principal", "default_space", "spaces"),
+        arguments=(),
+        result=(),
         run=_status,
     ),
 )

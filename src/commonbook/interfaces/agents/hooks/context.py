@@ -15,9 +15,9 @@ from commonbook.model.session import PromptPassage
 from commonbook.text.quotes import without_quotes
 
 if TYPE_CHECKING:
-    from commonbook.book.book import Book
     from commonbook.interfaces.agents.hooks.folder import SessionState
     from commonbook.model.recall import Hit
+    from commonbook.verbs import Verbs
 
 MAX_TOKENS: Final = 1500
 _CHARS_A_TOKEN: Final = 4
@@ -55,13 +55,13 @@ def is_trivial(prompt: str) -> bool:
     return len(words) < _MIN_WORDS and len(_IDEOGRAPH.findall(prompt)) < _MIN_IDEOGRAPHS
 
 
-def at_start(book: Book, state: SessionState) -> Context:
+def at_start(book: Verbs, state: SessionState) -> Context:
     """Return the newest memories, in the order in which they were made: unchanged memories give the same bytes."""
     found = book.recall(kinds=_START_KINDS, k=_START_COUNT, budget_tokens=MAX_TOKENS)
     return _fenced(sorted(found.hits, key=lambda hit: hit.id), state.tag or found.fence)
 
 
-def at_prompt(book: Book, prompt: str, *, session: str, state: SessionState) -> Context:
+def at_prompt(book: Verbs, prompt: str, *, session: str, state: SessionState) -> Context:
     """Return what answers a prompt and is not in the conversation already."""
     if is_trivial(prompt):
         return Context()

@@ -15,11 +15,11 @@ from commonbook.model.ids import format_time
 from commonbook.model.session import MAX_MESSAGE_BYTES, NewMessage
 
 if TYPE_CHECKING:
-    from commonbook.book.book import Book
     from commonbook.interfaces.agents.hooks.events import Event
     from commonbook.interfaces.agents.hooks.folder import HookFolder, SessionState
+    from commonbook.verbs import Verbs
 
-BookOf = Callable[..., "Book"]
+BookOf = Callable[..., "Verbs"]
 """Returns the book for a folder and a space: `book_of(cwd=..., space=..., changes=...)`."""
 
 

@@ -19,12 +19,12 @@ from commonbook.model.spaces import LOCAL_OWNER
 from commonbook.settings.default_space import capture_allowed
 
 if TYPE_CHECKING:
-    from commonbook.book.book import Book
     from commonbook.interfaces.agents.hooks.events import Event
     from commonbook.interfaces.agents.hooks.folder import HookFolder
     from commonbook.interfaces.agents.hooks.handler import Handler
     from commonbook.interfaces.cli.call import Call
     from commonbook.interfaces.cli.parser import Parser
+    from commonbook.verbs import Verbs
 
 _SECONDS: Final = 2.0
 _END_SECONDS: Final = 1.0
@@ -178,7 +178,7 @@ class _Sources:
             raise NoHome(f"there is no home at {self._settings.home}", fix="`commonbook init` makes one")
         return HookFolder(hidden, self._client)
 
-    def book(self, *, cwd: str, space: str | None, changes: bool) -> Book:
+    def book(self, *, cwd: str, space: str | None, changes: bool) -> Verbs:
         """Return the book as the agent has it in a folder; `space` stands for that of the folder."""
         if self._url is not None:
             remote = self._opened.setdefault("", ServerBook(self._url, self._settings.space))
