@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -11,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from commonbook.errors import BadInput
+from commonbook.interfaces.cli.commands import make_parser
 from commonbook.settings.remote import RemoteSettings
 from commonbook.settings.settings import CONFIG_KEYS, PROJECT_KEYS, Settings
 
@@ -121,6 +124,39 @@ def test_the_shell_commands_of_the_readme_run(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "+Ask her before you change an invoice." in done.stdout, "the edit by hand is in the history"
     assert "the log is intact" in done.stdout
+
+
+def commands_of(page: Path) -> Iterator[list[str]]:
+    """The commands of a page, in its examples and between its words, without the name of the program."""
+    text = (ROOT / page).read_text(encoding="utf-8")
+    prose = re.sub(r"```.*?```|^    .*?$", "", text, flags=re.DOTALL | re.MULTILINE)
+    between_words = re.findall(r"`commonbook\s([^`]+)`", prose)
+    for command in between_words + re.findall(r"^\s*(?:\$ )?(?:\w+=\S+ )*commonbook (.+)$", text, re.MULTILINE):
+        first, *words = shlex.split(re.sub(r"\$\(.*?\)", "ID", command.split(" | ")[0]), comments=True)
+        for name in first.split("|"):
+            yield [name, *words]
+
+
+def refusal_of(words: list[str]) -> str:
+    """Return why a command does not parse, or nothing; that an argument is missing is left out."""
+    try:
+        make_parser(words).parse_args(words)
+    except SystemExit as answered:  # of `--help`
+        return "" if answered.code == 0 else f"{words}: exit code {answered.code}"
+    except BadInput as refused:
+        return "" if refused.message.startswith("the following arguments are required") else f"{words}: {refused}"
+    return ""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=str)
+def test_every_command_that_a_page_shows_exists_with_its_options(page):
+    assert [refusal for words in commands_of(page) if (refusal := refusal_of(words))] == []
+
+
+def test_a_command_that_is_gone_would_be_found():
+    assert ["recall", "who is responsible for payments"] in list(commands_of(Path("docs/GUIDE.md")))
+    assert "no option '--fast'" in refusal_of(["recall", "x", "--fast"])
+    assert "no command 'remind'" in refusal_of(["remind", "x"])
 
 
 def anchors(page: Path) -> set[str]:
