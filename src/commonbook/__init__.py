@@ -11,8 +11,8 @@ A `Book` has these verbs; `help(commonbook.Book.recall)` explains one. `commonbo
                link, unlink, links, uses, record_uses, session_uses
     recall     recall, prefetch, prefetched, reindex
     sessions   append, messages, sessions, switch, rewind, settle, close_session, move_session, work, working
-    sharing    share, share_many, share_with, pull, unshare, refresh, set_refresh, detach, adopt, lineage, copies
-    rules      add_rule, rules, remove_rule, request_share, pending, approve, reject, set_limit, limits
+    sharing    share, share_many, share_with, pull, unshare, refresh, set_refresh, detach, adopt, adopt_all
+    and more   lineage, copies, add_rule, rules, remove_rule, request_share, pending, approve, reject, set_limit, limits
     reasoning  reflect, supersede, reinstate, dependents, inbox, triage, set_depth
     access     acting_as, with_key, whoami, create_key, keys, revoke_key, create_login, exchange_login, create_sign_in
     spaces     spaces, create_space, rename_space, space_for_writing, set_review, grant, revoke, grants

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from commonbook.client.address import Address, parse_address, pause_seconds
+from commonbook.client.address import Address, parse_address
 from commonbook.errors import BadInput
 
 
@@ -47,9 +47,3 @@ def test_a_key_goes_unencrypted_to_this_machine_alone():
         with pytest.raises(BadInput, match="not encrypted"):
             parse_address(address)
         assert parse_address(address, allow_http=True)
-
-
-def test_pauses_have_a_limit_and_a_random_part():
-    assert pause_seconds(0, share=0.0) == pause_seconds(0, share=1.0) / 2
-    assert pause_seconds(10_000, share=1.0) == 5.0
-    assert pause_seconds(0, share=0.0, retry_after=7.0) == 7.0

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from commonbook.client import address
+from commonbook.client import http as client_http
 from commonbook.client.http import HttpCaller, Patience
 from commonbook.client.login import exchange
 from commonbook.errors import Busy, NotAllowed, NotFound, ServerFailed, TooMany, Unreachable
@@ -88,7 +89,7 @@ def scripted(*scripts: list[Any]) -> Iterator[list[Scripted]]:
 
 @pytest.fixture(autouse=True)
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(address, "_FIRST_PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(client_http, "_FIRST_PAUSE_SECONDS", 0.01)
 
 
 def problem(status: int, type_: str, **more: Any) -> Reply:

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from commonbook.client import address, sender
+from commonbook.client import http, sender
 from commonbook.errors import NotAllowed, Unreachable
 from commonbook.model.session import NewMessage
 from commonbook.ports.outbox import OutboxCounts
@@ -37,7 +37,7 @@ DEADLINE = 60.0
 def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sender, "_FIRST_PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(sender, "_MAX_PAUSE_SECONDS", 0.1)
-    monkeypatch.setattr(address, "_MAX_PAUSE_SECONDS", 0.2)
+    monkeypatch.setattr(http, "_MAX_PAUSE_SECONDS", 0.2)
 
 
 def texts(book, session="talk"):

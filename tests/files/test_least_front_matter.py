@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
-import sqlite3
-from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,9 +11,8 @@ import pytest
 import commonbook
 from commonbook.book.book import Book
 from commonbook.model.memory import Memory
-from commonbook.tables.file_journal import content_hash
 from tests.conftest import OpenBook
-from tests.support.hand_edits import change, texts
+from tests.support.hand_edits import change
 from tests.support.lost_databases import lose_database
 
 NOTES = {
@@ -251,36 +247,18 @@ def test_a_slip_in_a_field_that_a_verb_wrote_is_named_and_one_of_a_person_is_not
     assert book.get(made.id).kind == "decision"
 
 
-# --- files of an earlier program
-
-
-def to_older_form(home: Path) -> dict[Path, bytes]:
-    """Rewrite the files of a closed home as an earlier program wrote them; return them."""
-    with closing(sqlite3.connect(home / ".commonbook" / "state.db")) as database, database:
-        for path in home.rglob("*.md"):
-            counters = "updated: 2026-05-02T00:00:00.000000Z\nrevision: 2\nversion: 5\n---\n\n"
-            text = path.read_text().replace("\n---\n\n", f"\n{counters}", 1)
-            path.write_text(re.sub("^type: ", "kind: ", text, count=1, flags=re.MULTILINE))
-            database.execute(
-                "UPDATE file SET hash = ?, size = ?, mtime_ns = ?, young = 0 WHERE path = ?",
-                (content_hash(path.read_bytes()), path.stat().st_size, path.stat().st_mtime_ns, _name(home, path)),
-            )
-    return {path: path.read_bytes() for path in home.rglob("*.md")}
-
-
-def _name(home: Path, path: Path) -> str:
-    return path.relative_to(home).as_posix()
+# --- opening
 
 
 @pytest.mark.promise("files.opening")
 @pytest.mark.parametrize("fault", [None, "touched", "lost"])
-def test_a_home_of_an_earlier_program_opens_without_a_file_being_written(home: Path, fault: str | None):
+def test_a_home_opens_without_a_file_being_written(home: Path, fault: str | None):
     with commonbook.open(home, create=True) as book:
         source = book.remember("one", kind="fact", tags=["t"], title="First")
         book.remember("two", links=[("related_to", source.id)])
         book.share(source.id, "team")
         before = notes_of(book)
-    files = to_older_form(home)
+    files = {path: path.read_bytes() for path in home.rglob("*.md")}
     if fault == "lost":
         lose_database(home)
     for path in files if fault == "touched" else ():
@@ -290,15 +268,4 @@ def test_a_home_of_an_earlier_program_opens_without_a_file_being_written(home: P
             for field in ("id", "title", "text", "kind", "tags", "created", "author", "freshness"):
                 assert getattr(memory, field) == getattr(before[name], field), field
         assert {path: path.read_bytes() for path in home.rglob("*.md")} == files
-        # A save by hand leaves the form as it is; a verb brings the new one.
-        path = home / source.path
-        change(path, "\n\none\n", "\n\nthree\n")
-        saved = path.read_bytes()
-        book.sync()
-        assert path.read_bytes() == saved
-        book.edit(source.id, text="four")
-        written = path.read_text()
-        assert not re.search("^(kind|updated|revision|version):", written, re.MULTILINE)
-        assert "\ntype: fact\n" in written
-        assert texts(book, source.id)[-2:] == ["three", "four"]
         assert book.doctor() == ()

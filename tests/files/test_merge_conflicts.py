@@ -54,8 +54,7 @@ def clones(request: pytest.FixtureRequest, home: Path, open_book: OpenBook, tmp_
         if request.param == "same keys":
             shutil.copytree(home / ".commonbook" / "keys", clone.home / ".commonbook" / "keys")
         there = opened.enter_context(commonbook.open(str(clone.home), create=True))
-        if request.param == "other keys":
-            there.adopt(copy)
+        there.adopt_all()
         for book, price in ((here, "seven"), (there, "nine")):
             book.edit(source, text=f"oil costs {price}")
             book.triage(thought, "keep", note=f"oil costs {price}")

@@ -20,8 +20,6 @@ from commonbook.markdown.front_matter import (
     FIELDS,
     FILE_NAMES,
     NOTICE_FIELDS,
-    CopyLine,
-    DecisionLine,
     Document,
     clean_tags,
     clean_title,
@@ -113,7 +111,7 @@ Ask her.
 
 def values_of(document: Document) -> Document:
     """Return what a document says, without how it stands in the file."""
-    return document._replace(layout="", unread=(), updated=None, has_counters=False)
+    return document._replace(layout="", unread=(), updated=None)
 
 
 def front(fields: str, text: str = "text") -> bytes:
@@ -159,28 +157,6 @@ def test_a_document_is_written_in_canonical_order():
     )
 
 
-def older(data: bytes) -> bytes:
-    """Return a canonical file as an earlier program wrote it."""
-    counters = b"updated: 2026-05-02T00:00:00.000000Z\nrevision: 2\nversion: 5\n"
-    return data.replace(b"\ntype: ", b"\nkind: ").replace(b"\n---\n\n", b"\n" + counters + b"---\n\n")
-
-
-def test_a_file_of_an_earlier_program_is_read_and_gets_the_new_form_when_it_is_written():
-    document = parse(older(render(FULL, DIALECT)), OURS_ONLY)
-    assert document._replace(updated=None) == FULL._replace(has_counters=True)
-    assert document.updated == MAY + timedelta(days=1)
-    assert render(document, DIALECT) == render(FULL, DIALECT)
-
-
-def test_a_file_of_an_earlier_program_with_fields_of_a_person_keeps_those():
-    data = older(render(FULL, DIALECT)).replace(b"\nkind: fact\n", b"\nkind: fact\nmood: good # mine\n")
-    document = parse(data, DIALECT)
-    assert (document.kind, document.has_counters) == ("fact", True)
-    written = render(FULL, DIALECT).replace(b"\ntype: fact\n", b"\ntype: fact\nmood: good # mine\n")
-    assert render(document, DIALECT) == written
-    assert render(document._replace(kind="note"), DIALECT) == written.replace(b"type: fact", b"type: note")
-
-
 @pytest.mark.parametrize(
     "fields",
     [
@@ -191,7 +167,6 @@ def test_a_file_of_an_earlier_program_with_fields_of_a_person_keeps_those():
 )
 def test_counters_of_a_person_stay(fields):
     document = parse(front(fields), DIALECT)
-    assert not document.has_counters
     written = render(document._replace(id=ID, title="Other"), DIALECT).decode()
     assert all(f"\n{line}\n" in written for line in fields.splitlines())
 
@@ -258,7 +233,6 @@ CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 LINES = WORDS.map(clean_title).filter(lambda line: line and not CONTROL.search(line))
 TAGS = st.lists(LINES, max_size=5).map(clean_tags)
 TIMES = st.none() | st.datetimes(min_value=datetime(1, 1, 2), max_value=datetime(9999, 12, 30), timezones=st.just(UTC))  # noqa: DTZ001
-COUNTS = st.integers(1, 2**53 - 1)
 IDS = st.uuids().map(str)
 BODIES = (
     st.text(st.characters(codec="utf-8", exclude_characters="\0"))
@@ -278,8 +252,6 @@ SHARED = st.builds(
     approved_by=st.none() | PRINCIPALS,
 )
 HASHES = st.from_regex(r"\A[0-9a-f]{16}\Z")
-NUMBERS = st.integers(1, 10**15 - 1)
-SHARED_LINES = st.builds(CopyLine, SHARED, st.none() | HASHES, st.none() | COUNTS)
 DECISIONS = st.builds(
     Decision,
     verdict=st.sampled_from(VERDICTS),
@@ -289,7 +261,6 @@ DECISIONS = st.builds(
     at=TIMES.filter(bool),
     note=st.just("") | LINES,
 )
-DECISION_LINES = st.builds(DecisionLine, DECISIONS, st.none() | HASHES)
 
 
 def only_notices_have_theirs(document: Document) -> Document:
@@ -328,22 +299,21 @@ DOCUMENTS = st.builds(
     session_space=st.none() | st.from_regex(r"\A[a-z0-9][a-z0-9._-]{0,8}(?:/[a-z0-9][a-z0-9._-]{0,8}){0,2}\Z"),
     author=st.none() | st.from_regex(r"\A(?:user|agent):[A-Za-z0-9][A-Za-z0-9._@-]{0,20}\Z"),
     links=st.lists(
-        st.tuples(st.sampled_from((*RELATIONS, "blocked-by", "x2_y")), IDS, st.none() | HASHES | NUMBERS.map(str)),
+        st.tuples(st.sampled_from((*RELATIONS, "blocked-by", "x2_y")), IDS, st.none() | HASHES),
         max_size=4,
         unique=True,
     ).map(tuple),
     text=BODIES,
     layout=st.just(""),
     has_front=st.just(True),
-    has_counters=st.just(False),
     unread=st.just(()),
-    shared=st.none() | SHARED_LINES,
+    shared=st.none() | SHARED,
     dependent_id=st.none() | IDS,
     invalidated_id=st.none() | IDS,
     invalidating_id=st.none() | IDS | st.just(DELETED),
     timestamp=TIMES,
     superseded_because=st.lists(st.builds(SupersedeReason, superseded=IDS, why=LINES), max_size=2).map(tuple),
-    invalidations_triaged=st.lists(DECISION_LINES, max_size=2).map(tuple),
+    invalidations_triaged=st.lists(DECISIONS, max_size=2).map(tuple),
     messages=st.lists(
         st.from_regex(r"\A[1-9][0-9]{0,5} mac:[0-9a-f]{16}(?: (?:[0-9a-f]{16}|[?-]) [!-~\u00e4\u4e2d]{1,9})?\Z"),
         max_size=2,
@@ -609,8 +579,8 @@ def test_without_an_id_new_fields_stand_together_at_the_end():
 
 def test_lines_put_into_a_windows_file_end_as_its_own_do():
     data = FOREIGN.replace("\n", "\r\n").encode()
-    document = parse(data, DIALECT)._replace(links=(("supersedes", OTHER, "1"),))
-    inserted = f"links:\r\n  - supersedes {OTHER}@1\r\n".encode()
+    document = parse(data, DIALECT)._replace(links=(("supersedes", OTHER, None),))
+    inserted = f"links:\r\n  - supersedes {OTHER}\r\n".encode()
     assert render(document, DIALECT).replace(inserted, b"") == data
 
 

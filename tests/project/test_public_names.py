@@ -284,6 +284,7 @@ def test_a_book_has_just_these_verbs():
         "actor",
         "add_rule",
         "adopt",
+        "adopt_all",
         "append",
         "approve",
         "changes",

@@ -294,7 +294,7 @@ def test_circles_and_links_to_nothing_made_by_hand_are_told_once_and_end(book, h
     third = book.reflect("third", [second, first], space="a").id
     new = book.remember("new", space="a").id
     gone = "01a1e303-a5dc-738e-af53-e3b6a8463f3a"
-    lines = "".join(f"  - derived_from {one}@1\n" for one in (third, gone, first))
+    lines = "".join(f"  - derived_from {one}\n" for one in (third, gone, first))
     change(file_of(book, first), "\n---\n\n", f"\nlinks:\n{lines}---\n\n")
     book.sync()
     book.supersede(second, new)

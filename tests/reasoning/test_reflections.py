@@ -220,7 +220,7 @@ def test_a_link_made_by_hand_is_as_good(book, home, old, new):
     memory = book.remember("oil is cheap", space="a")
     path = home / memory.path
     content = path.read_text()
-    path.write_text(content.replace("\n---\n\n", f"\nlinks:\n  - reflects_on {old}@1\n---\n\n"))
+    path.write_text(content.replace("\n---\n\n", f"\nlinks:\n  - reflects_on {old}\n---\n\n"))
     book.sync()
     book.supersede(old, new)
     assert inbox_rows(book) == {(memory.id, old, new, 1)}

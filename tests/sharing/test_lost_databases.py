@@ -128,6 +128,13 @@ def mode_was_set(book: Book, world: World) -> None:
     assert (copy.shared and copy.shared.mode, copy.freshness) == ("lazy", "fresh")
 
 
+def nothing_was_decided(book: Book, world: World) -> None:
+    copy, thought = book.get(world.live), book.get(world.thought)
+    assert (copy.shared and copy.shared.mode, copy.freshness) == ("live", "fresh")
+    assert ("suspect" in thought.marks, thought.decisions) == (True, ())
+    assert "it still holds" not in (Path(book.home) / thought.path).read_text(), "the line is put back"
+
+
 def share_again(book: Book, world: World) -> None:
     book.unshare(world.live)
     world.live = book.share(world.source, "team").id
@@ -167,6 +174,9 @@ CASES = {
     "source moved": (move_source, it_was_moved),
 }
 
+DECIDED_BY_THE_DATABASE = ("decision made", "detached", "mode set")
+"""A database that has not seen these takes them back; without any database, the files tell them."""
+
 FAULTS = ("lost", "older", "copied in use")
 
 
@@ -189,6 +199,9 @@ def test_what_happened_is_still_true(home: Path, tmp_path: Path, fault: str, cas
         with commonbook.open(home, create=True) as book:
             require_truth(book)
     with commonbook.open(home, create=True) as book:
+        book.adopt_all()
+        if fault != "lost" and case in DECIDED_BY_THE_DATABASE:
+            then = nothing_was_decided
         then(book, world)
         require_truth(book)
         book.rebuild()
@@ -238,6 +251,7 @@ def test_files_edited_while_the_database_was_away(home: Path, tmp_path: Path, fa
         # The title is derived from the text, and a person changes the text alone.
         retype(home, paths[name], "\n\noil costs six\n", f"\n\n{SECOND if name == 'source' else OURS}\n")
     with commonbook.open(home) as book:
+        book.adopt_all()
         require_truth(book)
         source, live, snapshot = map(book.get, (world.source, world.live, world.snapshot))
         assert source.text == (SECOND if "source" in edited else "oil costs six")
@@ -320,29 +334,26 @@ def test_a_version_from_before_the_loss_never_matches_by_accident(home: Path, tm
 
 
 @pytest.mark.promise("lost.decisions", "lost.ties")
-@pytest.mark.parametrize("fault", [None, "lost", "older"])
-def test_a_forged_or_edited_decision_is_no_decision(home: Path, tmp_path: Path, fault: str | None):
+@pytest.mark.parametrize("fault", [None, "older"])
+def test_an_edited_decision_of_a_known_memory_changes_nothing(home: Path, tmp_path: Path, fault: str | None):
     with commonbook.open(home, create=True) as book:
         world = World(book)
         other = book.reflect("milk is white", [world.ground], space="personal").id
-        keep_database(home, tmp_path / "kept")
         decide(book, world)
+        keep_database(home, tmp_path / "kept")
         decided = (home / book.get(world.thought).path).read_text()
         path = book.get(other).path
         thought_path = book.get(world.thought).path
     if fault is not None:
-        lose_database(home) if fault == "lost" else put_database_back(home, tmp_path / "kept")
+        put_database_back(home, tmp_path / "kept")
     line = next(line for line in decided.splitlines() if "it still holds" in line)
-    # A line with the MAC of another memory, and one whose verdict was changed.
     retype(home, path, "\n---\n\n", f"\ninvalidations_triaged:\n{line}\n---\n\n")
     retype(home, thought_path, '"keep ', '"dismiss ')
     with commonbook.open(home) as book:
         assert "suspect" in book.get(other).marks
         assert "it still holds" not in (home / path).read_text()
-        verdicts = [one.verdict for one in book.get(world.thought).decisions if one.note == "it still holds"]
-        assert verdicts == (["keep"] if fault is None else [])
-        lines = (home / thought_path).read_text().splitlines()
-        assert not [line for line in lines if "dismiss" in line and "it still holds" in line]
+        assert [one.verdict for one in book.get(world.thought).decisions] == ["keep"]
+        assert (home / thought_path).read_text() == decided
 
 
 @pytest.mark.parametrize("fault", ["lost", "older"])
@@ -367,7 +378,7 @@ def test_a_tie_whose_line_was_edited_is_only_a_claim_or_stays_as_it_was(home: Pa
 
 
 @pytest.mark.promise("lost.decisions", "lost.ties")
-def test_a_home_whose_keys_are_lost_too_keeps_its_words_and_claims_its_ties(home: Path):
+def test_a_home_whose_keys_are_lost_too_keeps_its_words(home: Path):
     with commonbook.open(home, create=True) as book:
         world = World(book)
     shutil.rmtree(home / ".commonbook")

@@ -137,8 +137,8 @@ def test_an_imported_copy_does_not_tell_whether_a_guess_about_an_unreadable_memo
         folder.mkdir()
         own = f"0192f3a1-5c2e-7b1d-9a3f-4e6d7f3a9c2{number}"
         (folder / "guess.md").write_text(
-            f"---\nid: {own}\nrevision: 1\nversion: 1\nlinks:\n  - shared_from {source}@1\n"
-            f"shared: live {own[:-1]}f user:bob 2026-11-01T10:00:00.000000Z 1\n---\n\n{guess}\n"
+            f"---\nid: {own}\nlinks:\n  - shared_from {source}@{'0' * 16}\n"
+            f"shared: live {own[:-1]}f user:bob 2026-11-01T10:00:00.000000Z\n---\n\n{guess}\n"
         )
         book.import_folder(str(folder), space="team")
         found[guess] = bob.get(own).freshness

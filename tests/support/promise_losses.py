@@ -42,6 +42,10 @@ def go_back(model: Model, older: Model) -> None:
             # The older database knows it, and finds its file gone.
             memory.forgotten, memory.space = then.forgotten, then.space
             memory.links, memory.decisions = dict(then.links), set(then.decisions)
+        else:
+            put_back_decisions(memory, then, then)
+            memory.retracted = set(then.retracted)
+            memory.ends = then.ends if then.retracted else memory.ends
         if then is not None and then.proposed and not memory.proposed:
             # The older database has it among the proposals, and finds its file in the space: somebody accepted it.
             model.accept(memory, memory.space, by_hand=True)
@@ -86,11 +90,11 @@ def lose_notice(model: Model, text: str) -> None:
 
 
 def put_back_decisions(memory: Memory, file: Memory, row: Memory | None) -> None:
-    """Take the decisions of an older file, and those of the row in an older database: others are in neither.
+    """Take the decisions of the row in an older database, and without one those of an older file.
 
     A decision that is gone no longer tells that a ground was deleted.
     """
-    decisions = file.decisions | (row.decisions if row is not None else set())
+    decisions = set(file.decisions if row is None else row.decisions)
     memory.evidence -= {ground for ground, invalidating in memory.decisions - decisions if invalidating == DELETED}
     memory.decisions, memory.retracted = decisions, memory.retracted & decisions
 

@@ -54,6 +54,9 @@ class SharingVerbs(BookBase):
     def adopt(self, copy_id: str) -> Receipt:
         return manage_copy.adopt(self._engines, self._caller, copy_id)
 
+    def adopt_all(self) -> tuple[Receipt, ...]:
+        return manage_copy.adopt_all(self._engines, self._actor)
+
     @retry_read
     def lineage(self, memory_id: str, *, depth: int = 32) -> Lineage:
         return lineages.lineage(self._engines, self._actor, memory_id, depth=depth)

@@ -1,4 +1,4 @@
-"""The address of a server, parsed and checked, and the back-off after a request that it did not answer."""
+"""The address of a server, parsed and checked."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from urllib.parse import SplitResult, urlsplit
 
 from commonbook.errors import BadInput
 
-_FIRST_PAUSE_SECONDS: Final = 0.2
-_MAX_PAUSE_SECONDS: Final = 5.0
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _ADDRESS_FIX: Final = "write it like https://memory.example.com, without user, query and fragment"
 
@@ -71,12 +69,3 @@ def _parse(text: str) -> Address:
     if any(mark in text for mark in "@?#\\ ,"):
         raise BadInput("the address of the server has more than host, port and path", fix=_ADDRESS_FIX)
     return Address(parts.scheme, host, port or _DEFAULT_PORTS[parts.scheme], parts.path.rstrip("/"))
-
-
-def pause_seconds(failures: int, *, share: float, retry_after: float = 0.0) -> float:
-    """Return the pause after some failures in a row (exponential back-off with jitter).
-
-    `share`, from 0 to 1, is the random part; the pause is at least as long as the server asked for.
-    """
-    pause = min(_MAX_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2.0 ** min(failures, 20)) * (1 + share) / 2
-    return max(pause, retry_after)

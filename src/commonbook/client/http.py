@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import ssl
 import threading
 import time
@@ -17,8 +16,9 @@ from contextlib import contextmanager
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 
-from commonbook.client.address import Address, pause_seconds
+from commonbook.client.address import Address
 from commonbook.errors import Busy, CommonbookError, HomeError, ServerFailed, Unreachable, UntrustedServer
+from commonbook.runtime.back_off import pause_seconds
 from commonbook.runtime.fork_reset import reset_in_child
 from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.version import __version__
@@ -36,7 +36,8 @@ _MAX_ANSWER_BYTES: Final = 512 << 20
 _PART_BYTES: Final = 1 << 18
 _MAX_CONNECTIONS: Final = 64
 _GATEWAY_STATUS: Final = frozenset({502, 504})
-_RANDOM: Final = random.SystemRandom()  # A forked child does not repeat the numbers of its parent.
+_FIRST_PAUSE_SECONDS: Final = 0.2
+_MAX_PAUSE_SECONDS: Final = 5.0
 _FIX: Final = "check the address, the network, and whether `commonbook serve` runs there"
 _TRUST_FIX: Final = "name the file of its certificate authority in SSL_CERT_FILE, or call it by the certificate's name"
 
@@ -182,7 +183,7 @@ class HttpCaller:
             try:
                 return self._try(request, headers or {}, files, Deadline(max(seconds, 0.001)))
             except _TryAgainError as error:
-                pause = pause_seconds(tries, share=_RANDOM.random(), retry_after=error.retry_after)
+                pause = max(_pause(tries), error.retry_after)
                 is_final = patience.once or error.outlook < _least_outlook(patience, tries)
                 if is_final or pause >= end.left or self._closed.wait(pause):
                     raise error.final from None
@@ -204,7 +205,7 @@ class HttpCaller:
         return answer
 
     def _failed(self) -> None:
-        self._down_until = time.monotonic() + pause_seconds(self._failures, share=_RANDOM.random())
+        self._down_until = time.monotonic() + _pause(self._failures)
         self._failures += 1
 
     def _attempt(self, request: Request, headers: Mapping[str, str], files: SentFiles, end: Deadline) -> Answer:
@@ -260,6 +261,10 @@ class _TryAgainError(Exception):
     def __init__(self, final: CommonbookError, retry_after: float = 0.0, *, outlook: Outlook = Outlook.LOST) -> None:
         super().__init__(final.message)
         self.final, self.retry_after, self.outlook = final, retry_after, outlook
+
+
+def _pause(failures: int) -> float:
+    return pause_seconds(failures, first=_FIRST_PAUSE_SECONDS, most=_MAX_PAUSE_SECONDS)
 
 
 def _least_outlook(patience: Patience, tries: int) -> Outlook:

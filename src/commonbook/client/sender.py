@@ -6,7 +6,6 @@ message that the server refuses, or on which it fails too often, is set aside so
 
 from __future__ import annotations
 
-import random
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -16,6 +15,7 @@ from typing import Final
 from commonbook.errors import CommonbookError, Refused, ServerBusy, ServerFailed, TransportError
 from commonbook.model.ids import new_id
 from commonbook.ports.outbox import DeliveryOutcome, Outbox, OutboxBatch, Transport
+from commonbook.runtime.back_off import pause_seconds
 from commonbook.runtime.fork_reset import reset_in_child
 
 MAX_FAILURES: Final = 500
@@ -29,7 +29,6 @@ _MAX_BATCH_BYTES: Final = 1024 * 1024
 _POLL_SECONDS: Final = 0.2
 _MAX_IDLE_SECONDS: Final = 5.0
 _CLOSE_SECONDS: Final = 0.5
-_RANDOM: Final = random.SystemRandom()  # A forked child does not repeat the numbers of its parent.
 
 
 class Sender:
@@ -119,21 +118,15 @@ class Sender:
         try:
             answer = self._transport.append(batch.session, entries, context=batch.context, timeout=seconds)
         except TransportError as error:
-            return outcome_of(batch, error, share=_RANDOM.random())
+            return outcome_of(batch, error)
         except BaseException as error:
             # A bug in the transport, or an interrupt: the batch is put off or released, and the error goes on.
             failure = ServerFailed(f"the transport raised {type(error).__name__}")
             is_bug = isinstance(error, Exception)
-            self._outbox.settle(
-                batch, outcome_of(batch, failure, share=_RANDOM.random()) if is_bug else DeliveryOutcome()
-            )
+            self._outbox.settle(batch, outcome_of(batch, failure) if is_bug else DeliveryOutcome())
             raise
         sent = tuple(id_ for id_, entry in batch.entries.items() if entry.client_id in answer)
-        return (
-            DeliveryOutcome(sent)
-            if sent
-            else outcome_of(batch, ServerFailed("the server took none"), share=_RANDOM.random())
-        )
+        return DeliveryOutcome(sent) if sent else outcome_of(batch, ServerFailed("the server took none"))
 
     # --- threads
 
@@ -201,9 +194,9 @@ class Sender:
 # --- decisions
 
 
-def outcome_of(batch: OutboxBatch, error: TransportError, *, share: float) -> DeliveryOutcome:
-    """Decide about a batch that was not acknowledged; `share`, from 0 to 1, is the random part of the pause."""
-    pause = min(_MAX_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2.0 ** min(batch.tries, 20)) * (1 + share) / 2
+def outcome_of(batch: OutboxBatch, error: TransportError, *, share: float | None = None) -> DeliveryOutcome:
+    """Decide about a batch that was not acknowledged; `share`, from 0 to 1, fixes the random part of the pause."""
+    pause = pause_seconds(batch.tries, first=_FIRST_PAUSE_SECONDS, most=_MAX_PAUSE_SECONDS, share=share)
     single = len(batch.entries) == 1
     match error:
         case Refused():

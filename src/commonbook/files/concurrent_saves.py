@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from commonbook.errors import BadFile
 from commonbook.files import earlier_saves, hand_edits
-from commonbook.files.proven_lines import apply_document
 from commonbook.files.save_order import SaveOrder, place_in_history
 from commonbook.markdown.front_matter import Document
 from commonbook.markdown.memory_conversion import parse_file
@@ -41,7 +40,7 @@ def apply_concurrent_saves(ctx: WriteContext, saves: Sequence[ConcurrentSave]) -
         if file_journal.content_hash(data) in file_journal.known_hashes(ctx.tx, memory.id):
             continue
         if _is_newer(save, memory):
-            hand_edits.revise(ctx, memory, apply_document(ctx, memory, document))
+            hand_edits.revise(ctx, memory, hand_edits.apply_document(ctx, memory, document))
         else:
             earlier_saves.record_earlier(ctx, memory, document)
 

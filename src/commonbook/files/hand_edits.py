@@ -22,9 +22,10 @@ from commonbook.files import (
     reverted_saves,
     sync_conflicts,
 )
-from commonbook.files.proven_lines import apply_document
+from commonbook.markdown import keyed_hashes
 from commonbook.markdown.front_matter import VERBATIM_FIELDS, Document
 from commonbook.markdown.memory_conversion import (
+    memory_from_document,
     parse_file,
     render_document,
     require_understood,
@@ -58,8 +59,6 @@ _FIELDS: Final = (
     *VERBATIM_FIELDS,
     "links",
     "layout",
-    "shared",
-    "decisions",
     "supersede_reasons",
 )
 
@@ -81,7 +80,7 @@ def apply_file(ctx: WriteContext, path: str, *, gone: Mapping[str, str] = NONE_G
     if data is None:
         return "no file"
     hash_ = file_journal.content_hash(data)
-    # A file that did not parse is parsed again, though it is the same: an older program may have found it malformed.
+    # A file that did not parse is parsed again, though it is the same: another program may have found it malformed.
     if synced is not None and synced.hash == hash_ and synced.trouble in {None, file_journal.MISSING}:
         file_journal.set_synced(ctx.tx, path, stat, hash_, memory=synced.memory, version=synced.version)
         _check_copy_after_trouble(ctx, synced)
@@ -265,8 +264,6 @@ def _move_or_restore(
     elif document.title is None:
         # The title is the name of the file.
         there = there._replace(title=title_of_note(there, there.text))
-    if not unchanged and memory.deleted is not None:
-        there = with_words_taken(ctx, there, document)
     space = ctx.space_of_file(path)
     revise(ctx, memory, there, document, to=space)
     if memory.deleted is not None:
@@ -304,16 +301,43 @@ def restore(
     return memory
 
 
-def with_words_taken(ctx: WriteContext, restored: StoredMemory, document: Document) -> StoredMemory:
-    """Return a copy that its file restores, as one that took over the words of the file, if the file proves that.
+def apply_document(ctx: WriteContext, memory: StoredMemory, document: Document) -> StoredMemory:
+    """Return a memory with the changes of its file; the lines of ours stay as the database has them.
 
-    The hash of its link to the source is keyed: only this home can have written one that fits these words.
+    The file of an older commit takes nothing back. Only a reason for superseding is read where the memory has none: it
+    lost that together with the link, when a file without the link was checked out.
     """
-    link, hash_ = restored.source, store_version.with_hashes(ctx, restored).copy_hash
+    edited = _with_own_hashes(ctx, memory, memory_from_document(memory, document))
+    superseded = {link.target for link in edited.links if link.relation == "supersedes"}
+    reasons = {reason.superseded: reason for reason in document.superseded_because if reason.superseded in superseded}
+    reasons |= {reason.superseded: reason for reason in memory.supersede_reasons}
+    return with_words_taken(ctx, edited._replace(supersede_reasons=tuple(reasons.values())), document)
+
+
+def _with_own_hashes(ctx: WriteContext, memory: StoredMemory, edited: StoredMemory) -> StoredMemory:
+    """Return an edited memory whose links keep the hashes that they have, where the file has those of another home."""
+    own = {(link.relation, link.target): link for link in memory.links}
+    keys = ctx.engines.keys
+    links = tuple(
+        own.get((link.relation, link.target), link)
+        if link.target_hash and keyed_hashes.is_foreign(keys, link.target_hash)
+        else link
+        for link in edited.links
+    )
+    return edited._replace(links=links) if links != edited.links else edited
+
+
+def with_words_taken(ctx: WriteContext, copy: StoredMemory, document: Document) -> StoredMemory:
+    """Return a copy with the words of its file as ones that it took over, if the file proves that.
+
+    The hash of its link to the source is keyed: only this home can have written one that fits these words. So an older
+    file of the copy is no edit of it.
+    """
+    link, hash_ = copy.source, store_version.with_hashes(ctx, copy).copy_hash
     if link is None or hash_ is None or (link.relation, link.target, hash_) not in document.links:
-        return restored
-    links = tuple(one._replace(target_hash=hash_) if one == link else one for one in restored.links)
-    return restored._replace(links=links)
+        return copy
+    links = tuple(one._replace(target_hash=hash_) if one == link else one for one in copy.links)
+    return copy._replace(links=links)
 
 
 def _check_copy_after_trouble(ctx: WriteContext, synced: file_journal.SyncedFile | None) -> None:
@@ -415,8 +439,6 @@ def revise(
         )
         if is_reverted:
             reverted_saves.mark(ctx, new)
-        if new.decisions != old.decisions:
-            ctx.note_reasoning_change(old, new)
         if new.source != old.source:
             check_copy(ctx, new.id)
         return

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from commonbook.errors import BadFile
 from commonbook.markdown.front_matter import Document
-from commonbook.markdown.memory_conversion import copy_info_of, new_memory_from_document, parse_file
+from commonbook.markdown.memory_conversion import claim_of, new_memory_from_document, parse_file
 from commonbook.model.ids import new_id
 from commonbook.model.memory import DETACHED
 from commonbook.model.stored_memory import StoredMemory
@@ -86,7 +86,7 @@ def is_place_taken(ctx: WriteContext, path: str, memory: StoredMemory | None, do
 
     In an older database, that may be a memory whose file is gone, since it was moved or deleted since.
     """
-    ties = (copy_info_of(document), memory.shared if memory else None)
+    ties = (claim_of(document), memory.shared if memory else None)
     roots = {tie.root for tie in ties if tie is not None and tie.mode != DETACHED}
     space = file_paths.space_at(path, ctx.spaces.values())
     if not roots or space is None or (memory is not None and not _is_new_in(ctx, memory, space)):
@@ -117,11 +117,11 @@ def new_memory_of(ctx: WriteContext, path: str, stat: FileStat, document: Docume
         text=document.text,
     )
     saved = user_times.time_of_file(stat.mtime_ns, now=ctx.tx.now)
-    memory = new_memory_from_document(memory, document, ctx.engines.keys, same_id=same_id)
+    memory = new_memory_from_document(memory, document, same_id=same_id)
     memory = memory._replace(
         created=document.created or saved,
         updated=document.updated or saved,
         version=store_version.version_from_file(ctx) if same_id else 1,
     )
     # A file that somebody copied was not shared: it does not follow the source of the copied file.
-    return memory if same_id else store_version.detached(memory._replace(shared=copy_info_of(document)))
+    return memory if same_id else store_version.detached(memory._replace(shared=claim_of(document)))

@@ -73,7 +73,7 @@ def scan(engines: Engines, *, progress: Progress = no_progress) -> SyncReport:
 
 
 def _write_new_space_files(engines: Engines) -> None:
-    """Write the files of spaces that have none yet: an earlier program made them, or git was on no branch."""
+    """Write the files of spaces that have none yet, since git was on no branch."""
     with engines.db.reading() as tx:
         waiting = spaces.without_file(tx)
     if waiting and not engines.folder.is_between_branches():
@@ -197,8 +197,6 @@ def _scan_once(engines: Engines, outcomes: Counter[str], progress: Progress) -> 
     if changed_spaces:
         # These decide in which space the files are.
         space_files.apply_files(engines, changed_spaces, present)
-    elif not known:
-        space_files.recover(engines, present)
     gone = _gone(engines, known.keys() - present.keys()) if changed else {}
     waiting = _apply_files(engines, changed, outcomes, progress, gone=gone, may_wait=True)
     if changed or changed_spaces:

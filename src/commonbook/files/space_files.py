@@ -9,14 +9,12 @@ It begins a review, since the database may be older than the file. A file that a
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from commonbook.errors import BadFile
 from commonbook.markdown import space_file
-from commonbook.markdown.memory_conversion import parse_file
 from commonbook.model.request import FILESYSTEM_CONTEXT
 from commonbook.model.spaces import Space
 from commonbook.tables import file_journal, spaces
@@ -28,8 +26,6 @@ if TYPE_CHECKING:
     from commonbook.markdown.space_file import SpaceFile
     from commonbook.ports.engines import Engines
     from commonbook.write.context import WriteContext
-
-_OLDER_PATH: Final = re.compile(r"(.+)/[0-9]{4}-[0-9]{2}/[^/]*--([0-9a-f]{8,12})(?:-[0-9]+)?\.md")
 
 
 def write_new(engines: Engines, ids: Sequence[str]) -> None:
@@ -136,36 +132,6 @@ def _trouble_with_folder(ctx: WriteContext, folder: str, name: str) -> str | Non
     if others:
         return f"would take memories from the space {others[0].name}, which only `commonbook space create` may do"
     return None
-
-
-# --- a folder without space files
-
-
-def recover(engines: Engines, present: Collection[str]) -> None:
-    """Make the spaces of a home whose database is lost, and which an earlier program wrote without space files.
-
-    A folder was a space if it has a file that bears the marks of such a program: its path, id and counters.
-    """
-    by_folder: dict[str, list[tuple[str, str]]] = {}
-    for path in sorted(present):
-        written = _OLDER_PATH.fullmatch(path)
-        if written and file_paths.name_by_folders(path) == written[1] and space_names.has_space_file(written[1]):
-            by_folder.setdefault(written[1], []).append((path, written[2]))
-    names = [name for name, files in by_folder.items() if any(_is_older(engines, *file) for file in files)]
-    if names:
-        write(engines, FILESYSTEM_CONTEXT, lambda ctx: [ctx.require_writable_space(name) for name in names])
-
-
-def _is_older(engines: Engines, path: str, tail: str) -> bool:
-    """Tell whether an earlier program wrote this file, whose name ends with the tail of an id."""
-    data = engines.folder.read(path)
-    try:
-        document = parse_file(data, engines) if data is not None else None
-    except BadFile:
-        return False
-    if document is None or document.id is None or not document.has_counters:
-        return False
-    return document.id.replace("-", "").endswith(tail)
 
 
 # --- a folder that a person moved or copied

@@ -25,10 +25,10 @@ import binascii
 from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from hashlib import sha256
-from json.encoder import encode_basestring
-from math import isfinite
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
+
+import rfc8785
 
 from commonbook.errors import BadInput, HomeDamaged
 from commonbook.model.ids import format_time
@@ -52,84 +52,19 @@ RESTORE_FIX: Final = "restore the home from a back-up whose log verifies, and fi
 # An entry is read as it is stored: its fields are the columns of the table `log_entry`.
 FIELDS: Final = LogEntry._fields
 _ENTRY: Final = ", ".join(FIELDS)
-_MAX_JSON_INT: Final = 2**53 - 1
-
-_quote: Final = encode_basestring
-
-
-# Canonical JSON (RFC 8785)
 
 
 def canonical(value: object) -> str:
-    """Serialize a value as canonical JSON, where equal values have one text; BadInput for values outside of JSON."""
+    """Serialize a value as canonical JSON (RFC 8785), where equal values have one text; BadInput if it is not JSON."""
+    json_value: Any = dict(value) if isinstance(value, Mapping) else value
     try:
-        text = _json(value)
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise BadInput("a lone surrogate cannot be written as JSON", fix="send valid Unicode text") from error
-    except RecursionError as error:
-        raise BadInput("a value nested this deep cannot be written as JSON", fix="send a flatter value") from error
-    return text
+        return rfc8785.dumps(json_value).decode()
+    except (ValueError, RecursionError) as error:
+        raise BadInput(
+            "a value cannot be logged as JSON",
+            fix="use valid Unicode text, finite numbers up to 2^53, and flat lists and objects",
+        ) from error
 
-
-def _json(value: object) -> str:
-    # Most values are of these types themselves, and not of others that are derived from them.
-    write = _WRITERS.get(type(value))
-    if write is not None:
-        return write(value)
-    if isinstance(value, str):
-        return _quote(value)
-    if value is None or isinstance(value, bool):
-        return "null" if value is None else "true" if value else "false"
-    if isinstance(value, int):
-        return _integer(value)
-    if isinstance(value, float):
-        return _float(value)
-    if isinstance(value, (dict, Mapping)):
-        return _object(value)
-    if isinstance(value, (list, tuple)):
-        return f"[{','.join(map(_json, value))}]"
-    raise BadInput(f"a {type(value).__name__} cannot be written as JSON", fix="use text, numbers, lists and objects")
-
-
-def _object(value: Mapping[object, object]) -> str:
-    names = [name for name in value if isinstance(name, str)]
-    if len(names) != len(value):
-        raise BadInput("a JSON object has names that are not text", fix="use text for every name")
-    # The order is that of UTF-16 code units; for ASCII, plain order is the same and much faster.
-    names.sort(key=None if "".join(names).isascii() else lambda name: name.encode("utf-16-be"))
-    return "{" + ",".join([f"{_quote(name)}:{_json(value[name])}" for name in names]) + "}"
-
-
-def _integer(value: int) -> str:
-    if abs(value) > _MAX_JSON_INT:
-        raise BadInput(f"the integer {value:#x} is too large for JSON", fix="send it as text")
-    return int.__repr__(value)
-
-
-def _float(value: float) -> str:
-    """Write the shortest digits that parse to the same number, in the notation of ECMAScript."""
-    if not isfinite(value):
-        raise BadInput(f"{value} cannot be written as JSON", fix="send a finite number")
-    if value == 0:
-        return "0"
-    sign = "-" if value < 0 else ""
-    mantissa, _, exponent = float.__repr__(abs(value)).partition("e")
-    whole, _, fraction = mantissa.partition(".")
-    digits = (whole + fraction).lstrip("0")
-    point = len(digits) - len(fraction) + int(exponent or 0)
-    digits = digits.rstrip("0")
-    if len(digits) <= point <= 21:
-        return sign + digits.ljust(point, "0")
-    if 0 < point <= 21:
-        return f"{sign}{digits[:point]}.{digits[point:]}"
-    if -6 < point <= 0:
-        return f"{sign}0.{'0' * -point}{digits}"
-    rest = f".{digits[1:]}" if len(digits) > 1 else ""
-    return f"{sign}{digits[0]}{rest}e{point - 1:+d}"
-
-
-_WRITERS: Final[dict[type, Callable[[Any], str]]] = {str: _quote, int: _integer, dict: _object}
 
 # Appending and reading
 

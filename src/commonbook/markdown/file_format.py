@@ -28,7 +28,6 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from commonbook.errors import BadFile, BadTime, TooLarge
 from commonbook.markdown.front_matter import (
-    COUNTER_FIELDS,
     FIELDS,
     FILE_NAMES,
     KNOWN_FIELDS,
@@ -39,7 +38,6 @@ from commonbook.markdown.front_matter import (
     ROW_FIELDS,
     Document,
     Unread,
-    read_counters,
     read_time,
 )
 from commonbook.model.memory import MAX_FRONT_BYTES, MAX_TEXT_BYTES, NO_METADATA
@@ -127,7 +125,6 @@ def parse(data: bytes, dialect: Dialect) -> Document:
         layout=layout.dump(),
         has_front=True,
         updated=front.updated,
-        has_counters=front.has_counters,
         unread=front.unread,
     )
 
@@ -295,7 +292,6 @@ class _Front(NamedTuple):
     names: Mapping[str, str]
     unread: tuple[Unread, ...] = ()
     updated: datetime | None = None
-    has_counters: bool = False
 
 
 def _yaml_fields(raw: str, dialect: Dialect) -> list[YamlField]:
@@ -311,16 +307,10 @@ def _read_front(raw: str, eol: str, dialect: Dialect) -> tuple[_Front, str | Non
     the same bytes.
     """
     plain = raw.replace(eol, "\n")
-    counters = _COUNTERS.search(plain)
-    if counters:
-        # An earlier program wrote its counters last, and `kind` in place of `type`.
-        plain = _KIND_LINE.sub("type: ", plain[: counters.start()], count=1)
     try:
         front = _read_fields(_quick_fields(plain), dialect)
         if _render_front(front.values, "\n") == plain and raw.count(eol) == raw.count("\n"):
-            updated = datetime.fromisoformat(counters[1]) if counters else None
-            kept = None if front.values["id"] else _deviation("", raw)
-            return front._replace(updated=updated, has_counters=bool(counters)), kept
+            return front, None if front.values["id"] else _deviation("", raw)
     except ValueError:
         pass  # not canonical: YAML decides
     front = _read_fields(_file_fields(_yaml_fields(raw, dialect)), dialect)
@@ -374,7 +364,7 @@ def _read_fields(fields: Iterable[_FileField], dialect: Dialect) -> _Front:
     if values["kind"] != "notice":
         values.update(dict.fromkeys(NOTICE_FIELDS))
     given: dict[str, object] = {name: value for name, (value, _) in by_name.items()}
-    return _Front(values, names, tuple(unread), _read_updated(given.get("updated"), dialect), read_counters(given))
+    return _Front(values, names, tuple(unread), _read_updated(given.get("updated"), dialect))
 
 
 def _read_value(field: str, value: object, dialect: Dialect) -> object:
@@ -422,17 +412,12 @@ def _edit_front(raw: str, values: _Values, eol: str, dialect: Dialect) -> str:
         # An empty `id` is the person's own, to be filled or not.
         names.pop("id", None)
     replaced: dict[str, str] = {}
-    if before.has_counters:
-        replaced.update(dict.fromkeys(COUNTER_FIELDS, ""))
-        if names.get("kind") == "kind" and FILE_NAMES["kind"] not in fields:
-            replaced["kind"] = _render_field(FILE_NAMES["kind"], "kind", values["kind"])
     inserted: dict[str, str] = {}
     for field in FIELDS:
         if values[field] == before.values[field]:
             continue
         if field in names:
-            name = FILE_NAMES[field] if names[field] in replaced else names[field]
-            replaced[names[field]] = _render_field(name, field, values[field])
+            replaced[names[field]] = _render_field(names[field], field, values[field])
         else:
             name = FILE_NAMES[field]
             inserted[field] = _render_field(PREFIX + name if name in fields else name, field, values[field])
@@ -459,10 +444,6 @@ _OPENING: Final = re.compile(r"---[ \t]*\r?\n")
 _CLOSING: Final = re.compile(r"^(?:---|\.\.\.)[ \t]*\r?(?:\n|\Z)", re.MULTILINE)
 _FIELD_LIKE: Final = re.compile(r"(?!-\s).*?:(?:\s|$)")
 _OUR_ID: Final = re.compile(r"^(?:commonbook_)?id:[ \t]", re.MULTILINE)
-_KIND_LINE: Final = re.compile(r"^kind: ", re.MULTILINE)
-_COUNTERS: Final = re.compile(
-    r"^updated: (\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z)\nrevision: \d{1,16}\nversion: \d{1,16}\n\Z", re.MULTILINE
-)
 _FLOW_ITEM: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[^", ][^,]*')
 _EMPTY: Final[_Values] = {
     **{name: () if name in ("tags", *LIST_FIELDS) else None for name in FIELDS},

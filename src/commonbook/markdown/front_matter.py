@@ -33,22 +33,7 @@ else:
     metadata = LazyModule("commonbook.text.metadata")
 
 LinkTo: TypeAlias = tuple[str, str, str | None]
-"""A link in a file: relation, target, and the target's content hash, or its revision as digits."""
-
-
-class CopyLine(NamedTuple):
-    """The line `shared` of a file, with its MAC; `own` is a number that files of an earlier program have instead."""
-
-    copy: StoredCopyInfo
-    mac: str | None = None
-    own: int | None = None
-
-
-class DecisionLine(NamedTuple):
-    """A line of `invalidations_triaged`, with its MAC."""
-
-    decision: Decision
-    mac: str | None = None
+"""A link in a file: relation, target, and the target's content hash."""
 
 
 class Unread(NamedTuple):
@@ -62,9 +47,8 @@ class Unread(NamedTuple):
 class Document(NamedTuple):
     """The content of a Markdown file; `layout` is "" when the file is exactly in canonical form.
 
-    `updated` is read from files of others and of an earlier program, and never written. `has_counters` tells that an
-    earlier program wrote the file: it has `updated`, `revision` and `version`, which are removed when it is next
-    written. `unread` are fields with a value that is not one of ours: they are the person's own.
+    `updated` is read from files of others, and never written. `unread` are fields with a value that is not one of ours:
+    they are the person's own.
     """
 
     id: str | None = None
@@ -84,17 +68,16 @@ class Document(NamedTuple):
     text: str = ""
     layout: str = ""
     has_front: bool = False
-    has_counters: bool = False
     unread: tuple[Unread, ...] = ()
     session_id: str | None = None
     session_space: str | None = None
-    shared: CopyLine | None = None
+    shared: StoredCopyInfo | None = None
     dependent_id: str | None = None
     invalidated_id: str | None = None
     invalidating_id: str | None = None
     timestamp: datetime | None = None
     superseded_because: tuple[SupersedeReason, ...] = ()
-    invalidations_triaged: tuple[DecisionLine, ...] = ()
+    invalidations_triaged: tuple[Decision, ...] = ()
     messages: tuple[str, ...] = ()
 
 
@@ -177,14 +160,10 @@ def _read_session(value: object) -> str:
     return _read_pattern(value, _SESSION)
 
 
-def _read_shared(value: object) -> CopyLine:
-    words = _read_line(value).split(" ")
-    mac = words.pop().removeprefix(_MAC_PREFIX) if _MAC.fullmatch(words[-1]) else None
-    copy = StoredCopyInfo.parse(" ".join(words))
-    own = _read_count(words[4]) if words[4:5] and words[4].isdecimal() else None
+def _read_shared(value: object) -> StoredCopyInfo:
+    copy = StoredCopyInfo.parse(_read_line(value))
     approved_by = None if copy.approved_by is None else _read_author(copy.approved_by)
-    copy = copy._replace(root=_read_id(copy.root), by=_read_author(copy.by), approved_by=approved_by)
-    return CopyLine(copy, mac, own)
+    return copy._replace(root=_read_id(copy.root), by=_read_author(copy.by), approved_by=approved_by)
 
 
 def _read_metadata(value: object) -> Metadata:
@@ -213,19 +192,7 @@ def _read_link(value: object) -> LinkTo:
     relation = validation.parse_relation(word)
     if relation is None:
         raise ValueError
-    return relation, _read_id(target), _read_taken(taken) if at else None
-
-
-def _read_taken(value: str) -> str:
-    """Read the content hash of a link's target, or the revision that an earlier program wrote in its place."""
-    return value if _HASH.fullmatch(value) else str(_read_count(value))
-
-
-def _read_count(value: object) -> int:
-    number = int(_read_pattern(value, _COUNT))
-    if number > _MAX_COUNT:
-        raise ValueError
-    return number
+    return relation, _read_id(target), _read_pattern(taken, _HASH) if at else None
 
 
 def _read_invalidating(value: object) -> str:
@@ -236,24 +203,16 @@ def _read_moment(value: object) -> datetime:
     return parse_time(_read_pattern(value, _STAMP))
 
 
-def _read_decisions(value: object) -> tuple[DecisionLine, ...]:
+def _read_decisions(value: object) -> tuple[Decision, ...]:
     if not isinstance(value, list):
         raise ValueError  # noqa: TRY004 - the caller leaves the fields of others alone
-    return tuple(_read_decision(_read_line(item)) for item in value)
+    return tuple(parse_decision(_read_line(item)) for item in value)
 
 
 def _read_lines(value: object) -> tuple[str, ...]:
     if not isinstance(value, list):
         raise ValueError  # noqa: TRY004 - the caller leaves the fields of others alone
     return tuple(_read_pattern(item, _MESSAGE) for item in value)
-
-
-def _read_decision(line: str) -> DecisionLine:
-    decision = parse_decision(line)
-    first, _, note = decision.note.partition(" ")
-    if not _MAC.fullmatch(first):
-        return DecisionLine(decision)
-    return DecisionLine(decision._replace(note=note), first.removeprefix(_MAC_PREFIX))
 
 
 def parse_decision(line: str) -> Decision:
@@ -272,7 +231,7 @@ def parse_decision(line: str) -> Decision:
 
 
 def format_decision(decision: Decision) -> str:
-    """Return a decision as one line, for a row."""
+    """Return a decision as one line, for a row or a file."""
     words = (
         decision.verdict,
         decision.invalidated,
@@ -289,16 +248,6 @@ def _read_because(value: object) -> tuple[SupersedeReason, ...]:
         raise ValueError  # noqa: TRY004 - the caller leaves the fields of others alone
     parts = (_read_line(item).partition(" ") for item in value)
     return tuple(SupersedeReason(_read_id(superseded), why) for superseded, _, why in parts)
-
-
-def read_counters(values: Mapping[str, object]) -> bool:
-    """Tell whether all counters are there, as an earlier program wrote them, in a file with an id of ours."""
-    try:
-        _read_id(values.get("id"))
-        _read_moment(values.get("updated"))
-        return bool(_read_count(values.get("revision")) and _read_count(values.get("version")))
-    except ValueError:
-        return False
 
 
 # --- writers: to the value in a file
@@ -331,11 +280,8 @@ def _write_metadata(fields: Metadata) -> str:
     return f" {{{', '.join(items)}}}"
 
 
-def _write_shared(line: CopyLine) -> str:
-    words = line.copy.serialize().split(" ")
-    if line.own is not None:
-        words.insert(4, str(line.own))
-    return " ".join(("", *words, *([f"{_MAC_PREFIX}{line.mac}"] if line.mac else [])))
+def _write_shared(copy: StoredCopyInfo) -> str:
+    return f" {copy.serialize()}"
 
 
 def _write_number(number: float) -> str:
@@ -352,17 +298,12 @@ def _write_links(links: tuple[LinkTo, ...]) -> str:
     )
 
 
-def _write_decisions(lines: tuple[DecisionLine, ...]) -> str:
-    return "".join(f"\n  - {_quoted(_format_decision_line(line))}" for line in lines)
+def _write_decisions(decisions: tuple[Decision, ...]) -> str:
+    return "".join(f"\n  - {_quoted(format_decision(decision))}" for decision in decisions)
 
 
 def _write_lines(lines: tuple[str, ...]) -> str:
     return "".join(f"\n  - {_quoted(line)}" for line in lines)
-
-
-def _format_decision_line(line: DecisionLine) -> str:
-    mac = f"{_MAC_PREFIX}{line.mac} " if line.mac else ""
-    return format_decision(line.decision._replace(note=mac + line.decision.note))
 
 
 def _write_because(reasons: tuple[SupersedeReason, ...]) -> str:
@@ -377,13 +318,8 @@ _KIND: Final = re.compile("|".join(KINDS), re.IGNORECASE | re.ASCII)
 _AUTHOR: Final = re.compile(r"(?:user|agent):[A-Za-z0-9][A-Za-z0-9._@-]*")
 _SESSION: Final = re.compile(r"\S{1,200}")
 _STAMP: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{6}Z")
-_COUNT: Final = re.compile(r"[1-9][0-9]{0,15}")
 _HASH: Final = re.compile(r"[0-9a-f]{16}")
-_MAC_PREFIX: Final = "mac:"
-_MAC: Final = re.compile(_MAC_PREFIX + _HASH.pattern)
-_MESSAGE: Final = re.compile(rf"[0-9]+ {_MAC.pattern}(?: \S+ \S+)?")
-# The largest whole number that every JSON reader represents exactly.
-_MAX_COUNT: Final = 2**53 - 1
+_MESSAGE: Final = re.compile(rf"[0-9]+ mac:{_HASH.pattern}(?: \S+ \S+)?")
 # Written without quotes: begins with a letter and has nothing with a meaning in YAML 1.1 or 1.2.
 _PLAIN: Final = re.compile(r"""[^\W\d_](?:[\w .,;!?'"()/+&%=@\u2013\u2014\u2019-]*(?<! ))?""")
 _PLAIN_IN_LIST: Final = re.compile(r"[^\W\d_](?:[\w ./+-]*(?<! ))?")
@@ -449,8 +385,6 @@ READ_NAMES: Final[Mapping[str, str]] = {
 """The fields that the names in files are read as; of several names for one field, the first of this list counts."""
 ROW_FIELDS: Final = ("title", "kind", "created", "author")
 """Fields that every memory has and a file need not have: without them, the row or a default counts."""
-COUNTER_FIELDS: Final = ("updated", "revision", "version")
-"""Fields that an earlier program wrote at the end of every file; a file of a person may have some of them too."""
 VERBATIM_FIELDS: Final = ("importance", "metadata", "occurred", "valid_from", "valid_until", "expires")
 """Optional fields that a person sets, and that a memory has with the same name and value."""
 LIST_FIELDS: Final = ("links", "superseded_because", "invalidations_triaged", "messages")

@@ -21,13 +21,12 @@ def dump(memory: StoredMemory) -> str | None:
 
 def load(memory: StoredMemory, judged: str) -> StoredMemory:
     """Return a memory with what `dump` returned."""
-    # A row of an earlier program has no lines of messages.
-    notice, decisions, reasons, *lines = json.loads(judged)
+    notice, decisions, reasons, lines = json.loads(judged)
     return memory._replace(
         notice=_notice(notice),
         decisions=tuple(front_matter.parse_decision(line) for line in decisions),
         supersede_reasons=tuple(SupersedeReason(*reason) for reason in reasons),
-        message_lines=tuple(lines[0]) if lines else (),
+        message_lines=tuple(lines),
     )
 
 

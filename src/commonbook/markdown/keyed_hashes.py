@@ -1,6 +1,6 @@
-"""Keyed hashes that rows and files carry: content hashes of memories, and MACs of the lines that only we may write.
+"""Keyed hashes that rows and files carry: content hashes of memories, and the comparison of MACs.
 
-Both are HMACs under the hashing key of the home, shortened to 16 hexadecimal digits. A content hash covers the id, so
+A content hash is an HMAC under the hashing key of the home, shortened to 16 hexadecimal digits. It covers the id, so
 that nobody can confirm a guess about an unreadable memory by writing the guess into a memory of their own. Its first
 four digits identify the key, so that a hash of another home is not mistaken for that of another text.
 """
@@ -11,12 +11,10 @@ import hmac
 from typing import TYPE_CHECKING, Final
 from weakref import WeakKeyDictionary
 
-from commonbook.model.ids import format_time
 from commonbook.model.stored_memory import UNKNOWN_HASH
 
 if TYPE_CHECKING:
-    from commonbook.model.invalidation import Decision
-    from commonbook.model.stored_memory import StoredCopyInfo, StoredLink, StoredMemory
+    from commonbook.model.stored_memory import StoredMemory
     from commonbook.ports.keys import Keys
 
 HASH_DIGITS: Final = 16
@@ -51,25 +49,6 @@ def _key_digits(keys: Keys) -> str:
 
 
 _known_digits: WeakKeyDictionary[Keys, str] = WeakKeyDictionary()
-
-
-def decision_mac(keys: Keys, memory_id: str, decision: Decision) -> str:
-    """Return the MAC of a decision about a memory, over everything that its line says."""
-    return keys.keyed_hash(
-        "decision",
-        memory_id,
-        decision.verdict,
-        decision.invalidated,
-        decision.invalidating,
-        decision.by,
-        format_time(decision.at),
-        decision.note,
-    )[:HASH_DIGITS]
-
-
-def copy_mac(keys: Keys, memory_id: str, copy: StoredCopyInfo, source: StoredLink) -> str:
-    """Return the MAC of the tie between a copy and its source, over its line and the link to the source."""
-    return keys.keyed_hash("copy", memory_id, copy.serialize(), source.target, source.target_hash or "")[:HASH_DIGITS]
 
 
 def is_valid(mac: str | None, expected: str) -> bool:

@@ -4,25 +4,17 @@ from __future__ import annotations
 
 from datetime import datetime
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from commonbook.errors import BadTime
-from commonbook.markdown import file_format, retracted_times
+from commonbook.markdown import file_format, keyed_hashes
 from commonbook.markdown.file_format import Dialect
-from commonbook.markdown.front_matter import ROW_FIELDS, VERBATIM_FIELDS, CopyLine, DecisionLine, Document
-from commonbook.model.invalidation import Decision, Notice
+from commonbook.markdown.front_matter import ROW_FIELDS, VERBATIM_FIELDS, Document
+from commonbook.model.invalidation import RETRACT, Notice
 from commonbook.model.memory import DEFAULT_KIND, NO_METADATA, Kind
-from commonbook.model.stored_memory import StoredCopyInfo, StoredLink, StoredMemory, is_revision_number
+from commonbook.model.stored_memory import StoredCopyInfo, StoredLink, StoredMemory
 from commonbook.ports.engines import Engines
-from commonbook.ports.keys import Keys
-from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.text import titles, user_times
-
-if TYPE_CHECKING:
-    from commonbook.markdown import keyed_hashes
-else:
-    # Most memories are neither copies nor decided about, and their files have no MAC.
-    keyed_hashes = LazyModule("commonbook.markdown.keyed_hashes")
 
 
 def dialect(engines: Engines) -> Dialect:
@@ -44,7 +36,7 @@ def parse_file(data: bytes, engines: Engines) -> Document:
 
 def render_memory(memory: StoredMemory, engines: Engines) -> bytes:
     """Return the content of a memory's file."""
-    return render_document(document_of(memory, engines.keys), engines)
+    return render_document(document_of(memory), engines)
 
 
 def render_document(document: Document, engines: Engines) -> bytes:
@@ -52,8 +44,8 @@ def render_document(document: Document, engines: Engines) -> bytes:
     return file_format.render(document, dialect(engines))
 
 
-def document_of(memory: StoredMemory, keys: Keys) -> Document:
-    """Return a memory as the document of its file, with a MAC for each line that only we may write.
+def document_of(memory: StoredMemory) -> Document:
+    """Return a memory as the document of its file.
 
     A file that had no author or time of creation gets none, and a title or a kind only if it is not the default.
     """
@@ -69,16 +61,14 @@ def document_of(memory: StoredMemory, keys: Keys) -> Document:
         author=memory.author if "author" not in absent else None,
         session_id=memory.session,
         session_space=memory.session_space,
-        shared=_copy_line(memory, keys),
+        # What a file says of a tie is always a claim, so that no file need say so.
+        shared=memory.shared._replace(claimed=False) if memory.shared else None,
         dependent_id=notice.dependent if notice else None,
         invalidated_id=notice.invalidated if notice else None,
         invalidating_id=notice.invalidating if notice else None,
         timestamp=notice.at if notice else None,
         superseded_because=memory.supersede_reasons,
-        invalidations_triaged=tuple(
-            DecisionLine(decision, keyed_hashes.decision_mac(keys, memory.id, decision))
-            for decision in memory.decisions
-        ),
+        invalidations_triaged=memory.decisions,
         messages=memory.message_lines,
         links=tuple((link.relation, link.target, link.target_hash) for link in memory.links),
         text=memory.text,
@@ -93,13 +83,6 @@ def _kind_in_file(memory: StoredMemory) -> Kind | None:
     return None if is_absent and memory.kind == DEFAULT_KIND else memory.kind
 
 
-def _copy_line(memory: StoredMemory, keys: Keys) -> CopyLine | None:
-    if memory.shared is None:
-        return None
-    mac = keyed_hashes.copy_mac(keys, memory.id, memory.shared, memory.source) if memory.source else None
-    return CopyLine(memory.shared, mac)
-
-
 def title_of_note(memory: StoredMemory, text: str) -> str:
     """Return the title that a memory has with this text if its file names none."""
     return titles.title_of_note(memory.path, memory.id, text)
@@ -108,19 +91,15 @@ def title_of_note(memory: StoredMemory, text: str) -> str:
 def says_the_same(document: Document, memory: StoredMemory, engines: Engines) -> bool:
     """Tell whether a file says what its memory says, so that it need not be written again.
 
-    The form of the file does not count: an earlier program may have written it. Nor do hashes and MACs of another home,
-    of which this one is a clone: each would put its own in their place for ever.
+    The form of the file does not count. Nor do hashes of another home, of which this one is a clone: each would put its
+    own in their place for ever.
     """
     keys = engines.keys
     hashes = {(link.relation, link.target): link.target_hash for link in memory.links}
     links = tuple(
-        (relation, target, hashes.get((relation, target)) if _is_unknown(hash_, keys) else hash_)
+        (relation, target, hashes.get((relation, target)) if hash_ and keyed_hashes.is_foreign(keys, hash_) else hash_)
         for relation, target, hash_ in document.links
     )
-    if any(hash_ and keyed_hashes.is_foreign(keys, hash_) for _, _, hash_ in document.links):
-        ours = document_of(memory, keys)
-        shared = ours.shared if document.shared else None
-        document = document._replace(shared=shared, invalidations_triaged=ours.invalidations_triaged)
     return render_document(document._replace(links=links), engines) == render_memory(memory, engines)
 
 
@@ -131,10 +110,6 @@ def with_absent_filled(document: Document, memory: StoredMemory) -> Document:
     """
     kind = document.kind or (_kind_in_file(memory) if memory.notice is None else None)
     return document._replace(id=document.id or memory.id, kind=kind, has_front=True)
-
-
-def _is_unknown(hash_: str | None, keys: Keys) -> bool:
-    return hash_ is not None and (is_revision_number(hash_) or keyed_hashes.is_foreign(keys, hash_))
 
 
 def require_understood(document: Document, memory: StoredMemory | None) -> None:
@@ -159,15 +134,8 @@ _verbatim_values: Final = attrgetter(*VERBATIM_FIELDS)
 
 
 def _links_of(document: Document, memory: StoredMemory) -> tuple[StoredLink, ...]:
-    """Return the links of a memory's file, each once, in the file's order.
-
-    A revision number, which an earlier program wrote, does not replace the hash that the memory has in its place.
-    """
-    known = {(link.relation, link.target): link.target_hash for link in memory.links}
-    taken: dict[tuple[str, str], str | None] = {}
-    for relation, target, hash_ in document.links:
-        is_number = hash_ is not None and is_revision_number(hash_)
-        taken[relation, target] = known.get((relation, target), hash_) if is_number else hash_
+    """Return the links of a memory's file, each once, in the file's order."""
+    taken = {(relation, target): hash_ for relation, target, hash_ in document.links}
     return tuple(StoredLink(memory.id, relation, target, hash_) for (relation, target), hash_ in taken.items())
 
 
@@ -196,17 +164,15 @@ def memory_from_document(memory: StoredMemory, document: Document) -> StoredMemo
         links=memory.links if memory.notice else _with_source_link(memory.source, _links_of(document, memory)),
         **_verbatim(document),
     )
-    return retracted_times.with_times_kept(memory, edited)
+    return _with_times_kept(memory, edited)
 
 
-def new_memory_from_document(
-    memory: StoredMemory, document: Document, keys: Keys, *, same_id: bool, takes_decisions: bool = False
-) -> StoredMemory:
+def new_memory_from_document(memory: StoredMemory, document: Document, *, same_id: bool) -> StoredMemory:
     """Return a new memory with the content of its file, including the session and its space.
 
-    With `same_id` the file has this memory's id, so its notice and proven decisions are taken over as well. In a file
-    that somebody copied they belong to the memory that it was copied from. With `takes_decisions`, those that are not
-    proven are taken over too. A memory that was retracted has ended, even if its file lacks the time.
+    With `same_id` the file has this memory's id, so its notice and its decisions are taken over as well. In a file that
+    somebody copied they belong to the memory that it was copied from. Its tie to a source is only a claim. A memory
+    that was retracted has ended, even if its file lacks the time.
     """
     session_space = document.session_space if document.session_space != memory.space.name else None
     if not document.has_front:
@@ -216,43 +182,50 @@ def new_memory_from_document(
     )
     if not same_id:
         return memory
-    every = tuple(line.decision for line in document.invalidations_triaged)
     memory = memory._replace(
         notice=notice_of(document),
         message_lines=document.messages,
         supersede_reasons=document.superseded_because,
-        decisions=every if takes_decisions else proven_decisions(document, memory.id, keys),
-        shared=_copy_info(document, memory, keys),
+        decisions=document.invalidations_triaged,
+        shared=claim_of(document),
     )
-    return retracted_times.with_times_restored(memory)
+    return _with_times_restored(memory)
 
 
-def proven_decisions(document: Document, memory_id: str, keys: Keys) -> tuple[Decision, ...]:
-    """Return the decisions of a file that this home wrote: those with a valid MAC."""
-    return tuple(
-        line.decision
-        for line in document.invalidations_triaged
-        if keyed_hashes.is_valid(line.mac, keyed_hashes.decision_mac(keys, memory_id, line.decision))
+def claim_of(document: Document) -> StoredCopyInfo | None:
+    """Return the copy information of a new file as a claim, if it has the link to its source."""
+    is_linked = any(relation == "shared_from" for relation, _, _ in document.links)
+    return document.shared._replace(claimed=True) if document.shared and is_linked else None
+
+
+def _with_times_kept(memory: StoredMemory, edited: StoredMemory) -> StoredMemory:
+    """Return a memory as its file edits it; if it was retracted, with the times that it has.
+
+    Only `reinstate` takes a retraction back. A file with the line of the decision and without the end that it gave the
+    memory was edited by hand.
+    """
+    times = _retraction_times(memory)
+    if times and memory.expires is not None and memory.expires <= max(times):
+        return edited._replace(expires=memory.expires, valid_until=memory.valid_until)
+    return edited
+
+
+def _with_times_restored(memory: StoredMemory) -> StoredMemory:
+    """Return a memory from a file with the end that its decision to retract gave it, if its times say less."""
+    times = _retraction_times(memory)
+    if not times:
+        return memory
+    end = max(times)
+    expires, until = memory.expires, memory.valid_until
+    has_begun = memory.valid_from is None or memory.valid_from < end
+    return memory._replace(
+        expires=end if expires is None else min(expires, end),
+        valid_until=until if not has_begun else end if until is None else min(until, end),
     )
 
 
-def proven_tie(document: Document, memory_id: str, keys: Keys) -> tuple[StoredCopyInfo, StoredLink] | None:
-    """Return the tie of a copy to its source as its file has it, if this home wrote it: if its MAC is valid."""
-    sources = [StoredLink(memory_id, *link) for link in document.links if link[0] == "shared_from"]
-    line = document.shared
-    if line is None or len(sources) != 1:
-        return None
-    (source,) = sources
-    expected = keyed_hashes.copy_mac(keys, memory_id, line.copy, source)
-    return (line.copy, source) if keyed_hashes.is_valid(line.mac, expected) else None
-
-
-def _copy_info(document: Document, memory: StoredMemory, keys: Keys) -> StoredCopyInfo | None:
-    """Return the copy information of a new file, as a claim unless this home wrote it."""
-    copy = copy_info_of(document)
-    if copy is None or proven_tie(document, memory.id, keys) is not None:
-        return copy
-    return copy._replace(claimed=True)
+def _retraction_times(memory: StoredMemory) -> list[datetime]:
+    return [decision.at for decision in memory.decisions if decision.verdict == RETRACT]
 
 
 def _with_source_link(source: StoredLink | None, links: tuple[StoredLink, ...]) -> tuple[StoredLink, ...]:
@@ -273,9 +246,3 @@ def notice_of(document: Document) -> Notice | None:
     if at is None:
         return None
     return Notice(document.dependent_id, document.invalidated_id, document.invalidating_id, at)
-
-
-def copy_info_of(document: Document) -> StoredCopyInfo | None:
-    """Return the copy information of a new file, if it has the link to its source."""
-    is_linked = any(relation == "shared_from" for relation, _, _ in document.links)
-    return document.shared.copy if document.shared and is_linked else None

@@ -32,30 +32,16 @@ UNKNOWN_HASH: Final = "0" * 16
 
 
 class StoredLink(NamedTuple):
-    """A link (source, relation, target), with the content hash of the target when it was made or last confirmed.
-
-    A link that a program of an earlier version wrote has the target's revision, as digits, until the target is known.
-    """
+    """A link (source, relation, target), with the content hash of the target when it was made or last confirmed."""
 
     source: str
     relation: str
     target: str
     target_hash: str | None = None
 
-    def hash_taken(self, target: StoredMemory) -> str:
-        """Return the content hash that the link remembers of this target; `UNKNOWN_HASH` if none is known."""
-        if self.target_hash is None or not is_revision_number(self.target_hash):
-            return self.target_hash or UNKNOWN_HASH
-        return target.content_hash if int(self.target_hash) == target.revision else UNKNOWN_HASH
-
     def public(self) -> Link:
         """Return the link as an interface hands it out."""
         return Link(self.source, self.relation, self.target)
-
-
-def is_revision_number(target_hash: str) -> bool:
-    """Tell whether a link remembers a revision number of an earlier program, and not a hash of 16 digits."""
-    return len(target_hash) < len(UNKNOWN_HASH)
 
 
 _MODE_SET: Final = "since:"
@@ -67,7 +53,7 @@ SOURCE_ENDS: Final = "ends:"
 class StoredCopyInfo(NamedTuple):
     """The part of a memory that is a copy: its refresh mode, the first source of all (`root`), the sharer and the time.
 
-    `claimed` means that the copy came by import, so that this book cannot prove that it was shared. The words that it
+    `claimed` means that the copy came as a file alone, so that nobody here has shared it. The words that it
     took over are in the link to its source, as a hash.
     """
 
@@ -88,11 +74,6 @@ class StoredCopyInfo(NamedTuple):
         """The principal in whose name it follows: it must be allowed to write to the space of the copy."""
         return self.approved_by or self.by
 
-    @property
-    def order(self) -> tuple[datetime, bool]:
-        """The place among the states of one tie: of two, the greater one is the later. A detached copy stays one."""
-        return self.mode_set or self.at, self.mode == DETACHED
-
     def serialize(self) -> str:
         """Serialize it on one line, as rows and files store it."""
         words = (
@@ -109,11 +90,8 @@ class StoredCopyInfo(NamedTuple):
 
     @classmethod
     def parse(cls, line: str) -> StoredCopyInfo:
-        """Parse the line that `serialize` returned, also of an earlier program; raise ValueError for anything else."""
+        """Parse the line that `serialize` returned; raise ValueError for anything else."""
         mode, root, by, at, *claimed = line.split(" ")
-        if claimed and claimed[0].isdecimal():
-            # A revision of the copy, by which an earlier program recognised an edit of it.
-            claimed = claimed[1:]
         mode_set, source_ends = (_take_time(claimed, prefix) for prefix in (_MODE_SET, SOURCE_ENDS))
         approved_by = _take_word(claimed, _APPROVED_BY)
         if mode not in (*MODES, DETACHED) or claimed not in ([], ["claimed"]):

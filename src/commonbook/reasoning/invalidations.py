@@ -28,7 +28,7 @@ def is_outdated(memory: StoredMemory, known: Mapping[str, StoredMemory]) -> bool
     """Tell whether a live direct source of a memory says something else than when the memory was linked to it."""
     pairs = ((link, known.get(link.target)) for link in memory.links if link.relation in REASONING)
     return any(
-        link.hash_taken(target) != target.content_hash
+        link.target_hash != target.content_hash
         for link, target in pairs
         if target is not None and target.deleted is None and link.target_hash is not None
     )

@@ -83,7 +83,7 @@ def has_diverged(copy: StoredMemory, source: StoredMemory) -> bool:
     link, shared = copy.source, copy.shared
     if link is None or shared is None or not is_stale(copy, source):
         return False
-    return link.target_hash == source.content_hash if shared.claimed else copy.copy_hash != link.hash_taken(source)
+    return link.target_hash == source.content_hash if shared.claimed else copy.copy_hash != link.target_hash
 
 
 def was_edited(copy: StoredMemory) -> bool:

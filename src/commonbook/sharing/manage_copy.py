@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
 from commonbook.access import permissions
-from commonbook.errors import CommonbookError, Conflict, NotAllowed, NotFound
+from commonbook.errors import CommonbookError, Conflict, FileInTheWay, NotAllowed, NotFound
 from commonbook.files import hand_edits, scan
+from commonbook.markdown import keyed_hashes
 from commonbook.model.memory import DETACHED, LIVE, SNAPSHOT, Receipt, Refresh
 from commonbook.model.request import RequestContext
+from commonbook.model.spaces import Actor
 from commonbook.model.stored_memory import StoredMemory, receipt_of
 from commonbook.ports.engines import Engines
 from commonbook.sharing import freshness, make_copy, propagate, words_for_copies
 from commonbook.sharing import refresh as sharing_refresh
 from commonbook.sharing.freshness import DIVERGED, REVOKED, SOURCE_DELETED
-from commonbook.tables import copies, memories
+from commonbook.tables import copies, memories, spaces
 from commonbook.text import validation
 from commonbook.write import store_version
 from commonbook.write.context import WriteContext
@@ -90,6 +93,43 @@ def adopt(engines: Engines, caller: RequestContext, copy_id: str) -> Receipt:
         return sharing_refresh.overwrite_copy(ctx, copy, given, take_over=is_revoked)
 
     return _with_copy(engines, caller, copy_id, operation, lock=sharing_refresh.lock_chain)
+
+
+def adopt_all(engines: Engines, actor: Actor) -> tuple[Receipt, ...]:
+    """Tie every claimed copy again, each in a transaction of its own; return the copies that were tied.
+
+    A copy whose tie came from its file alone is claimed: the database was lost, or an import brought it.
+    """
+    with engines.db.reading() as tx:
+        claimed = copies.claimed(tx, permissions.writable(tx, actor, spaces.get_all(tx)))
+    receipts = []
+    for copy_id in claimed:
+        # Removed, detached or moved meanwhile, or by a source that this actor may not read: the others go on.
+        with suppress(Conflict, FileInTheWay, NotAllowed, NotFound):
+            receipt = _with_copy(engines, RequestContext(actor), copy_id, _tie, lock=sharing_refresh.lock_chain)
+            receipts.append(receipt)
+    return tuple(receipts)
+
+
+def _tie(ctx: WriteContext, copy: StoredMemory) -> StoredMemory:
+    """Tie a claimed copy to its source in the name of the actor; one that was edited keeps its words.
+
+    Conflict if it is not known which words it took over, and it does not say what its source says.
+    """
+    source = _require_source(ctx, copy, refused=(DETACHED, SOURCE_DELETED))
+    shared, link = copies.require_copy(copy)
+    is_fresh = not freshness.is_stale(copy, source)
+    if not shared.claimed or (not is_fresh and keyed_hashes.is_foreign(ctx.engines.keys, link.target_hash or "")):
+        raise _diverged_error(copy.id)
+    taken = link._replace(target_hash=source.content_hash) if is_fresh else link
+    tied = copy._replace(
+        shared=shared._replace(by=ctx.actor.principal, at=ctx.tx.now, claimed=False, approved_by=None),
+        links=tuple(taken if other == link else other for other in copy.links),
+    )
+    store_version.store_version(ctx, copy, tied, ["shared"], how="share", source=source.id)
+    if shared.mode == LIVE:
+        sharing_refresh.refresh_chain(ctx, copy.id, readable=ctx.readable)
+    return memories.find(ctx.tx, ctx.spaces, copy.id) or tied
 
 
 def set_refresh(engines: Engines, caller: RequestContext, copy_id: str, mode: Refresh) -> Receipt:

@@ -45,6 +45,16 @@ def bind(tx: Transaction, memory: StoredMemory) -> bool:
     return of_root(tx, memory.shared.root, memory.space.id) == memory.id
 
 
+def claimed(tx: Reading, spaces: SpaceScope) -> list[str]:
+    """Return the ids of the claimed copies in these spaces that are bound to a source, in their order."""
+    rows = tx.rows(
+        "SELECT copy.memory FROM copy JOIN memory ON memory.space = copy.space AND memory.id = copy.memory"
+        " WHERE copy.space IN :spaces AND memory.shared LIKE '%claimed' ORDER BY copy.memory",
+        spaces=tuple(spaces),
+    )
+    return [memory for (memory,) in rows] if spaces else []
+
+
 def unbind(tx: Transaction, memory: StoredMemory) -> None:
     """Remove the binding of a copy."""
     tx.run("DELETE FROM copy WHERE space = :space AND memory = :memory", space=memory.space.id, memory=memory.id)

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from commonbook.model.ids import format_time, new_id, parse_time
 from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading, Transaction
+from commonbook.runtime.back_off import pause_seconds
 
 # The kinds of jobs. Some values predate their names: they are stored in existing books.
 SETTLE_JOB: Final = "settle"
@@ -178,8 +179,10 @@ def reschedule(tx: Transaction, job: Job, due: datetime) -> bool:
 def fail(tx: Transaction, job: Job, error: str) -> bool:
     """Put a job back with a back-off and its error; after the last attempt, set it to `failed`."""
     state = "waiting" if job.attempts < MAX_ATTEMPTS else "failed"
-    backoff = min(_MIN_BACKOFF * 2 ** (job.attempts - 1), _MAX_BACKOFF)
-    return _put_back(tx, job._replace(state=state, due=tx.now + backoff, error=error))
+    pause = pause_seconds(
+        job.attempts - 1, first=_MIN_BACKOFF.total_seconds(), most=_MAX_BACKOFF.total_seconds(), share=1.0
+    )
+    return _put_back(tx, job._replace(state=state, due=tx.now + timedelta(seconds=pause), error=error))
 
 
 def release(tx: Transaction, job: Job, error: str) -> bool:

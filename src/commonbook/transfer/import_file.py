@@ -197,14 +197,12 @@ def _create_memory(ctx: WriteContext, imported: ImportedFile, memory_id: str) ->
         text=document.text,
     )
     # Who may write here may decide here: decisions of another home are taken over.
-    memory = new_memory_from_document(memory, document, ctx.engines.keys, same_id=same_id, takes_decisions=True)
+    memory = new_memory_from_document(memory, document, same_id=same_id)
     return memory._replace(
         version=store_version.version_from_file(ctx) if same_id else 1,
         created=created,
         updated=updated,
         revised_at=updated,
-        # An imported copy is claimed even if this home wrote its file: a tie that was ended here stays ended.
-        shared=memory.shared._replace(claimed=True) if memory.shared else None,
         # An episode that was moved away from its session names a log of another space: an import has no say there.
         session=None if document.session_space else document.session_id,
         session_space=None,

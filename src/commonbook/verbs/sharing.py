@@ -61,6 +61,15 @@ class Sharing(Declarations):
         your permissions.
         """
 
+    @verb("POST", "/v1/adopt_all", changes=True, in_parts=True)
+    def adopt_all(self) -> tuple[Receipt, ...]:
+        """Tie every copy that is only claimed to its source again, in your name; return those that were tied.
+
+        A copy is claimed if its tie came from its file alone: the database was lost, or the copy was imported. One
+        that was edited here keeps its words. Left out are copies whose source you may not read, and imported ones that
+        do not say what their source says.
+        """
+
     @verb("GET", "/v1/memories/{memory_id}/lineage")
     def lineage(self, memory_id: str, *, depth: int = 32) -> Lineage:
         """Return the sources of a memory and the copies made from it, at most `depth` steps each way."""

@@ -179,7 +179,7 @@ def test_neither_the_embedder_nor_its_representation_tells_the_key(embedder):
 def test_what_may_pass_is_tried_again_with_longer_and_longer_waits(embedder, service, waits, trouble):
     service.orders = [trouble] * 3
     assert np.allclose(embedder.embed(inputs("one"), patient=True), [unit("one")])
-    assert waits == [0.5, 2.0, 8.0]
+    assert [most / 2 <= wait <= most for wait, most in zip(waits, (2, 4, 8), strict=True)] == [True] * 3
     service.orders = [trouble] * 4
     failure(embedder)
     assert len(service.requests) == 4 + 4
@@ -191,7 +191,7 @@ def test_a_service_that_asks_for_patience_gets_it(embedder, service, waits):
     embedder.embed(inputs("one"), patient=True)
     assert waits[0] == 20
     assert 0 < waits[1] <= 30
-    assert waits[2] == 8.0
+    assert 4.0 <= waits[2] <= 8.0
 
 
 def test_a_service_that_asks_for_too_much_patience_is_given_up_at_once(embedder, service, waits):

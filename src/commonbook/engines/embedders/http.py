@@ -7,6 +7,7 @@ validated: one finite vector for each text, all of one length, ordered by `index
 
 from __future__ import annotations
 
+import itertools
 import json
 import ssl
 import time
@@ -23,6 +24,7 @@ import numpy as np
 
 from commonbook.errors import BadInput, EmbedderFailed
 from commonbook.ports.embedding import EmbeddingInput
+from commonbook.runtime.back_off import pause_seconds
 
 if TYPE_CHECKING:
     from commonbook.ports.arrays import Floats
@@ -32,7 +34,9 @@ _ENDPOINT: Final = "/embeddings"
 _PROBE: Final = "dimensions"
 _MAX_RESPONSE_BYTES: Final = 64 << 20
 _CHUNK_BYTES: Final = 1 << 16
-_RETRY_WAITS_SECONDS: Final = (0.5, 2.0, 8.0)
+_RETRIES: Final = 3
+_FIRST_PAUSE_SECONDS: Final = 2.0
+_MAX_PAUSE_SECONDS: Final = 8.0
 _MAX_WAIT_SECONDS: Final = 60.0
 _REST_SECONDS: Final = 30.0
 _IMPATIENT_TIMEOUT_SECONDS: Final = 5.0
@@ -133,14 +137,15 @@ class HttpEmbedder:
         # Callers can go on without vectors: during an outage each text would otherwise wait through all attempts.
         if self._down is not None and time.monotonic() < self._down[0]:
             raise EmbedderFailed(self._down[1].message, fix=self._down[1].fix)
-        for wait in (*(_RETRY_WAITS_SECONDS if patient else ()), None):
+        for tries in itertools.count():
             try:
                 return self._post(body, self._timeout if patient else min(self._timeout, _IMPATIENT_TIMEOUT_SECONDS))
             except _RetryableError as error:
-                if wait is None or error.after > _MAX_WAIT_SECONDS:
+                if not patient or tries == _RETRIES or error.after > _MAX_WAIT_SECONDS:
                     self._down = (time.monotonic() + self._rest, error)
                     raise EmbedderFailed(error.message, fix=error.fix) from None
-                self._sleep(max(wait, error.after))
+                pause = pause_seconds(tries, first=_FIRST_PAUSE_SECONDS, most=_MAX_PAUSE_SECONDS)
+                self._sleep(max(pause, error.after))
         raise AssertionError("the last attempt answers or raises")
 
     def _post(self, body: bytes, timeout: float) -> bytes:

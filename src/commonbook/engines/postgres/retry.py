@@ -7,7 +7,6 @@ concern a row that the first attempt locked before its commit was sent, so the c
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable
 from typing import Final, Generic, NamedTuple
@@ -19,6 +18,7 @@ from commonbook.engines.postgres import connections
 from commonbook.errors import Busy, CommonbookError, DatabaseUnreachable
 from commonbook.model.ids import new_id
 from commonbook.ports.database import Result, RetryTransaction, Transaction
+from commonbook.runtime.back_off import pause_seconds
 
 # By the server's clock: a client whose clock is ahead must not delete the marks of others.
 _NOW: Final = """to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
@@ -30,6 +30,7 @@ DELETE_OLD_MARKS: Final = f"DELETE FROM committed WHERE at < {_NOW.replace('now(
 """Deletes the marks of commits that are too old to be uncertain."""
 
 _MAX_COLLISIONS: Final = 50
+_FIRST_PAUSE_SECONDS: Final = 0.005
 _MAX_PAUSE_SECONDS: Final = 0.5
 
 
@@ -131,7 +132,5 @@ class Backoff:
     def _pause(self, give_up_error: CommonbookError) -> None:
         if time.monotonic() > self._deadline:
             raise give_up_error
-        pause = min(_MAX_PAUSE_SECONDS, 0.005 * 2**self._attempts)
-        # Jitter: two transactions that collided must not come back at the same moment.
-        time.sleep(pause * random.uniform(0.5, 1.0))  # noqa: S311 - nothing to be guessed
+        time.sleep(pause_seconds(self._attempts, first=_FIRST_PAUSE_SECONDS, most=_MAX_PAUSE_SECONDS))
         self._attempts += 1

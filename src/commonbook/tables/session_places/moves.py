@@ -26,10 +26,7 @@ def moved_from(tx: Reading, spaces: Iterable[str], session_id: str) -> list[Sess
 
 
 def movers(tx: Reading, key: SessionKey) -> list[tuple[str, str]]:
-    """Return the spaces that a session has left since it had this key, each with the principal that moved it out.
-
-    Moves of earlier versions do not tell the principal, and are left out.
-    """
+    """Return the spaces that a session has left since it had this key, each with the principal that moved it out."""
     found: list[tuple[str, str]] = []
     seen: set[SessionKey] = set()
     while key not in seen:

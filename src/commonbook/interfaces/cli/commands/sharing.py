@@ -118,8 +118,21 @@ def _detach(call: Call) -> int:
     return _print_receipt(call, "Detached", call.book.detach(call.resolve_id(call.args.id)))
 
 
-@command("adopt", add_id)
+def _adopt_arguments(to: Parser) -> None:
+    which = to.add_mutually_exclusive_group(required=True)
+    which.add_argument("id", metavar="ID", nargs="?", help=ID_HELP)
+    which.add_argument("--all", action="store_true", help="tie every copy again whose tie came from its file")
+
+
+@command("adopt", _adopt_arguments)
 def _adopt(call: Call) -> int:
+    if call.args.all:
+        receipts = call.book.adopt_all()
+        rows = [(receipt.id, receipt.space, receipt.path, str(receipt.version)) for receipt in receipts]
+        return call.print_answer(
+            receipts,
+            lambda out: out.report(f"Adopted {len(rows)} {'copy' if len(rows) == 1 else 'copies'}", rows),
+        )
     return _print_receipt(call, "Adopted", call.book.adopt(call.resolve_id(call.args.id)))
 
 
