@@ -202,7 +202,7 @@ def serve_facade(home: str, requests: IO[str], answers: IO[str]) -> None:
         for request in requests:
             what, number = request.split()
             kind, _, threads = what.partition("-")
-            bodies = [body_of(kind, next(numbers))[1] for _ in range(int(number))]
+            bodies = [body_of(kind, next(numbers)) for _ in range(int(number))]
             call = partial(_call, book, kind)
             with ThreadPoolExecutor(int(threads)) as pool:
                 list(pool.map(call, bodies[: int(threads)]))
@@ -211,47 +211,51 @@ def serve_facade(home: str, requests: IO[str], answers: IO[str]) -> None:
             done(answers, begun, time.monotonic())
 
 
-def _call(book: commonbook.Book, kind: str, body: dict[str, Any]) -> None:
+def _call(book: commonbook.Book, kind: str, request: tuple[str, dict[str, Any]]) -> None:
+    path, body = request
     if kind == "recall":
         book.recall(body["query"], k=body["k"])
     else:
-        book.append(body["session"], body["messages"], space=body["space"])
+        book.append(path.split("/")[3], body["messages"], space=body["space"])
 
 
 def serve_empty_routes(folder: str) -> None:
-    """Run as a server with empty routes: they validate the same bodies, and answer with the same models."""
+    """Run as a server with empty routes: they decode the same bodies, and answer with as much."""
     import uvicorn
-    from fastapi import FastAPI
+    from starlette.applications import Starlette
+    from starlette.routing import Route
 
-    from commonbook.interfaces.http.models import result_type
     from commonbook.interfaces.http.serving import addresses
-    from commonbook.interfaces.http.verb_calls import call_of
-    from commonbook.wire.encoding import encode
-    from commonbook.wire.verbs import result_of
+    from commonbook.wire.encoding import dumps
 
-    app = FastAPI()
     with commonbook.open(folder, create=True) as book:
         book.remember_many([shelf.draft for shelf in shelves(_PASSAGES_OF_EMPTY, SHARED)])
         answers = (book.recall(body_of("recall", number)[1]["query"], k=_K) for number in count())
         # As long as those of the server: an answer without hits would cost nothing to write.
         recalled = next(answer for answer in answers if len(answer.hits) == _K)
         found = {"recall": recalled, "append": book.append("s", ["hello"], space=_SPACE)}
-    for kind, result in found.items():
-        call = call_of(kind)
-        _add_empty_route(app, f"/v1/{kind}", call.model, result_type(result_of(kind)), encode(result))
+    routes = [_empty_route(kind, dumps(result)) for kind, result in found.items()]
+    app = Starlette(routes=[Route(path, answer, methods=["POST"]) for path, answer in routes])
     with addresses.bind("127.0.0.1", 0) as sock:
         print(f"http://127.0.0.1:{sock.getsockname()[1]}", flush=True)
         config = uvicorn.Config(app, http="h11", ws="none", lifespan="off", log_config=None, access_log=False)
         asyncio.run(uvicorn.Server(config).serve(sockets=[sock]))
 
 
-def _add_empty_route(app: Any, path: str, model: Any, result: Any, answer: object) -> None:  # noqa: ANN401 - FastAPI
-    def empty(body: Any) -> Any:  # noqa: ANN401 - as annotated below
-        del body
-        return answer
+def _empty_route(kind: str, answer: bytes) -> tuple[str, Any]:
+    from starlette.requests import Request
+    from starlette.responses import Response
 
-    empty.__annotations__ = {"body": model, "return": result}
-    app.post(path)(empty)
+    from commonbook.interfaces.http.verb_calls import Call, parse_json
+    from commonbook.wire.verbs import VERBS
+
+    call = Call(VERBS[kind])
+
+    async def empty(request: Request) -> Response:
+        call.parse_body(parse_json(await request.body()))
+        return Response(answer, media_type="application/json")
+
+    return call.verb.path, empty
 
 
 # --- the client
@@ -264,7 +268,7 @@ def body_of(kind: str, number: int) -> tuple[str, dict[str, Any]]:
     if kind == "recall":
         return "/v1/recall", {"query": question, "k": _K}
     session = f"session-{chance.randrange(_SESSIONS)}"
-    return "/v1/append", {"session": session, "messages": [{"text": question}], "space": _SPACE}
+    return f"/v1/sessions/{session}/messages", {"messages": [{"text": question}], "space": _SPACE}
 
 
 def mixed_body(number: int) -> tuple[str, dict[str, Any]]:

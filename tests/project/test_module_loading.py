@@ -12,7 +12,7 @@ import sys, commonbook
 from commonbook.interfaces.http.app import make_app
 with commonbook.open(sys.argv[1], create=True) as book:
     make_app(book)
-print("starlette" in sys.modules, "fastapi" in sys.modules)
+print("starlette" in sys.modules, "pydantic" in sys.modules)
 """
     run = subprocess.run([sys.executable, "-c", script, str(home)], capture_output=True, text=True, check=True)
     assert run.stdout.split() == ["True", "False"]

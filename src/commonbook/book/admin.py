@@ -37,8 +37,8 @@ class AdminVerbs(BookBase):
     def create_space(self, name: str) -> Space:
         return admin_spaces.create(self._engines, self._caller, name)
 
-    def rename_space(self, old: str, new: str) -> Space:
-        return admin_spaces.rename(self._engines, self._caller, old, new)
+    def rename_space(self, space: str, name: str) -> Space:
+        return admin_spaces.rename(self._engines, self._caller, space, name)
 
     def set_review(self, space: str, review: Review | None) -> Space:
         return admin_spaces.set_review(self._engines, self._caller, space, review)

@@ -16,13 +16,6 @@ if TYPE_CHECKING:
 class Access(Declarations):
     """Manage spaces, grants, API keys and rate limits."""
 
-    @verb("POST", "/v1/set_depth", changes=True)
-    def set_depth(self, space: str, depth: int | None) -> Space:
-        """Limit how many reflections may build on each other in a space and below it (1 to 10).
-
-        None removes the limit of this space, so that the one of the space above applies.
-        """
-
     @property
     @verb("GET", "/v1/actor")
     def actor(self) -> str:
@@ -55,17 +48,24 @@ class Access(Declarations):
         Verbs that write to a space create it on their own, if you may.
         """
 
-    @verb("POST", "/v1/rename_space", changes=True, slow=True)
-    def rename_space(self, old: str, new: str) -> Space:
+    @verb("PATCH", "/v1/spaces/{space:path}", changes=True, slow=True)
+    def rename_space(self, space: str, name: str) -> Space:
         """Rename a space and everything below it, with the files; ids stay."""
 
-    @verb("POST", "/v1/set_review", changes=True)
+    @verb("PATCH", "/v1/spaces/{space:path}", changes=True)
     def set_review(self, space: str, review: Review | None) -> Space:
         """Have the memories of agents (`"agents"`) reviewed in a space and below it; None ends it.
 
         What an agent remembers there is proposed: it waits in `inbox` and `pending` until a person approves it, and is
         recalled only in the space of the proposals, `SPACE/_proposed`. An agent can change nothing else there, but
         append to sessions. Admins of the space may call it, agents never.
+        """
+
+    @verb("PATCH", "/v1/spaces/{space:path}", changes=True)
+    def set_depth(self, space: str, depth: int | None) -> Space:
+        """Limit how many reflections may build on each other in a space and below it (1 to 10).
+
+        None removes the limit of this space, so that the one of the space above applies.
         """
 
     @verb("POST", "/v1/grants", changes=True)
@@ -75,7 +75,7 @@ class Access(Declarations):
         A new grant replaces the one that the principal has on the same space. Without `expires` it does not end.
         """
 
-    @verb("POST", "/v1/revoke", changes=True)
+    @verb("DELETE", "/v1/grants", changes=True)
     def revoke(self, principal: str, space: str) -> None:
         """Revoke the grant of a principal on a space; a grant on a space above it stays."""
 

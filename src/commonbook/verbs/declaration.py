@@ -22,8 +22,9 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 class Verb(NamedTuple):
     """A verb: its declared function, and its request over HTTP.
 
-    Arguments in braces stand in the path. The others are query parameters of a GET, and fields of the JSON body of any
-    other method.
+    Arguments in braces stand in the path; a name that may have slashes is written `{space:path}`. The others are query
+    parameters of a GET or DELETE, and fields of the JSON body of any other method. Verbs may share a method and a path:
+    the fields of the request tell them apart.
     """
 
     function: Callable[..., Any]
@@ -33,6 +34,8 @@ class Verb(NamedTuple):
     """Whether it changes the book; its request may be repeated with an `Idempotency-Key`."""
     versioned: bool = False
     """Whether the result has the version of one memory, which goes into the header `ETag`."""
+    several: str | None = None
+    """The path of a POST with a list of values, if the path of the verb has one of them."""
     expanded: str | None = None
     """The argument whose fields are query parameters themselves."""
     options: str | None = None
@@ -70,12 +73,27 @@ class Verb(NamedTuple):
     @property
     def path_arguments(self) -> tuple[str, ...]:
         """The names of the arguments that stand in the path."""
-        return tuple(re.findall(r"\{(\w+)\}", self.path))
+        return tuple(re.findall(r"\{(\w+)", self.path))
+
+    @property
+    def template(self) -> str:
+        """The path as a document shows it."""
+        return self.path.replace(":path}", "}")
+
+    @property
+    def of_several(self) -> Verb:
+        """The request of a verb for several values at once."""
+        return self._replace(method="POST", path=self.several or self.path, several=None)
+
+    @property
+    def requests(self) -> tuple[Verb, ...]:
+        """The verb with each of its methods and paths."""
+        return (self, self.of_several) if self.several else (self,)
 
     @property
     def takes_body(self) -> bool:
         """Whether arguments that do not stand in the path are fields of a JSON body."""
-        return self.method != "GET" and not self.archive
+        return self.method not in ("GET", "DELETE") and not self.archive
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Return the given arguments that are sent, by name; TypeError if they do not fit the signature."""

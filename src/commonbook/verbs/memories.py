@@ -65,7 +65,7 @@ class Memories(Declarations):
         The receipt names a memory with the same text (`duplicate_of`).
         """
 
-    @verb("POST", "/v1/remember_many", changes=True, slow=True)
+    @verb("POST", "/v1/memories/batch", changes=True, slow=True)
     def remember_many(self, drafts: Sequence[Draft]) -> list[Receipt]:
         """Store many memories in one transaction, all or none; return their receipts in the same order."""
 
@@ -112,11 +112,11 @@ class Memories(Declarations):
     def move(self, memory_id: str, space: str, *, expected_version: int | None = None) -> Receipt:
         """Move a memory to another space, with its file and its history; its id stays."""
 
-    @verb("POST", "/v1/delete", changes=True)
+    @verb("DELETE", "/v1/memories/{memory_id}", several="/v1/memories/delete", changes=True)
     def delete(self, *ids: str, expected_version: int | None = None, dry_run: bool = False) -> Deleted:
         """Delete memories, all or none; a tombstone and the history of each are kept. With `dry_run`, only report."""
 
-    @verb("POST", "/v1/delete_where", changes=True)
+    @verb("DELETE", "/v1/memories", changes=True, expanded="chosen")
     def delete_where(self, chosen: Filter, *, dry_run: bool = False) -> Deleted:
         """Delete every memory that matches a filter, all or none; an empty filter is refused."""
 
@@ -134,7 +134,7 @@ class Memories(Declarations):
         Each names the deletions of its time, and how the memory came back.
         """
 
-    @verb("POST", "/v1/memories/{source}/link", changes=True, versioned=True)
+    @verb("POST", "/v1/links", changes=True, versioned=True)
     def link(self, source: str, relation: Relation | str, target: str) -> Receipt:
         """Link a memory to another, such as `related_to`, `derived_from`, `contradicts` or `supersedes`.
 
@@ -142,7 +142,7 @@ class Memories(Declarations):
         nothing to the book.
         """
 
-    @verb("POST", "/v1/memories/{source}/unlink", changes=True, versioned=True)
+    @verb("DELETE", "/v1/links", changes=True, versioned=True)
     def unlink(self, source: str, relation: Relation | str, target: str) -> Receipt:
         """Remove a link; raise `NotFound` if the memory does not have it."""
 

@@ -59,7 +59,7 @@ class Recall(Declarations):
         Every restriction applies before the best hits are chosen.
         """
 
-    @verb("POST", "/v1/prefetch", options="recall")
+    @verb("POST", "/v1/sessions/{session:path}/prefetch", options="recall")
     def prefetch(self, session: str, query: str, *, space: str | None = None, **options: Any) -> bool:  # noqa: ANN401 - as for `recall`
         """Begin a recall for a session in the background, to be fetched with `prefetched`.
 
@@ -68,7 +68,7 @@ class Recall(Declarations):
         and this one is not begun.
         """
 
-    @verb("POST", "/v1/prefetched")
+    @verb("POST", "/v1/sessions/{session:path}/prefetched")
     def prefetched(
         self, session: str, query: str, *, space: str | None = None, wait: float = 0.0
     ) -> RecallResult | None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Sessions(Declarations):
     """Append to sessions, settle them into episodes, and record what went into prompts."""
 
-    @verb("POST", "/v1/append", changes=True)
+    @verb("POST", "/v1/sessions/{session:path}/messages", changes=True)
     def append(
         self,
         session: str,
@@ -45,7 +45,7 @@ class Sessions(Declarations):
         list of parts. Of its parts, texts are kept; others, such as images and tool calls, become a short marker.
         """
 
-    @verb("GET", "/v1/messages")
+    @verb("GET", "/v1/sessions/{session:path}/messages")
     def messages(self, session: str, *, space: str | None = None, after: int = 0, limit: int = 100) -> MessagePage:
         """Return a page of the messages of a session after a number, in order; rewound messages are included.
 
@@ -57,7 +57,7 @@ class Sessions(Declarations):
     def sessions(self, *, space: str | None = None, limit: int = 50) -> tuple[Session, ...]:
         """Return the newest sessions, of all readable spaces or of one."""
 
-    @verb("POST", "/v1/switch", changes=True)
+    @verb("POST", "/v1/sessions/{old:path}/switch", changes=True)
     def switch(
         self,
         old: str,
@@ -75,7 +75,7 @@ class Sessions(Declarations):
         `to_space` is for a new session elsewhere. A new session has the tags of the old one, unless others are given.
         """
 
-    @verb("POST", "/v1/rewind", changes=True)
+    @verb("POST", "/v1/sessions/{session:path}/rewind", changes=True)
     def rewind(self, session: str, after: int | str, *, space: str | None = None) -> tuple[Message, ...]:
         """Remove every message after one, given by its number or id, from recall and episodes; return the removed ones.
 
@@ -83,21 +83,21 @@ class Sessions(Declarations):
         in the default space, else the only one of that name that the actor may write to.
         """
 
-    @verb("POST", "/v1/settle", changes=True)
+    @verb("POST", "/v1/sessions/{session:path}/settle", changes=True)
     def settle(self, session: str, *, space: str | None = None) -> SettleReport:
         """Make episodes of all unsettled messages of a session now; otherwise a worker does so in time.
 
         Without `space`, the session is found as for `rewind`.
         """
 
-    @verb("POST", "/v1/close_session", changes=True)
+    @verb("POST", "/v1/sessions/{session:path}/close", changes=True)
     def close_session(self, session: str, *, space: str | None = None) -> SettleReport:
         """Settle all messages of a session and close it; a later append opens it again.
 
         Without `space`, the session is found as for `rewind`.
         """
 
-    @verb("POST", "/v1/move_session", changes=True)
+    @verb("POST", "/v1/sessions/{session:path}/move", changes=True)
     def move_session(self, session: str, to: str, *, space: str | None = None) -> Session:
         """Move a session with its messages and episodes into another space, in one transaction; return it.
 
@@ -106,7 +106,7 @@ class Sessions(Declarations):
         there. Without `space`, the session is found as for `rewind`.
         """
 
-    @verb("POST", "/v1/record_uses", changes=True)
+    @verb("POST", "/v1/sessions/{session:path}/uses", changes=True)
     def record_uses(
         self,
         session: str,
@@ -129,7 +129,7 @@ class Sessions(Declarations):
         message is taken too.
         """
 
-    @verb("GET", "/v1/session_uses")
+    @verb("GET", "/v1/sessions/{session:path}/uses")
     def session_uses(
         self, session: str, *, space: str | None = None, first: int = 0, last: int | None = None
     ) -> tuple[PromptUse, ...]:

@@ -29,7 +29,7 @@ class Sharing(Declarations):
     def pull(self, memory_id: str, to: str | None = None, *, refresh: Refresh = "live") -> ShareReceipt:
         """Copy a memory that you may read into a space of yours (by default the default space); see `share`."""
 
-    @verb("POST", "/v1/share_many", changes=True, in_parts=True)
+    @verb("POST", "/v1/memories/share", changes=True, in_parts=True)
     def share_many(self, ids: Sequence[str], to: str, *, refresh: Refresh = "live") -> tuple[ShareReceipt, ...]:
         """Share several memories into a space, each in a transaction of its own; a failed one has an `error`."""
 

@@ -27,10 +27,16 @@ def request_of(verb: Verb, arguments: Mapping[str, Any]) -> Request:
 
     Arguments that are UNSET are left out. A caller may leave out those that have their defaults.
     """
-    path = verb.path
+    values = dict(arguments)
+    if verb.variadic and len(values.get(verb.variadic, ())) == 1:
+        (name,), (value,) = verb.path_arguments, values.pop(verb.variadic)
+        values[name] = value
+    elif verb.several is not None:
+        verb = verb.of_several
+    path = verb.template
     for name in verb.path_arguments:
-        path = path.replace(f"{{{name}}}", path_segment(arguments[name]))
-    others = {name: value for name, value in arguments.items() if name not in verb.path_arguments}
+        path = path.replace(f"{{{name}}}", path_segment(values[name], may_have_slashes=f"{{{name}:path}}" in verb.path))
+    others = {name: value for name, value in values.items() if name not in verb.path_arguments}
     if verb.takes_body:
         return Request(verb.method, path, body=_json(encode(others)))
     fields = others.pop(verb.expanded, None) if verb.expanded else None
@@ -38,12 +44,15 @@ def request_of(verb: Verb, arguments: Mapping[str, Any]) -> Request:
     return Request(verb.method, path, query=tuple(_query({**expanded, **others})))
 
 
-def path_segment(value: object) -> str:
-    """Return a text as one segment of a path: no `/` and no dots that mean another folder."""
+def path_segment(value: object, *, may_have_slashes: bool = False) -> str:
+    """Return a text as one segment of a path, with no dots that mean another folder.
+
+    Servers and proxies may take an encoded slash for a plain one: names of spaces and sessions are read in both forms,
+    and an id has none.
+    """
     if not isinstance(value, str):
         raise BadInput(f"an id of the type {type(value).__name__}", fix="give the id as a text")
-    if not value or "/" in value:
-        # Servers and proxies take an encoded slash for a plain one: the path would be that of another verb, or of none.
+    if not may_have_slashes and (not value or "/" in value):
         raise BadInput(f"{value!r} is not the id of a memory", fix="`commonbook list` shows the ids")
     try:
         segment = quote(value, safe="")

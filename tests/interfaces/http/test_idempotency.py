@@ -18,7 +18,7 @@ from starlette.testclient import TestClient
 from commonbook.book.book import Book
 from commonbook.engines.process.clock import SystemClock
 from commonbook.interfaces.http.app import make_app
-from commonbook.model.memory import Refresh
+from commonbook.model.memory import Filter, Refresh
 from commonbook.ports.keys import Clock
 from commonbook.verbs.declaration import Verb
 from commonbook.wire.requests import request_of
@@ -31,7 +31,9 @@ def send(client: TestClient, verb: Verb, arguments: dict[str, Any], key: str | N
     """Send the request of a verb."""
     request = request_of(verb, arguments)
     headers = {} if key is None else {"Idempotency-Key": key}
-    return client.request(request.method, request.path, content=request.body, headers=headers)
+    return client.request(
+        request.method, request.path, params=list(request.query), content=request.body, headers=headers
+    )
 
 
 def suspect(book: Book) -> tuple[str, str]:
@@ -92,7 +94,7 @@ ARGUMENTS: dict[str, Callable[[Book], dict[str, Any]]] = {
     "edit": lambda book: {"memory_id": memory(book), "text": "edited, with sk-ant-api03-" + "a1B2c3D4" * 6},
     "move": lambda book: {"memory_id": memory(book), "space": "elsewhere"},
     "delete": lambda book: {"ids": two(book)},
-    "delete_where": lambda book: {"chosen": {"space": book.get(memory(book)).space}},
+    "delete_where": lambda book: {"chosen": Filter(space=book.get(memory(book)).space)},
     "undelete": lambda book: {"memory_id": deleted(book)},
     "link": lambda book: dict(zip(("source", "target"), two(book), strict=True), relation="related_to"),
     "unlink": linked,
@@ -124,7 +126,7 @@ ARGUMENTS: dict[str, Callable[[Book], dict[str, Any]]] = {
     "set_depth": lambda book: {"space": book.create_space("deep").name, "depth": 2},
     "set_review": lambda book: {"space": book.create_space("reviewed").name, "review": "agents"},
     "create_space": lambda _: {"name": "brand/new"},
-    "rename_space": lambda book: {"old": book.create_space("before").name, "new": "after"},
+    "rename_space": lambda book: {"space": book.create_space("before").name, "name": "after"},
     "grant": lambda book: {"principal": "agent:a", "space": book.create_space("g").name, "role": "reader"},
     "revoke": lambda book: {"principal": granted(book), "space": "h"},
     "create_key": lambda _: {"principal": "agent:b"},

@@ -42,7 +42,7 @@ def answers(book, secret: str) -> list[tuple[int, bytes]]:
     client = TestClient(make_app(book), headers={"Authorization": f"Bearer {secret}"})
     sent = [
         ("/v1/memories", {"text": "Alice owns billing", "space": "team"}),
-        ("/v1/append", {"session": "talk", "messages": [{"text": "hello"}], "space": "team"}),
+        ("/v1/sessions/talk/messages", {"messages": [{"text": "hello"}], "space": "team"}),
         ("/v1/keys", {"principal": "agent:other"}),
         ("/v1/spaces", {"name": "brand/new"}),
     ]

@@ -25,8 +25,9 @@ def append_at_once(client: TestClient) -> list[tuple[int, bool]]:
     """Send appends to three sessions; return the status and whether the message is new, for each."""
 
     def append(number: int) -> tuple[int, bool]:
-        body = {"session": f"talk-{number % 3}", "messages": [{"text": f"message {number}"}], "space": "s"}
-        answer = client.post("/v1/append", json=body, headers={"Idempotency-Key": f"key {number}"})
+        body = {"messages": [{"text": f"message {number}"}], "space": "s"}
+        path, headers = f"/v1/sessions/talk-{number % 3}/messages", {"Idempotency-Key": f"key {number}"}
+        answer = client.post(path, json=body, headers=headers)
         return answer.status_code, answer.json()["messages"][0]["new"]
 
     with ThreadPoolExecutor(REQUESTS) as pool:
@@ -77,8 +78,8 @@ def test_appends_that_wait_for_a_thread_are_not_waited_for_without_end(book, thr
 def test_a_refused_append_is_not_waited_for(book, monkeypatch):
     monkeypatch.setattr("commonbook.sessions.group_commit._ARRIVAL_SECONDS", 60.0)
     for client in served(book, threads=4):
-        body = {"session": "talk-0", "messages": [{"text": "hello"}], "space": "s"}
-        assert client.post("/v1/append", json=body | {"colour": "red"}).status_code == 422
-        assert client.post("/v1/append", json=body, headers={"Authorization": "Bearer cb_none"}).status_code == 401
-        assert client.post("/v1/append", json=body).status_code == 200
+        path, body = "/v1/sessions/talk-0/messages", {"messages": [{"text": "hello"}], "space": "s"}
+        assert client.post(path, json=body | {"colour": "red"}).status_code == 422
+        assert client.post(path, json=body, headers={"Authorization": "Bearer cb_none"}).status_code == 401
+        assert client.post(path, json=body).status_code == 200
     assert book._appender.group_commit._announced == set()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from starlette.applications import Starlette
@@ -17,9 +17,8 @@ from commonbook.interfaces.http.openapi import OpenApiHandler, make_document
 from commonbook.interfaces.http.pages.sign_in import SignInPages
 from commonbook.interfaces.http.routes import Handler, LoggedRoute, answering
 from commonbook.interfaces.http.threads import Threads
-from commonbook.interfaces.http.verb_calls import call_of
+from commonbook.interfaces.http.verb_calls import Call, all_calls
 from commonbook.verbs.declaration import Verb
-from commonbook.wire.verbs import VERBS
 
 if TYPE_CHECKING:
     from commonbook.book.book import Book
@@ -34,11 +33,8 @@ def make_app(
     """
     config = config or ServerConfig()
     threads = Threads(config)
-    importing, exporting = call_of("import_folder"), call_of("export")
     routes = [
-        *(_verb_route(verb, Handler(book, call_of(name), threads)) for name, verb in VERBS.items() if not verb.archive),
-        _verb_route(importing.verb, ImportHandler(book, importing, threads, config)),
-        _verb_route(exporting.verb, ExportHandler(book, exporting, threads)),
+        *(_verb_route(calls[0].verb, _handler(book, calls, threads, config)) for calls in all_calls()),
         LoggedRoute("/openapi.json", answering(OpenApiHandler(document, threads)), name="openapi"),
         *SignInPages(book, threads).routes(),
     ]
@@ -47,8 +43,19 @@ def make_app(
     return app
 
 
+def _handler(
+    book: Book, calls: Sequence[Call], threads: Threads, config: ServerConfig
+) -> Callable[[Request], Awaitable[Response]]:
+    call = calls[0]
+    if not call.verb.archive:
+        return Handler(book, calls, threads)
+    return ImportHandler(book, call, threads, config) if call.verb.changes else ExportHandler(book, call, threads)
+
+
 def _verb_route(verb: Verb, handler: Callable[[Request], Awaitable[Response]]) -> LoggedRoute:
     route = LoggedRoute(verb.path, answering(handler), name=verb.name)
     # Starlette would add HEAD to GET, which the document does not have.
     route.methods = {verb.method}
+    # The access log and the document name it so.
+    route.path = verb.template
     return route

@@ -1,18 +1,17 @@
 """The handlers of the verbs: each reads a request, calls the verb and answers.
 
-A request is authenticated, validated, run and encoded in one thread of the pool, so that the event loop never waits for
+A request is authenticated, decoded, run and encoded in one thread of the pool, so that the event loop never waits for
 the book.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
-from pydantic_core import to_json
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
@@ -24,8 +23,8 @@ from commonbook.errors import BadInput
 from commonbook.interfaces.http.authentication import Credentials, credentials_of, default_space_of, view_of
 from commonbook.interfaces.http.error_answers import BadShape, error_answer
 from commonbook.interfaces.http.preconditions import entity_tag, expected_version, is_unchanged
-from commonbook.interfaces.http.verb_calls import Call
-from commonbook.wire.encoding import dumps, encode
+from commonbook.interfaces.http.verb_calls import Call, parse_json
+from commonbook.wire.encoding import dumps
 
 if TYPE_CHECKING:
     from starlette.types import Scope
@@ -65,43 +64,51 @@ def answering(handler: Callable[[Request], Awaitable[Response]]) -> Callable[[Re
 
 
 class Handler:
-    """Answers the requests of one verb."""
+    """Answers the requests with one method and path: of one verb, or of several that have different fields."""
 
-    def __init__(self, book: Book, call: Call, threads: Threads) -> None:
+    def __init__(self, book: Book, calls: Sequence[Call], threads: Threads) -> None:
         """Answer from this book, in these threads."""
-        self._book, self._call, self._threads = book, call, threads
+        self._book, self._calls, self._threads = book, calls, threads
+        self._verb = calls[0].verb
 
     async def __call__(self, request: Request) -> Response:
         """Answer a request."""
         # Without a key nothing of the body is read.
-        given = None if self._call.verb.without_key else credentials_of(request)
+        given = None if self._verb.without_key else credentials_of(request)
         body = b""
-        if self._call.verb.takes_body:
+        if self._verb.takes_body:
             _require_json(request)
             if given is not None and _may_be_large(request):
                 # A stranger, who has no valid key, fills no memory.
                 await self._threads.run(partial(view_of, self._book, request, given))
             body = await request.body()
-        with announce_append(self._book) if self._call.verb.name in _ANNOUNCED else nullcontext():
+        with announce_append(self._book) if self._verb.name in _ANNOUNCED else nullcontext():
             return await self._threads.run(partial(self._answer, request, given, body))
 
     def _answer(self, request: Request, given: Credentials | None, body: bytes) -> Response:
-        verb = self._call.verb
         view = self._book if given is None else view_of(self._book, request, given, default_space_of(request))
         query = request.query_params.multi_items()
-        if verb.takes_body:
+        if self._verb.takes_body:
             if query:
-                raise BadShape(f"{query[0][0][:100]!r} is no query parameter", fix="send the arguments in a JSON body")
-            arguments = self._call.parse_body(body)
-            arguments |= expected_version(_if_match(self._call, request), arguments)
+                raise BadShape(f"{query[0][0][:100]!r} is not a query parameter", fix="send arguments in a JSON body")
+            data = parse_json(body)
+            call = self._call_of(data)
+            arguments = call.parse_body(data)
         else:
-            arguments = self._call.parse_query(query)
-        arguments = {**arguments, **request.path_params}
-        key = idempotency_key(request) if verb.changes else None
+            _refuse_body(request)
+            call = self._calls[0]
+            arguments = call.parse_query(query)
+        arguments |= expected_version(_if_match(call, request), arguments) | call.parse_path(request.path_params)
+        key = idempotency_key(request) if call.verb.changes else None
         if key is not None:
             requested = {**arguments, "default space": default_space_of(request)}
-            return keyed_answer(self._call, view, arguments, key, requested=requested)
-        return _answer_with(self._call, request, self._call.invoke(view, arguments))
+            return keyed_answer(call, view, arguments, key, requested=requested)
+        return _answer_with(call, request, call.invoke(view, arguments))
+
+    def _call_of(self, data: object) -> Call:
+        """Return the call of the verb that has one of the given fields."""
+        names = data.keys() if isinstance(data, dict) else ()
+        return next((call for call in self._calls if any(field.name in names for field in call.fields)), self._calls[0])
 
 
 def idempotency_key(request: Request) -> str | None:
@@ -150,13 +157,18 @@ def keyed_body(
 
 def json_answer(result: object, headers: Mapping[str, str] | None = None) -> Response:
     """Return the result of a verb as an answer."""
-    # Twice as fast as `dumps`; it may write a number in another form, such as 1e-7 in place of 1e-07.
-    return Response(to_json(encode(result)), media_type=_JSON, headers=headers)
+    return Response(dumps(result), media_type=_JSON, headers=headers)
 
 
 def _may_be_large(request: Request) -> bool:
     length = request.headers.get("content-length", "")
     return "transfer-encoding" in request.headers or (length.isdecimal() and int(length) > _SMALL_BODY_BYTES)
+
+
+def _refuse_body(request: Request) -> None:
+    """Refuse a body where arguments stand in the query: ignored, it could be one that limits a deletion."""
+    if "transfer-encoding" in request.headers or request.headers.get("content-length", "0") != "0":
+        raise BadShape(f"a {request.method} has no body", fix="send the arguments in the query")
 
 
 def _require_json(request: Request) -> None:
@@ -174,7 +186,7 @@ def _if_match(call: Call, request: Request) -> str | None:
         return None
     # Several headers are one list.
     header = ", ".join(headers)
-    if any(argument.name == "expected_version" for argument in call.arguments):
+    if call.compares_versions:
         return header
     if call.verb.changes and header.strip() != "*":
         raise BadInput(f"{call.verb.name} does not compare versions", fix="leave out the header If-Match")
@@ -190,5 +202,5 @@ def _answer_with(call: Call, request: Request, result: Any) -> Response:  # noqa
     if call.verb.name in _LINKED and result.next is not None:
         kept = [(name, value) for name, value in request.query_params.multi_items() if name != "after"]
         query = urlencode([*kept, ("after", str(result.next))])
-        headers["Link"] = f'<{request.url.path}?{query}>; rel="next"'
+        headers["Link"] = f'<{quote(request.scope["path"])}?{query}>; rel="next"'
     return json_answer(result, headers)

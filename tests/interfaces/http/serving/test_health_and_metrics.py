@@ -117,7 +117,7 @@ def test_metrics_need_the_key_of_the_owner_or_a_port_of_their_own(home):
     with serving(home, "--metrics-port", "0") as server, server.client() as client:
         client.post("/v1/memories", json={"text": "Alice owns billing"})
         client.post("/v1/recall", json={"query": "who owns billing?"})
-        client.post("/v1/append", json={"session": "talk", "messages": [{"text": "hello"}]})
+        client.post("/v1/sessions/talk/messages", json={"messages": [{"text": "hello"}]})
         reader = client.post("/v1/keys", json={"principal": "user:alice"}).json()["secret"]
         text = client.get("/metrics").text
         for name in FIGURES:

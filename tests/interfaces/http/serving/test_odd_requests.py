@@ -153,7 +153,7 @@ def test_a_range_and_an_upgrade_are_ignored(server):
     ("path", "form"),
     [
         ("/v1/memories", "application/json"),
-        ("/v1/append", "application/json"),
+        ("/v1/sessions/talk/messages", "application/json"),
         ("/v1/import", "application/zip"),
         ("/mcp", "application/json"),
         ("/mcp", "application/zip"),

@@ -215,7 +215,7 @@ def test_no_answer_waits_for_a_packet_to_be_full():
         assert listening.proto == socket.IPPROTO_TCP
 
 
-@pytest.mark.parametrize("package", ["uvicorn", "fastapi"])
+@pytest.mark.parametrize("package", ["uvicorn", "starlette"])
 def test_without_the_packages_of_the_server_the_error_says_what_to_install(home, tmp_path, package):
     (tmp_path / "sitecustomize.py").write_text(f"import sys; sys.modules[{package!r}] = None")
     run = subprocess.run(

@@ -9,7 +9,6 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from importlib.util import find_spec
 from types import FrameType, TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
@@ -66,9 +65,6 @@ def _serve(call: Call) -> int:
         from commonbook.interfaces.http.serving import server
     except ImportError as error:
         raise _missing_package(error.name) from error
-    # The OpenAPI document needs it, which is made only when somebody asks for it.
-    if find_spec("fastapi") is None:
-        raise _missing_package("fastapi")
     if call.args.actor is not None or call.settings.key is not None:
         raise BadInput("a server serves the whole book, as its owner", fix="leave out --as, and unset COMMONBOOK_KEY")
     options = _options(call.args)
