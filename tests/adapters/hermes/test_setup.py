@@ -52,7 +52,7 @@ def test_the_setup_asks_saves_and_makes_commonbook_the_provider(hermes_home, sav
     set_up(hermes_home, monkeypatch, str(tmp_path / "book"), "work", "", "4")
     assert stored(hermes_home) == {"home": str(tmp_path / "book"), "space": "work", "settle_every": 4}
     assert saved == [{"model": "m", "memory": {"provider": "commonbook"}}]
-    assert options.description("home") in capsys.readouterr().out
+    assert options.schema()[0]["description"] in capsys.readouterr().out
 
 
 def test_a_second_setup_keeps_what_was_chosen_and_a_dash_puts_the_default_back(hermes_home, saved, monkeypatch):

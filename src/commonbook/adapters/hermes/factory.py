@@ -122,7 +122,7 @@ def _book(settings: Settings) -> Book:
     except HomeReadOnly:
         from commonbook.compose.read_only_home import open_read_only
 
-        # Recall goes on, and turns wait in the spill file.
+        # Recall still works, and turns wait in the spill file.
         return open_read_only(settings)
 
 
@@ -171,7 +171,7 @@ def status(hermes_home: str) -> dict[str, str]:
 
 
 def capture_enabled(config: Options) -> bool:
-    """Tell whether the project allows its sessions to be recorded."""
+    """Return whether the project allows its sessions to be recorded."""
     return may_capture(_settings(config))
 
 

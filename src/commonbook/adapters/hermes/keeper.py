@@ -63,7 +63,7 @@ class Keeper:
         self._first_open: Future[object] = self._writer.put(shared.opened)
 
     def wait_until_open(self, *, wait: float) -> None:
-        """Wait until the book is open, and raise the error if it cannot be opened; a slow opening is no error."""
+        """Wait until the book is open, and raise the error if it cannot be opened; a slow opening is not an error."""
         error = wait_for_error(self._first_open, wait)
         if error is not None and not isinstance(error, TimedOut):
             raise error

@@ -1,7 +1,7 @@
 """The memory mirror copies the entries of Hermes' own memory into the book: each entry once, in its present text.
 
-Hermes reports the writes of its memory tool. Others, such as those of its background review, `hermes memory reset` and
-a person's editor, show in its files alone: MEMORY.md and USER.md are read when a provider starts, and when they have
+Hermes reports the writes of its memory tool. Other writes, by its background review, `hermes memory reset` and a
+person's editor, show in its files alone: MEMORY.md and USER.md are read when a provider starts, and when they have
 changed since.
 """
 
@@ -84,7 +84,7 @@ def _mirror_entries(book: Book, space: str, target: str, entries: Sequence[str])
         else:
             gone.append(memory)
     if len(gone) == len(wanted) == 1:
-        # One entry has another text: its history goes on.
+        # One entry has another text: its history continues.
         book.edit(gone[0].id, text=next(iter(wanted)))
         return
     for memory in gone:

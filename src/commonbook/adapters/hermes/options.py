@@ -94,16 +94,6 @@ def schema() -> list[dict[str, Any]]:
     return [_describe_field(name, field, default[name]) for name, field in _FIELDS.items()]
 
 
-def description(name: str) -> str:
-    """Return the description of an option."""
-    return _FIELDS[name].description
-
-
-def require(name: str, value: object) -> object:
-    """Return the value of an option; raise BadInput if it is not one."""
-    return _value(name, value, Options()._asdict()[name], "the answer")
-
-
 def _describe_field(name: str, field: _Field, default: object) -> dict[str, Any]:
     description: dict[str, Any] = {"key": name, "description": field.description, "default": default}
     if not isinstance(default, str):
@@ -185,7 +175,7 @@ def _ask(name: str, value: object) -> str | None:
     """Return a valid answer, an empty one, or None if nobody answers any longer."""
     shown = value if value not in ("", None) else "not set"
     while True:
-        sys.stdout.write(f"  {description(name)} [{shown}]: ")
+        sys.stdout.write(f"  {_FIELDS[name].description} [{shown}]: ")
         sys.stdout.flush()
         line = sys.stdin.readline()
         if not line:
@@ -194,7 +184,7 @@ def _ask(name: str, value: object) -> str | None:
         if not answer or answer == _DEFAULT_ANSWER:
             return answer
         try:
-            require(name, answer)
+            _value(name, answer, Options()._asdict()[name], "the answer")
         except CommonbookError as error:
             _say(f"  {error.message}; {error.fix}")
         else:
@@ -204,7 +194,7 @@ def _ask(name: str, value: object) -> str | None:
 def _activate(config: Mapping[str, Any]) -> None:
     memory = config.get("memory")
     if isinstance(memory, Mapping) and memory.get("provider") == "commonbook":
-        # Hermes writes its file anew without comments: not needed here.
+        # Hermes rewrites its file without comments: not needed here.
         return
     try:
         hermes = importlib.import_module("hermes_cli.config")

@@ -3,7 +3,7 @@
 Hermes calls `sync_turn`, `queue_prefetch` and, for `/new`, `on_session_end` and `on_session_switch` from one worker
 thread, in order. It calls `prefetch` from a thread of its own, and everything else from the thread of the agent. So a
 turn of an old session may come after the switch: it has the id of its session, and is stored there. No call waits for
-the book longer than its time limit. Hermes logs errors that are raised here, and goes on.
+the book longer than its time limit. Hermes logs errors that are raised here, and continues.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class CommonbookMemoryProvider:
     # --- before a session
 
     def is_available(self) -> bool:
-        """Tell whether the provider can be used as it is configured."""
+        """Return whether the provider can be used as it is configured."""
         return not self.unavailable_reason()
 
     def unavailable_reason(self) -> str:
@@ -193,7 +193,7 @@ class CommonbookMemoryProvider:
         session_id: str = "",
         messages: list[dict[str, Any]] | None = None,
     ) -> None:
-        """Store a turn; it is on disk when this returns. A review by Hermes itself is no turn of the conversation."""
+        """Store a turn; it is on disk when this returns. A review by Hermes itself is not a turn."""
         if (recorder := self._require_recorder()) and not is_review(user_content):
             recorder.record_turn(session_id or self._session, user_content, assistant_content, messages)
 

@@ -71,7 +71,7 @@ class OpenTurns:
         return [turn for turn in self._turns if turn.session == session and not turn.is_unplaced]
 
     def is_next(self, turn: OpenTurn) -> bool:
-        """Tell whether no earlier turn is open that belongs to its session, or may belong to it."""
+        """Return whether no earlier turn is open that belongs to its session, or may belong to it."""
         return next(one for one in self._turns if one.is_unplaced or one.session == turn.session) is turn
 
     def held(self) -> Iterator[OpenTurn]:
@@ -335,7 +335,7 @@ class Recorder:
             self._store_if_next(turn)
 
     def _unanswered(self, ledger: Ledger, max_depth: int = _MAX_PARENTS) -> list[list[TranscriptMessage]]:
-        """Return the unanswered messages of a session, and of those that it continues; a run may go on in the next."""
+        """Return the unanswered messages of a session and of those that it continues; a run may span two of them."""
         source = ledger.inherits_from or ledger.parent
         own = ledger.unanswered()
         if source is None or not max_depth:
@@ -414,7 +414,7 @@ class Recorder:
         return None if retried is None else TranscriptDiff(retried, tuple(turn.messages[turn.start :]))
 
     def _is_repeat(self, ledger: Ledger, fingerprints: list[str], last: list[str]) -> bool:
-        """Tell whether a turn was synced before: no other has started since, and it is the last synced or known one."""
+        """Return whether a turn was synced before: no other started since, and it is the last synced or known one."""
         started, last_synced = ledger.last_turn
         is_last_known = not last_synced and ledger.fingerprints()[-len(last) :] == last
         return (

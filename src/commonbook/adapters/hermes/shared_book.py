@@ -41,7 +41,7 @@ SILENCE: Final = timedelta(hours=1)
 _CHORES_SECONDS: Final = 2.0
 _MAX_SESSIONS: Final = 200
 MAX_ASIDE: Final = 24
-"""At most so many jobs run in threads of their own at the same time, in the whole process."""
+"""The number of jobs that may run in threads of their own at the same time, in the whole process."""
 
 _room: Final = threading.BoundedSemaphore(MAX_ASIDE)
 
@@ -210,7 +210,7 @@ def _close_silent(book: Book, left: LeftSessions) -> bool:
 
 
 def _silent(book: Book, session: Session, now: datetime) -> bool:
-    """Tell whether the last message of a session is old enough for the session to be settled."""
+    """Return whether the last message of a session is old enough for the session to be settled."""
     page = book.messages(session.id, space=session.space.name, after=max(0, session.last - 1), limit=1)
     return now - max([session.created, *(message.time for message in page.items)]) >= SILENCE
 

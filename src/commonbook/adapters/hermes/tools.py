@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from commonbook.errors import BadInput, CommonbookError, NotAllowed, SpaceExists
 from commonbook.model import prompts
@@ -16,7 +16,7 @@ from commonbook.text import masking, recall_fence
 
 if TYPE_CHECKING:
     from commonbook.book.book import Book
-    from commonbook.model.memory import Kind, Receipt
+    from commonbook.model.memory import Receipt
 
 
 RECALL: Final = "commonbook_recall"
@@ -91,7 +91,8 @@ def _store(book: Book, args: Mapping[str, Any], session: str, space: str) -> Rec
         raise BadInput("kind is not a word, or tags are not a list", fix="see the tool's parameters")
     identity = json.dumps([session, text, kind, list(map(str, tags))])
     key = f"hermes:{sha256(identity.encode('utf-8', 'replace')).hexdigest()[:32]}"
-    return book.remember(text, kind=cast("Kind", kind), tags=["hermes", *map(str, tags)], space=space, key=key)
+    all_tags = ["hermes", *map(str, tags)]
+    return book.remember(text, kind=kind, tags=all_tags, space=space, key=key)  # type: ignore[arg-type]  # the book checks it
 
 
 def needs_approval(args: Mapping[str, Any]) -> bool:

@@ -18,7 +18,7 @@ from commonbook.text import masking, recall_fence
 _MAX_PIECE_CHARS: Final = 256 * 1024
 """This many characters are at most 1 MiB, the limit of a message, in any script."""
 _MAX_JOINED: Final = 8
-"""So many messages without an answer between them are recognised if Hermes has joined them."""
+"""At most this many messages without an answer between them are recognised if Hermes has joined them."""
 
 _EMPTY_MEMORY_CONTEXT: Final = re.compile(
     r"<\s*memory-context\s*>\s*(?:\[System note:[^\]]{0,400}\]\s*)?</\s*memory-context\s*>\s*", re.IGNORECASE
@@ -62,7 +62,7 @@ def fingerprint(role: str, text: str) -> str:
 
 
 def transcript_messages(messages: Iterable[object]) -> list[TranscriptMessage]:
-    """Return the messages of user and assistant; those of tools, system prompts and Hermes itself are left out.
+    """Return the messages of user and assistant, without messages of tools, system prompts and Hermes itself.
 
     An answer that was cut off by the limit of its length is one message with its continuation.
     """
@@ -88,7 +88,7 @@ def joined(messages: Sequence[TranscriptMessage]) -> TranscriptMessage:
 
 
 def has_summary(messages: Iterable[object]) -> bool:
-    """Tell whether the beginning of a transcript was replaced by a summary."""
+    """Return whether the beginning of a transcript was replaced by a summary."""
     return any(isinstance(message, Mapping) and is_summary(_text(message.get("content"))) for message in messages)
 
 
@@ -287,7 +287,7 @@ def retry_index(known: Sequence[str], prior: Sequence[str], question: str, *, is
 
 
 def is_sublist(known: Sequence[str], fingerprints: Sequence[str]) -> bool:
-    """Tell whether the fingerprints are a contiguous part of the known ones."""
+    """Return whether the fingerprints are a contiguous part of the known ones."""
     return any(
         list(known[start : start + len(fingerprints)]) == list(fingerprints)
         for start in range(len(known) - len(fingerprints) + 1)
@@ -407,17 +407,17 @@ def typed_words(text: str) -> str:
 
 
 def is_summary(text: str) -> bool:
-    """Tell whether a message begins with Hermes' summary of earlier turns, which are gone from the transcript."""
+    """Return whether a message begins with Hermes' summary of earlier turns, which are gone from the transcript."""
     return text.startswith(_SUMMARIES)
 
 
 def is_review(text: str) -> bool:
-    """Tell whether Hermes asks a copy of the agent to review the conversation; newer versions keep it from a memory."""
+    """Return whether Hermes asks a copy of the agent for a review, which newer versions do not hand to a memory."""
     return text.startswith(_REVIEW) and _REVIEW_LIMIT in text
 
 
 def is_marked(message: Mapping[object, object]) -> bool:
-    """Tell whether Hermes has marked a message as its own, by a key such as `_empty_recovery_synthetic`."""
+    """Return whether Hermes has marked a message as its own, by a key such as `_empty_recovery_synthetic`."""
     return any(value and str(key).startswith("_") and str(key).endswith("_synthetic") for key, value in message.items())
 
 

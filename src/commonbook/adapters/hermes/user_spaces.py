@@ -83,7 +83,7 @@ def user_name(session_info: Mapping[str, Any]) -> str:
 
 
 def is_local(platform: str) -> bool:
-    """Tell whether a platform is one of the person at this machine."""
+    """Return whether a platform is one of the person at this machine."""
     return platform in _LOCAL_PLATFORMS
 
 
@@ -94,7 +94,7 @@ def _joined(platform: str, whose: str, *kind: str) -> str:
 
 
 def _is_of_user(key: str, user: str, session_info: Mapping[str, Any]) -> bool:
-    """Tell whether a session of a group belongs to one of its members: Hermes puts the member's id last."""
+    """Return whether a session of a group belongs to one of its members: Hermes puts the member's id last."""
     ids = (user, str(session_info.get("user_id_alt") or ""))
     return any(one and key.endswith(f":{one}") for one in ids)
 

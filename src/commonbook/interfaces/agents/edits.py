@@ -141,7 +141,7 @@ def _strict(text: str) -> str:
 
 
 def _is_plain(text: str) -> bool:
-    """Return whether a text has neither comments nor trailing commas, so that it can be written anew."""
+    """Return whether a text has neither comments nor trailing commas, so that it can be written as a whole."""
     return _strict(text) == text
 
 

@@ -264,7 +264,7 @@ _OWN_LINE: Final = re.compile(
 class ProviderSetting(NamedTuple):
     """The setting `memory.provider` in the YAML of Hermes: a line or a block of our own, and all others stay.
 
-    A comment has the former value. If Hermes writes the file anew, the comment is lost; then the value is emptied.
+    A comment has the former value. If Hermes rewrites the file, the comment is lost; then the value is emptied.
     """
 
     def made(self, text: str) -> str:
@@ -329,7 +329,7 @@ def _load(text: str) -> dict[str, Any]:
 
 
 def profiles(root: str) -> dict[str, str]:
-    """Return the folders of all profiles by their names; that of the default profile is the folder of Hermes itself."""
+    """Return the folders of all profiles by their names; the default profile has the folder of Hermes itself."""
     below = os.path.join(root, "profiles")
     names = sorted(os.listdir(below)) if os.path.isdir(below) else []
     found = {name: os.path.join(below, name) for name in names if _PROFILE.fullmatch(name) and name != "default"}
@@ -337,7 +337,7 @@ def profiles(root: str) -> dict[str, str]:
 
 
 def edits(root: str, *, home: str | None, with_folder: bool) -> Iterator[tuple[str, Edit]]:
-    """Return the edits of the files of every profile; `home` is that of the book, if it is not the default."""
+    """Return the edits of the files of every profile; `home` is the home of the book, if it is not the default."""
     for folder in profiles(root).values():
         if with_folder:
             _refuse_link(os.path.join(folder, "plugins", PROVIDER))

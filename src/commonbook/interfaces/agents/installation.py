@@ -71,7 +71,7 @@ def plan_uninstall(client: Client, request: Request, *, own_command: str | None 
 
 
 def is_installed(client: Client, request: Request) -> bool:
-    """Tell whether a removal would change the configuration; a file that cannot be read counts as unchanged."""
+    """Return whether a removal would change the configuration; a file that cannot be read counts as unchanged."""
     try:
         return not plan_uninstall(client, request).is_empty
     except CommonbookError:

@@ -96,7 +96,7 @@ def _with_full_ids(book: Verbs, tool: Tool, arguments: Arguments) -> Arguments:
 
 
 def _near_ids(book: Verbs, tool: Tool, arguments: Arguments) -> list[str]:
-    """Return ids of memories that are near to ids in a call which are those of none."""
+    """Return ids of memories that are near to ids in a call which no memory has."""
     wrong = [each for name in tool.ids for each in _texts(arguments.get(name)) if not _exists(book, each)]
     return list(dict.fromkeys(near for each in wrong for near in _near(book, each)))[:_MAX_NEAR_IDS]
 

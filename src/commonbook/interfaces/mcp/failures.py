@@ -20,7 +20,7 @@ class ProtocolError(Exception):
 
 
 class NoSuchResource(ProtocolError):
-    """A URI that is that of no readable memory; its code depends on the revision of the protocol."""
+    """A URI of no readable memory; its code depends on the revision of the protocol."""
 
     def __init__(self, uri: str, *, fix: str) -> None:
         """Name the URI."""
@@ -30,8 +30,8 @@ class NoSuchResource(ProtocolError):
 def failed(error: Exception, *, near: Sequence[str] = ()) -> dict[str, Any]:
     """Return the result of a tool that failed with any exception.
 
-    One that is none of ours is a fault of the program: its place goes to standard error, and its text, which may be
-    that of a memory, nowhere.
+    Any error but a CommonbookError is a fault of the program: its place goes to standard error. Its text goes nowhere,
+    since it may be the text of a memory.
     """
     return {"content": [{"type": "text", "text": explained(error, near=near)}], "isError": True}
 

@@ -47,7 +47,7 @@ class LocalBook:
         self._has_changed = False
 
     def book(self, *, changes: bool, space: str | None = None) -> Book:
-        """Return the book as the agent has it now; `space` stands for that of the working directory."""
+        """Return the book as the agent has it now; `space` replaces the space of the working directory."""
         owner = self._owner()
         self._has_changed |= changes
         if self._settings.key is not None and self._principal is None:
@@ -65,7 +65,7 @@ class LocalBook:
         if self._opened is None or not (self._has_changed or index):
             return
         self._has_changed = False
-        # The call is answered, so a failure here is no failure of the call: due jobs stay due.
+        # The call is answered, so a failure here does not fail it: due jobs stay due.
         with suppress(CommonbookError):
             self._opened.work(seconds=seconds, index=index)
 
@@ -88,7 +88,7 @@ class LocalBook:
 
 
 class ServerBook:
-    """The book of a server, with the outbox of this machine; the principal is that of the key."""
+    """The book of a server, with the outbox of this machine; the principal is the one of the key."""
 
     def __init__(self, url: str, space: str | None) -> None:
         """Connect to nothing yet."""
@@ -119,7 +119,7 @@ class ServerBook:
 
 
 def confined_book(owner: Book, principal: str, *, changes: bool, space: str | None) -> Book:
-    """Return the book as a principal has it, within its spaces; `space` stands for that of the working directory.
+    """Return the book as a principal has it, within its spaces; `space` replaces the space of the working directory.
 
     Before a change, the space of the project is made, if the principal may write in projects.
     """

@@ -27,7 +27,7 @@ HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-
 MODERN_VERSIONS: Final = ("2026-07-28",)
 
 GRACE_SECONDS: Final = 0.7
-"""How long calls that were received may go on after the end of the input."""
+"""How long calls that were received may run after the end of the input."""
 
 _MAX_LINE_BYTES: Final = 32 << 20
 _META: Final = "io.modelcontextprotocol/"
@@ -188,7 +188,7 @@ def _request(message: object) -> _Request | None:
         raise ProtocolError(_INVALID_REQUEST, "the id of a request is a text or a number")
     parameters = message.get("params", {})
     if not isinstance(parameters, dict):
-        raise ProtocolError(_INVALID_PARAMETERS, "params is no object")
+        raise ProtocolError(_INVALID_PARAMETERS, "params is not an object")
     return _Request(request_id, message["method"], parameters)
 
 

@@ -48,7 +48,7 @@ class Context(NamedTuple):
 
 
 def is_trivial(prompt: str) -> bool:
-    """Tell whether a prompt asks for nothing that a book could know: an assent, or a command of the agent."""
+    """Return whether a prompt asks for nothing that a book could know: an assent, or a command of the agent."""
     if prompt.lstrip().startswith("/"):
         return True
     words = {word.lower() for word in _WORD.findall(prompt)} - _TRIVIAL
@@ -65,7 +65,7 @@ def at_prompt(book: Verbs, prompt: str, *, session: str, state: SessionState) ->
     """Return what answers a prompt and is not in the conversation already."""
     if is_trivial(prompt):
         return Context()
-    # A prompt is no query: what it quotes need not occur.
+    # A prompt is not a query: its quoted words need not occur.
     found = book.recall(without_quotes(prompt[:4000]), k=_CANDIDATES, budget_tokens=4 * MAX_TOKENS)
     new = [hit for hit in found.hits if not _is_in_conversation(hit, session, state)]
     return _fenced(new[:_PROMPT_COUNT], state.tag or found.fence)
@@ -95,7 +95,7 @@ def _fenced(hits: Iterable[Hit], tag: str) -> Context:
 
 
 def _origin(hit: Hit) -> str:
-    """Return when, where and by whom it was written, and the marks that tell whether it still holds."""
+    """Return when, where and by whom it was written, and the marks of what makes it doubtful."""
     place = f"session {hit.session}" if hit.session else f"{hit.kind} {hit.id}"
     marks = [*(["may be outdated"] if hit.superseded_by or hit.suspect else []), *hit.marks]
     return ", ".join([(hit.occurred or hit.created).date().isoformat(), hit.space, hit.author, place, *marks])

@@ -61,7 +61,7 @@ _MAX_TURN_CHARS: Final = 80
 
 
 class Event(NamedTuple):
-    """An event of an agent; `text` is that of a prompt or an answer, or the call of a tool with its output."""
+    """An event of an agent; `text` is a prompt, an answer, or the call of a tool with its output."""
 
     kind: Kind
     name: str

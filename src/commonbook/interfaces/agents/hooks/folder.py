@@ -40,7 +40,7 @@ class Spooled(NamedTuple):
 class KeptUse(NamedTuple):
     """The passages that were put into a turn of a session, until the book has recorded them.
 
-    `message` is the client id of the prompt, or the number of the message after which a conversation began anew.
+    `message` is the client id of the prompt, or the number of the message after which a conversation began again.
     """
 
     session: str
@@ -74,7 +74,7 @@ class SessionState(NamedTuple):
     """The messages of its parent, and of the parents of that, which are in the prompt."""
 
     def has_in_prompt(self, session: str, seq: int) -> bool:
-        """Tell whether a message of another session is in the prompt, since this one is a fork of it."""
+        """Return whether a message of another session is in the prompt, since this one is a fork of it."""
         return any(span.session == session and span.after < seq <= span.last for span in self.inherited)
 
 
@@ -172,7 +172,7 @@ class HookFolder:
         _write(self._report, {**report, **fields}, sync=False)
 
     def is_behind(self) -> bool:
-        """Tell whether the last recall of a hook was cut off by the deadline."""
+        """Return whether the last recall of a hook was cut off by the deadline."""
         return bool(_read(self._report).get("behind"))
 
     def _state_path(self, session: str) -> str:

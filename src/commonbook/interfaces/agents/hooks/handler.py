@@ -114,7 +114,7 @@ class Handler:
         return found.text
 
     def record_uses(self) -> None:
-        """Record in the book what was put into turns; that of a session which the book does not have yet waits."""
+        """Record the uses of passages in the book; the uses of a session that the book does not have yet wait."""
         for path, use in self._folder.kept_uses():
             space = self._folder.state(use.session).space
             book = self._book_of(cwd=use.cwd, space=space, changes=True)
@@ -215,7 +215,7 @@ class Handler:
         self._folder.remove_old_files()
         state = self._folder.state(event.session)
         if event.source in ("resume", "fork"):
-            # The conversation goes on, with what was injected into it.
+            # The conversation continues, with what was injected into it.
             if state.parent:
                 self._inherit(event.session, state, state.parent)
             return Context()
