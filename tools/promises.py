@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -122,4 +123,6 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    # The list is long: a reader such as `head` may end before it.
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)
     sys.exit(main(sys.argv[1:]))
