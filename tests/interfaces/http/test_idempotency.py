@@ -114,6 +114,7 @@ ARGUMENTS: dict[str, Callable[[Book], dict[str, Any]]] = {
     "set_refresh": lambda book: {"copy_id": copy_of(book), "mode": "lazy"},
     "detach": lambda book: {"copy_id": copy_of(book)},
     "adopt": lambda book: {"copy_id": edited_copy(book)},
+    "adopt_all": lambda book: {},
     "add_rule": lambda book: {"space": "team", "from_space": book.get(memory(book)).space},
     "remove_rule": lambda book: {"rule_id": rule(book)},
     "request_share": lambda book: {"memory_id": memory(book), "to": book.create_space("hall").name},
