@@ -8,22 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from commonbook.errors import FileInTheWay, HomeError
-from commonbook.runtime.lazy_modules import LazyModule
+from commonbook.markdown import memory_conversion, space_file
+from commonbook.ports.database import Reading, Transaction
+from commonbook.ports.engines import Engines
+from commonbook.ports.files import FilesToWrite, NewFile
 from commonbook.tables import file_journal, memories, spaces
 from commonbook.tables.file_journal import JournalEntry, SyncedFile, WrittenFile
-
-if TYPE_CHECKING:
-    from commonbook.markdown import memory_conversion, space_file
-    from commonbook.ports.database import Reading, Transaction
-    from commonbook.ports.engines import Engines
-    from commonbook.ports.files import FilesToWrite, NewFile
-else:
-    # A home with an empty journal is opened without the modules of the file format.
-    memory_conversion = LazyModule("commonbook.markdown.memory_conversion")
-    space_file = LazyModule("commonbook.markdown.space_file")
 
 _LOCK_WAIT_SECONDS: Final = 10.0
 

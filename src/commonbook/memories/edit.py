@@ -13,7 +13,7 @@ from commonbook.errors import BadInput, Conflict, NotAllowed, NotFound, VersionC
 from commonbook.files import hand_edits, reverted_saves, scan
 from commonbook.markdown import file_format, obsidian
 from commonbook.memories import history
-from commonbook.memories.remember import require_ordered_times, resolve_links
+from commonbook.memories.remember import checked_fields, parsed_times, require_ordered_times, resolve_links
 from commonbook.model.memory import UNSET, Changes, Receipt
 from commonbook.model.request import RequestContext
 from commonbook.model.stored_memory import StoredMemory, is_retracted, receipt_of
@@ -205,17 +205,7 @@ def _apply(ctx: WriteContext, memory: StoredMemory, changes: Changes) -> StoredM
     if changes.title is not UNSET:
         title = validation.validate_title(changes.title) if changes.title else ""
         edited = edited._replace(title=title or titles.derive_title(edited.text))
-    if changes.kind is not UNSET:
-        if memory.notice is not None:
-            raise BadInput("a notice stays one", fix="`triage` it, or `delete` it to dismiss it")
-        edited = edited._replace(kind=validation.validate_kind(changes.kind))
-    if changes.tags is not UNSET:
-        edited = edited._replace(tags=validation.validate_tags(changes.tags))
-    if changes.importance is not UNSET:
-        edited = edited._replace(importance=validation.validate_importance(changes.importance))
-    if changes.metadata is not UNSET:
-        edited = edited._replace(metadata=validation.validate_metadata(changes.metadata or {}))
-    return require_ordered_times(_apply_times(ctx, edited, changes))
+    return require_ordered_times(edited._replace(**checked_fields(changes), **parsed_times(ctx, changes)))
 
 
 def _with_line_ends_of(memory: StoredMemory, text: str) -> str:
@@ -238,15 +228,3 @@ def _without_tags_of_text(edited: StoredMemory, before: Sequence[str]) -> tuple[
     given = {tag.casefold() for tag in edited.tags}
     tags = tuple(tag for tag in edited.tags if tag.casefold() in own or tag.casefold() not in in_text)
     return edited._replace(tags=tags), tuple(tag for folded, tag in in_text.items() if folded not in given)
-
-
-def _apply_times(ctx: WriteContext, edited: StoredMemory, changes: Changes) -> StoredMemory:
-    if changes.occurred is not UNSET:
-        edited = edited._replace(occurred=ctx.parse_time("occurred", changes.occurred))
-    if changes.valid_from is not UNSET:
-        edited = edited._replace(valid_from=ctx.parse_time("valid_from", changes.valid_from))
-    if changes.valid_until is not UNSET:
-        edited = edited._replace(valid_until=ctx.parse_time("valid_until", changes.valid_until))
-    if changes.expires is not UNSET:
-        edited = edited._replace(expires=ctx.parse_time("expires", changes.expires))
-    return edited

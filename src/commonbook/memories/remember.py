@@ -6,14 +6,14 @@ An idempotency key makes a retry safe: a draft whose key was used before gets it
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Final, NamedTuple, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from commonbook.access import permissions, scope
 from commonbook.errors import BadInput, BadText, BadTime
 from commonbook.model.ids import format_time, new_id
-from commonbook.model.memory import Draft, Metadata, Receipt
+from commonbook.model.memory import NO_METADATA, UNSET, Changes, Draft, Receipt
 from commonbook.model.request import RequestContext
 from commonbook.model.spaces import Space
 from commonbook.model.stored_memory import StoredLink, StoredMemory, receipt_of
@@ -23,6 +23,7 @@ from commonbook.reasoning import link_checks
 from commonbook.runtime.compressed_text import CACHED_TEXTS, compress
 from commonbook.tables import links, memories
 from commonbook.text import masking, space_names, titles, user_times, validation
+from commonbook.wire import encoding
 from commonbook.write import idempotency, proposals
 from commonbook.write.context import WriteContext
 from commonbook.write.new_memory import log_new_memory, new_memory
@@ -110,9 +111,10 @@ def _remember_one(ctx: WriteContext, masked: _MaskedDraft, spaces: _Spaces) -> t
         answer = idempotency.find(ctx.tx, key, content, sent=draft.key)
         if answer is None:
             raise RetryTransaction
-        return _receipt_from(answer)._replace(new=False), None
+        first: Receipt = encoding.decode(Receipt, json.loads(answer))
+        return first._replace(new=False), None
     receipt, memory = _store(ctx, masked, space)
-    idempotency.store(ctx.tx, key, content, json.dumps(receipt._asdict()))
+    idempotency.store(ctx.tx, key, content, encoding.dumps(receipt).decode())
     return receipt, memory
 
 
@@ -140,17 +142,11 @@ def _new_memory(ctx: WriteContext, draft: Draft, space: Space) -> StoredMemory:
         memory_id=memory_id,
         space=space,
         how="remember",
-        kind=draft.kind,
         title=draft.title or "",
         text=draft.text,
-        tags=draft.tags,
-        importance=draft.importance,
-        metadata=draft.metadata if isinstance(draft.metadata, Metadata) else Metadata(draft.metadata),
         links=resolve_links(ctx, memory_id, wanted),
-        occurred=ctx.parse_time("occurred", draft.occurred),
-        valid_from=ctx.parse_time("valid_from", draft.valid_from),
-        valid_until=ctx.parse_time("valid_until", draft.valid_until),
-        expires=ctx.parse_time("expires", draft.expires),
+        **{name: getattr(draft, name) for name in _CHECKS},
+        **parsed_times(ctx, draft),
     )
 
 
@@ -182,16 +178,7 @@ def _logged_links(memory: StoredMemory) -> dict[str, object]:
     return {"links": [[link.relation, link.target] for link in memory.links]} if memory.links else {}
 
 
-def _receipt_from(answer: str) -> Receipt:
-    fields = json.loads(answer)
-    lists = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
-    return Receipt(**{**fields, **lists})
-
-
 # --- drafts
-
-
-_TIME_FIELDS: Final = ("occurred", "valid_from", "valid_until", "expires")
 
 
 class _MaskedDraft(NamedTuple):
@@ -212,17 +199,36 @@ def _validate(draft: Draft) -> Draft:
         text=text,
         title=title or titles.derive_title(text),
         space=space_names.require_space_name(draft.space or space_names.PERSONAL),
-        kind=validation.validate_kind(draft.kind),
-        tags=validation.validate_tags(draft.tags),
-        importance=validation.validate_importance(draft.importance),
-        metadata=validation.validate_metadata(draft.metadata),
         links=tuple(
             (validation.validate_new_relation(relation), validation.validate_memory_id(target))
             for relation, target in draft.links
         ),
         replaces=validation.validate_memory_id(draft.replaces) if draft.replaces else None,
         key=validation.validate_key(draft.key) if draft.key is not None else None,
+        **checked_fields(draft),
     )
+
+
+_CHECKS: Final[Mapping[str, Callable[[Any], object]]] = {
+    "kind": validation.validate_kind,
+    "tags": validation.validate_tags,
+    "importance": validation.validate_importance,
+    "metadata": lambda fields: validation.validate_metadata(NO_METADATA if fields is None else fields),
+}
+"""The fields that are stored as a caller gives them, and the check of each."""
+
+_TIME_FIELDS: Final = ("occurred", "valid_from", "valid_until", "expires")
+
+
+def checked_fields(given: Draft | Changes) -> dict[str, Any]:
+    """Return the given fields that are stored as they are, or refuse them."""
+    return {name: check(getattr(given, name)) for name, check in _CHECKS.items() if getattr(given, name) is not UNSET}
+
+
+def parsed_times(ctx: WriteContext, given: Draft | Changes) -> dict[str, Any]:
+    """Return the given times; those without a zone are in the zone of the home."""
+    values = {name: getattr(given, name) for name in _TIME_FIELDS}
+    return {name: ctx.parse_time(name, value) for name, value in values.items() if value is not UNSET}
 
 
 def _mask(sent: Draft) -> _MaskedDraft:

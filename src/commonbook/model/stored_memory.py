@@ -135,11 +135,6 @@ class StoredMemory(NamedTuple):
     author: str
     created: datetime
     updated: datetime
-    importance: float | None
-    occurred: datetime | None
-    valid_from: datetime | None
-    valid_until: datetime | None
-    expires: datetime | None
     revision: int
     version: int
     revised_by: str
@@ -147,6 +142,11 @@ class StoredMemory(NamedTuple):
     revised_how: str
     path: str
     layout: str
+    importance: float | None = None
+    occurred: datetime | None = None
+    valid_from: datetime | None = None
+    valid_until: datetime | None = None
+    expires: datetime | None = None
     deleted: datetime | None = None
     links: tuple[StoredLink, ...] = ()
     marks: tuple[Mark, ...] = ()
@@ -252,11 +252,6 @@ def missing_memory(id_: str) -> StoredMemory:
         author="",
         created=_LONG_AGO,
         updated=_LONG_AGO,
-        importance=None,
-        occurred=None,
-        valid_from=None,
-        valid_until=None,
-        expires=None,
         revision=1,
         version=1,
         revised_by="",

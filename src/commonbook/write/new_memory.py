@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Collection
-from datetime import datetime
 from typing import Any
 
 from commonbook.errors import Conflict
 from commonbook.markdown import file_format
 from commonbook.markdown.memory_conversion import title_of_note
 from commonbook.model.ids import new_id
-from commonbook.model.invalidation import Notice
-from commonbook.model.memory import NO_METADATA, Kind, Metadata
+from commonbook.model.memory import Kind
 from commonbook.model.spaces import Space
-from commonbook.model.stored_memory import StoredLink, StoredMemory
+from commonbook.model.stored_memory import StoredMemory
 from commonbook.tables import memories
 from commonbook.text import file_paths, titles
 from commonbook.write import superseded_log
@@ -32,15 +30,7 @@ def new_memory(
     path: str | None = None,
     kind: Kind = "note",
     tags: tuple[str, ...] = (),
-    importance: float | None = None,
-    metadata: Metadata = NO_METADATA,
-    occurred: datetime | None = None,
-    valid_from: datetime | None = None,
-    valid_until: datetime | None = None,
-    expires: datetime | None = None,
-    links: tuple[StoredLink, ...] = (),
-    session: str | None = None,
-    notice: Notice | None = None,
+    **fields: Any,  # noqa: ANN401 - further fields of a stored memory
 ) -> StoredMemory:
     """Return the first version of a memory, written now by the actor; `how` is the verb that its history shows.
 
@@ -55,15 +45,7 @@ def new_memory(
         text=text,
         tags=tags,
         author=ctx.actor.principal,
-        importance=importance,
-        metadata=metadata,
-        occurred=occurred,
-        valid_from=valid_from,
-        valid_until=valid_until,
-        expires=expires,
-        links=links,
-        session=session,
-        notice=notice,
+        **fields,
     )
 
 
