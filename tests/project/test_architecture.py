@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import re
+import sqlite3
 from pathlib import Path
 
 import pytest
@@ -116,3 +117,14 @@ def test_the_table_of_packages_is_complete():
     table = text.split("| package | subject |")[1].split("\n\n")[0]
     listed = set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE))
     assert listed == PACKAGES - {"__pycache__", "data"}
+
+
+def test_the_table_of_the_databases_tables_is_complete(tmp_path):
+    commonbook.open(tmp_path, create=True).close()
+    database = sqlite3.connect(tmp_path / ".commonbook" / "state.db")
+    stored = {name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    database.close()
+    text = (ROOT / "docs" / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    rows = text.split("| table | owner | holds |")[1].split("\n\n")[0].splitlines()
+    listed = {name for row in rows for name in re.findall(r"`(\w+)`", "|".join(row.split("|")[:2]))}
+    assert listed == {name for name in stored if not name.startswith("sqlite_")} - {"schema_version"}
