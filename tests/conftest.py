@@ -101,7 +101,7 @@ def _elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in _SETTINGS:
         monkeypatch.delenv(f"COMMONBOOK_{name}", raising=False)
     # A command that takes more than a second shows its progress, and on a busy machine any command may.
-    monkeypatch.setattr("commonbook.interfaces.cli.output.progress._LINE_INTERVAL_SECONDS", 3600.0)
+    monkeypatch.setattr("commonbook.interfaces.cli.output._LINE_INTERVAL_SECONDS", 3600.0)
 
 
 @pytest.fixture(autouse=True)

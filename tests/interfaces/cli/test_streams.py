@@ -117,7 +117,7 @@ def test_an_interrupt_ends_with_130_and_no_traceback(run, tmp_path):
         "import os, signal, sys\n"
         "import commonbook.interfaces.cli.main as cli, commonbook.interfaces.cli.arguments as intake\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "import commonbook.interfaces.cli.output.progress as telling\n"
+        "import commonbook.interfaces.cli.output as telling\n"
         "telling._LINE_INTERVAL_SECONDS = 3600\n"
         "real = intake.standard_input\n"
         f"intake.standard_input = lambda: (os.write({writer}, b'it reads'), real())[1]\n"
@@ -157,7 +157,7 @@ def test_long_work_tells_how_far_it_is_on_standard_error_only(tmp_path):
     # At every look so many seconds have passed: how long it really takes is the machine's affair.
     work = (
         "import sys, commonbook.book.book as book, commonbook.interfaces.cli.main as cli\n"
-        "import commonbook.interfaces.cli.output.progress as telling\n"
+        "import commonbook.interfaces.cli.output as telling\n"
         "from itertools import count\n"
         "from types import SimpleNamespace\n"
         "telling.time = SimpleNamespace(monotonic=count(0.0, float(sys.argv[1])).__next__)\n"

@@ -365,7 +365,7 @@ def test_an_editor_that_is_not_there_is_named(terminal, memory):
 def test_a_bar_shows_how_far_long_work_is(tmp_path):
     slow = (
         "import sys, time\n"
-        "from commonbook.interfaces.cli.output.progress import ProgressBar\n"
+        "from commonbook.interfaces.cli.output import ProgressBar\n"
         "with ProgressBar(bar=True) as teller:\n"
         "    for done in range(15):\n"
         "        teller('looking', done, 15)\n"

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from commonbook.errors import CommonbookError, NotAllowed
-from commonbook.interfaces.cli.output import Output, clean, is_terminal, json_line
-from commonbook.interfaces.cli.output.progress import ProgressBar
+from commonbook.interfaces.cli.output import Output, ProgressBar, clean, is_terminal, json_line
 from commonbook.model.ids import UUID_PATTERN
 from commonbook.settings.settings import Settings
 
@@ -59,8 +58,17 @@ class Call:
             show(self.out)
         return 0 if ok else 1
 
-    def report_migration(self, migration: SchemaMigration | None) -> None:
-        """Say on standard error that the schema was migrated, and where the database of before is."""
+    @contextmanager
+    def open_home(self, *, create: bool, settings: Settings | None = None) -> Iterator[Book]:
+        """Open the book of the home, or of other settings, with a bar of progress, and close it."""
+        from commonbook.compose.book import open_book
+
+        with self.progress, open_book(settings or self.settings, create=create, progress=self.progress) as book:
+            self._report_migration(book.schema_migration)
+            yield book
+
+    def _report_migration(self, migration: SchemaMigration | None) -> None:
+        """Say on standard error that the schema was migrated, and where the former database is."""
         if migration is None:
             return
         self.progress.pause()

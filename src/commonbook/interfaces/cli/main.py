@@ -120,29 +120,26 @@ def _run_command(name: str, command: Command, call: Call) -> int:
 
     # Any command but a first write has nothing to do before there is a book.
     is_first_write = command.first_write and not getattr(call.args, "dry_run", False)
-    with call.progress, _open(call, create=is_first_write and may_be_made(call.settings)) as book:
-        call.report_migration(book.schema_migration)
-        call.report_move(book.moved_to)
-        call.book = _for_actor(book, call)
-        return command.run(call)
+    try:
+        with call.open_home(create=is_first_write and may_be_made(call.settings)) as book:
+            call.report_move(book.moved_to)
+            call.book = _for_actor(book, call)
+            return command.run(call)
+    except NoHome as error:
+        _name_server(error)
+        raise
 
 
 def _has_book(settings: Settings) -> bool:
     return settings.database is not None or os.path.exists(os.path.join(settings.home, ".commonbook", "state.db"))
 
 
-def _open(call: Call, *, create: bool) -> Book:
-    """Open the book of the home; COMMONBOOK_URL alone uses no server, so the error names the option that does."""
-    from commonbook.compose.book import open_book
+def _name_server(error: NoHome) -> None:
+    """Add to an error how the server of COMMONBOOK_URL is used: the variable alone uses no server."""
+    from commonbook.settings.remote import RemoteSettings
 
-    try:
-        return open_book(call.settings, create=create, progress=call.progress)
-    except NoHome as error:
-        from commonbook.settings.remote import RemoteSettings
-
-        if RemoteSettings.load().url is not None:
-            error.fix += '; `commonbook --url "$COMMONBOOK_URL"` uses the book of that server'
-        raise
+    if RemoteSettings.load().url is not None:
+        error.fix += '; `commonbook --url "$COMMONBOOK_URL"` uses the book of that server'
 
 
 def _for_actor(book: Book, call: Call) -> Book:

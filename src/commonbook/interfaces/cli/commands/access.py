@@ -98,24 +98,18 @@ def _revoke_grant(call: Call) -> int:
 
 
 def _show_grants(out: Output, grants: Sequence[Grant]) -> None:
-    if not grants:
-        out.note("no grants")
-        return
-    headers = ("space", "principal", "role", "expires", "granted by", "granted")
-    out.table(
-        headers,
-        [
-            (
-                grant.space.name,
-                grant.principal,
-                grant.role,
-                _expiry(out, grant.expires),
-                grant.granted_by,
-                out.moment(grant.granted_at),
-            )
-            for grant in grants
-        ],
-    )
+    rows = [
+        (
+            grant.space.name,
+            grant.principal,
+            grant.role,
+            _expiry(out, grant.expires),
+            grant.granted_by,
+            out.moment(grant.granted_at),
+        )
+        for grant in grants
+    ]
+    out.table_or_note(("space", "principal", "role", "expires", "granted by", "granted"), rows, note="no grants")
 
 
 # --- keys
@@ -230,25 +224,21 @@ def _show_new_key(out: Output, new: NewKey, login: str, *, is_served: bool, has_
 
 
 def _show_keys(out: Output, keys: Sequence[ApiKey], names: Mapping[str, str]) -> None:
-    if not keys:
-        out.note("no keys")
-        return
-    headers = ("id", "principal", "label", "space", "limits", "created", "expires", "revoked")
-    out.table(
-        headers,
-        [
-            (
-                out.name(key.id),
-                key.principal,
-                key.label,
-                names.get(key.default_space or "", ""),
-                _limits(key, names),
-                out.moment(key.created),
-                _expiry(out, key.expires),
-                out.moment(key.revoked) if key.revoked else "",
-            )
-            for key in keys
-        ],
+    rows = [
+        (
+            out.name(key.id),
+            key.principal,
+            key.label,
+            names.get(key.default_space or "", ""),
+            _limits(key, names),
+            out.moment(key.created),
+            _expiry(out, key.expires),
+            out.moment(key.revoked) if key.revoked else "",
+        )
+        for key in keys
+    ]
+    out.table_or_note(
+        ("id", "principal", "label", "space", "limits", "created", "expires", "revoked"), rows, note="no keys"
     )
 
 

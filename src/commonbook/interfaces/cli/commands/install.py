@@ -8,11 +8,10 @@ import os
 import shlex
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from commonbook.compose.book import may_be_made, open_book
+from commonbook.compose.book import may_be_made
 from commonbook.errors import BadInput
 from commonbook.interfaces.agents import hermes as hermes_agent
 from commonbook.interfaces.agents import installation
@@ -26,7 +25,6 @@ from commonbook.settings.default_space import PROJECTS
 from commonbook.settings.settings import AgentFolders
 
 if TYPE_CHECKING:
-    from commonbook.book.book import Book
     from commonbook.interfaces.cli.call import Call
     from commonbook.interfaces.cli.output import Output
     from commonbook.interfaces.cli.parser import Parser
@@ -211,13 +209,6 @@ def _snippet(client: Client, request: Request) -> dict[str, Any] | None:
 # --- grants
 
 
-@contextmanager
-def _book(call: Call, *, create: bool) -> Iterator[Book]:
-    with call.progress, open_book(call.settings, create=create, progress=call.progress) as book:
-        call.report_migration(book.schema_migration)
-        yield book
-
-
 def _has_home(call: Call) -> bool:
     return os.path.exists(os.path.join(call.settings.home, ".commonbook", "state.db"))
 
@@ -226,7 +217,7 @@ def _grants(call: Call, principal: str) -> tuple[str, ...]:
     """Return the spaces on which a principal has a grant in the book of this machine."""
     if call.args.url is not None or not _has_home(call):
         return ()
-    with _book(call, create=False) as book:
+    with call.open_home(create=False) as book:
         return tuple(grant.space.name for grant in book.grants() if grant.principal == principal)
 
 
@@ -242,7 +233,7 @@ def _missing_grants(call: Call, principal: str) -> tuple[str, ...]:
 def _change_grants(call: Call, access: _Access) -> None:
     if not access.granted and not access.revoked:
         return
-    with _book(call, create=may_be_made(call.settings)) as book:
+    with call.open_home(create=may_be_made(call.settings)) as book:
         known = {space.name for space in book.spaces()}
         for space in access.granted:
             if space not in known:

@@ -9,6 +9,7 @@ import stat
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 from commonbook.errors import Ambiguous, BadInput, CommonbookError, NotFound, TooLarge
@@ -135,21 +136,9 @@ _BATCH_LINES: Final = 1000
 # JSON can make a text six times as long, if every character is escaped.
 _MAX_LINE_BYTES: Final = 6 * MAX_TEXT_BYTES + 1024 * 1024
 _CHUNK_BYTES: Final = 2 * _MAX_LINE_BYTES
-_STRINGS: Final = ("text", "space", "kind", "title", *_TIMES, "replaces", "key")
-_FIELDS: Final = (*_STRINGS, "tags", "importance", "links", "metadata")
 _NOT_WITH_BATCH: Final = (
-    "text",
-    "file",
-    "title",
-    "kind",
-    "tag",
-    "importance",
-    "meta",
-    *_TIMES,
-    "link",
-    "replaces",
-    "key",
-)
+    "text", "file", "title", "kind", "tag", "importance", "meta", *_TIMES, "link", "replaces", "key",
+)  # fmt: skip
 
 
 def _remember_lines(call: Call) -> int:
@@ -159,9 +148,9 @@ def _remember_lines(call: Call) -> int:
     path = call.args.batch
     with nullcontext(standard_input()) if path == "-" else open_file(path) as file:
         total, done, new = _count(file), 0, 0
-        for numbers, drafts in _chunks(file):
+        for numbers, drafts in _chunks(file, mask=call.args.mask):
             for receipt in _remember_batch(call, numbers, drafts):
-                _print_receipt(call, receipt)
+                call.print_answer(receipt, partial(memories.show_new, verb="Remembered", receipt=receipt))
                 new += receipt.new
             call.flush()
             done += len(drafts)
@@ -170,14 +159,9 @@ def _remember_lines(call: Call) -> int:
     return 0
 
 
-def _print_receipt(call: Call, receipt: Receipt) -> None:
-    verb = "Remembered" if receipt.new else "Remembered before:"
-    call.print_answer(receipt, lambda out: memories.show_receipt(out, verb, receipt))
-
-
 def _remember_batch(call: Call, numbers: Sequence[int], drafts: Sequence[Draft]) -> list[Receipt]:
     try:
-        return call.book.remember_many([draft._replace(mask=call.args.mask) for draft in drafts])
+        return call.book.remember_many(drafts)
     except CommonbookError as error:
         # The book names the draft that it refused, if it was a single one; else the error concerns all these lines.
         item = getattr(error, "item", None)
@@ -187,7 +171,7 @@ def _remember_batch(call: Call, numbers: Sequence[int], drafts: Sequence[Draft])
         raise
 
 
-def _chunks(file: BinaryIO) -> Iterator[tuple[list[int], list[Draft]]]:
+def _chunks(file: BinaryIO, *, mask: bool) -> Iterator[tuple[list[int], list[Draft]]]:
     """Yield batches of drafts with their line numbers, one batch for each transaction."""
     numbers: list[int] = []
     drafts: list[Draft] = []
@@ -197,7 +181,7 @@ def _chunks(file: BinaryIO) -> Iterator[tuple[list[int], list[Draft]]]:
         if line.isspace():
             continue
         try:
-            drafts.append(_draft(line))
+            drafts.append(_draft(line, mask=mask))
         except CommonbookError as error:
             error.message = f"line {number}: {error.message}"
             error.fix = _fix_with_resume((numbers or [number])[0], error.fix)
@@ -227,43 +211,25 @@ def _fix_with_resume(first_line: int, fix: str) -> str:
     return f"{fix}; {stored}so send the file again from line {first_line}"
 
 
-def _draft(line: bytes) -> Draft:
+def _draft(line: bytes, *, mask: bool) -> Draft:
     """Return the draft in a line of JSON; only types are checked here, the book checks the values."""
-    fields = json_object(line)
-    if unknown := [name for name in fields if name not in _FIELDS]:
-        raise BadInput(f"{unknown[0]!r} is not a field of a memory", fix=f"the fields are {', '.join(_FIELDS)}")
-    if "text" not in fields:
-        raise BadInput("there is no text", fix='write at least {"text": "…"}')
-    values = {name: value for name, value in fields.items() if value is not None or name == "text"}
-    for name in _STRINGS:
-        if not isinstance(values.get(name, ""), str):
-            raise BadInput(f"{name} is not a string", fix=f"write {name} as a string")
-    if isinstance(values.get("importance", 0.0), bool) or not isinstance(values.get("importance", 0.0), int | float):
-        raise BadInput("importance is not a number", fix="write importance as a number from 0 to 1")
-    if "tags" in values:
-        values["tags"] = _batch_tags(values["tags"])
-    if "links" in values:
-        values["links"] = _batch_links(values["links"])
-    return Draft(**values)
+    from commonbook.wire.encoding import Malformed, decode_fields, fields_of
+
+    given = {name: value for name, value in json_object(line).items() if value is not None}
+    if isinstance(links := given.get("links"), list):
+        given["links"] = [_link_pair(link) for link in links]
+    fields = [field for field in fields_of(Draft) if field.name != "mask"]
+    try:
+        return Draft(**decode_fields(fields, given), mask=mask)
+    except Malformed as error:
+        raise BadInput(
+            f"it is not a memory: {error}", fix='write an object such as {"text": "…", "tags": []}'
+        ) from None
 
 
-def _batch_tags(value: object) -> tuple[str, ...]:
-    if not isinstance(value, list) or not all(isinstance(tag, str) for tag in value):
-        raise BadInput("tags is not a list of strings", fix='write it as "tags": ["billing", "people"]')
-    return tuple(value)
-
-
-def _batch_links(value: object) -> tuple[tuple[str, str], ...]:
-    """Return links, each written as a pair or as `show --json` prints it."""
-    links = []
-    for item in value if isinstance(value, list) else [None]:
-        pair = [item.get("relation"), item.get("target")] if isinstance(item, dict) else item
-        if not isinstance(pair, list) or len(pair) != 2 or not all(isinstance(word, str) for word in pair):
-            raise BadInput(
-                "links is not a list of links", fix='write it as "links": [["related_to", "the id of a memory"]]'
-            )
-        links.append((pair[0], pair[1]))
-    return tuple(links)
+def _link_pair(link: object) -> object:
+    """Return a link as a pair; it may be written as `show --json` prints it."""
+    return [link.get("relation"), link.get("target")] if isinstance(link, dict) else link
 
 
 def _count(file: BinaryIO) -> int:

@@ -58,7 +58,7 @@ def _serve_arguments(to: Parser) -> None:
 @command("serve", _serve_arguments, book="none", local=True)
 def _serve(call: Call) -> int:
     """Serve the book until SIGINT or SIGTERM."""
-    from commonbook.compose.book import may_be_made, open_book
+    from commonbook.compose.book import may_be_made
     from commonbook.compose.servers import ensure_owner_key, recorded_address
 
     try:
@@ -71,12 +71,7 @@ def _serve(call: Call) -> int:
     # Where the server runs says nothing about its callers.
     settings = call.settings._replace(cwd="")
     create = may_be_made(settings, anywhere=call.args.init)
-    with (
-        call.progress,
-        open_book(settings, create=create, progress=call.progress) as book,
-        ExitStack() as until_end,
-    ):
-        call.report_migration(book.schema_migration)
+    with call.open_home(create=create, settings=settings) as book, ExitStack() as until_end:
         key_path = ensure_owner_key(book, settings) if options.is_loopback else None
 
         def ready(urls: Sequence[str]) -> None:

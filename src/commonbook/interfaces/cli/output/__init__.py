@@ -1,4 +1,4 @@
-"""Output of the command line: JSON, and answers for people, laid out on a terminal or as plain lines elsewhere.
+"""Output of the command line: JSON, answers for people, laid out on a terminal or as plain lines, and progress.
 
 Plain output, for pipes and files, has tab-separated values, exact times, full ids and no colour.
 """
@@ -8,11 +8,19 @@ from __future__ import annotations
 import json
 import re
 import sys
+import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime
-from typing import Final, NamedTuple, TypeAlias
+from types import TracebackType
+from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias
 
 from commonbook.model.ids import format_time
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as Bar
+    from rich.progress import TaskID
+
+    from commonbook.model.memory import Receipt
 
 Cell: TypeAlias = str | tuple[str, str]
 """A value of a table or a tree: a text, or a text and its style."""
@@ -89,6 +97,13 @@ class Output:
         """Print a unified diff."""
         self.body(text)
 
+    def table_or_note(self, headers: Sequence[str], rows: Sequence[Sequence[Cell]], *, note: str) -> None:
+        """Print a table, or a note if it would be empty."""
+        if rows:
+            self.table(headers, rows)
+        else:
+            self.note(note)
+
     def table(self, headers: Sequence[str], rows: Iterable[Sequence[Cell]]) -> None:
         """Print rows of tab-separated values, for programs such as `cut`, without the headers."""
         del headers
@@ -117,12 +132,10 @@ class Output:
         del sentence, style
         self.table((), rows)
 
-    def receipt(
-        self, did: str, *, memory_id: str, space: str, path: str, version: int, preposition: str = "in"
-    ) -> None:
+    def receipt(self, did: str, receipt: Receipt, *, preposition: str = "in") -> None:
         """Print id, space, path and version of a stored memory, separated by tabs."""
         del did, preposition
-        self.table((), [(memory_id, space, path, str(version))])
+        self.table((), [(receipt.id, receipt.space, receipt.path, str(receipt.version))])
 
 
 _FRESHNESS_STYLES: Final = {
@@ -144,3 +157,76 @@ def styled_freshness(freshness: str | None) -> tuple[str, str]:
 def is_terminal(stream: object) -> bool:
     """Return whether a stream is a terminal."""
     return bool(stream is not None and stream.isatty())  # type: ignore[attr-defined]
+
+
+# --- progress
+
+_BAR_DELAY_SECONDS: Final = 0.7
+_LINE_INTERVAL_SECONDS: Final = 1.0
+
+
+class ProgressBar:
+    """A progress callback that draws a bar on a terminal, or prints lines elsewhere, and nothing for short work.
+
+    It draws on standard error. Use it as a context manager, so that the bar is removed.
+    """
+
+    def __init__(self, *, bar: bool) -> None:
+        """Draw a bar, or print lines."""
+        self._as_bar = bar
+        self._began = time.monotonic()
+        self._next = self._began + _LINE_INTERVAL_SECONDS
+        self._bar: Bar | None = None
+        self._task: TaskID | None = None
+        self._what = ""
+
+    def __call__(self, what: str, done: int, total: int) -> None:
+        """Show how many items are done; `total` is 0 if it is not known."""
+        now = time.monotonic()
+        if self._as_bar:
+            if now >= self._began + _BAR_DELAY_SECONDS:
+                self._draw(what, done, total)
+        elif now >= self._next:
+            self._next = now + _LINE_INTERVAL_SECONDS
+            print(f"{what}: {done:,} of {total:,}" if total else f"{what}: {done:,}", file=sys.stderr, flush=True)
+
+    def _draw(self, what: str, done: int, total: int) -> None:
+        if self._bar is None:
+            self._bar = _make_bar()
+            self._bar.start()
+        if self._task is None or what != self._what:
+            if self._task is not None:
+                self._bar.remove_task(self._task)
+            self._task = self._bar.add_task(what, total=total or None)
+            self._what = what
+        self._bar.update(self._task, completed=done, total=total or None)
+
+    def pause(self) -> None:
+        """Remove the bar, for instance before an answer is printed; the next call draws it again."""
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = self._task = None
+
+    def __enter__(self) -> Self:
+        """Return itself; the bar is removed at the end of the block."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Remove the bar."""
+        self.pause()
+
+
+def _make_bar() -> Bar:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        console=Console(file=sys.stderr),
+        transient=True,
+    )

@@ -16,14 +16,7 @@ if TYPE_CHECKING:
 
 def show_receipt(out: Output, verb: str, receipt: Receipt, *, preposition: str = "in") -> None:
     """Show the receipt of a write; changed copies and similar memories become notes."""
-    out.receipt(
-        verb,
-        memory_id=receipt.id,
-        space=receipt.space,
-        path=receipt.path,
-        version=receipt.version,
-        preposition=preposition,
-    )
+    out.receipt(verb, receipt, preposition=preposition)
     if receipt.proposed:
         out.note("note: it is proposed, and not recalled until a person approves it: commonbook inbox")
     if receipt.masked:
@@ -47,9 +40,7 @@ def show_new(out: Output, verb: str, receipt: Receipt) -> None:
     if receipt.new:
         show_receipt(out, verb, receipt)
     else:
-        out.receipt(
-            "Remembered before:", memory_id=receipt.id, space=receipt.space, path=receipt.path, version=receipt.version
-        )
+        out.receipt("Remembered before:", receipt)
 
 
 def show_memory(out: Output, memory: Memory, links: Sequence[Link], titles: Mapping[str, str]) -> None:
@@ -135,10 +126,7 @@ def show_page(out: Output, page: Page, *, notes: Iterable[str] = ()) -> None:
         )
         for memory in page.items
     ]
-    if rows:
-        out.table(headers, rows)
-    else:
-        out.note("no memories")
+    out.table_or_note(headers, rows, note="no memories")
     if page.next:
         out.note(f"there are more: --after {page.next}")
     for note in notes:
@@ -196,11 +184,8 @@ def show_successor(out: Output, successor: Memory, why: str) -> None:
 
 def show_spaces(out: Output, spaces: Sequence[Space]) -> None:
     """Show the spaces."""
-    if spaces:
-        rows = [(space.name, space.folder or ".", out.moment(space.created), out.name(space.id)) for space in spaces]
-        out.table(("space", "folder", "created", "id"), rows)
-    else:
-        out.note("no spaces yet: the first memory makes one")
+    rows = [(space.name, space.folder or ".", out.moment(space.created), out.name(space.id)) for space in spaces]
+    out.table_or_note(("space", "folder", "created", "id"), rows, note="no spaces yet: the first memory makes one")
 
 
 def _diffs(revisions: Sequence[Revision]) -> list[str | None]:

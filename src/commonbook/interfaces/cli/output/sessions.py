@@ -124,24 +124,18 @@ def _passages(out: Output, used: Iterable[PromptUse]) -> None:
 
 def show_uses(out: Output, used: Sequence[PromptUse]) -> None:
     """Show the turns of sessions that a memory was put into."""
-    if not used:
-        out.note("it was put into no prompt")
-        return
-    headers = ("session", "space", "message", "revision", "time", "by")
-    out.table(
-        headers,
-        [
-            (
-                use.session,
-                use.space,
-                str(use.seq) if use.seq else "start",
-                "" if use.revision is None else str(use.revision),
-                out.moment(use.at),
-                use.by,
-            )
-            for use in used
-        ],
-    )
+    rows = [
+        (
+            use.session,
+            use.space,
+            str(use.seq) if use.seq else "start",
+            "" if use.revision is None else str(use.revision),
+            out.moment(use.at),
+            use.by,
+        )
+        for use in used
+    ]
+    out.table_or_note(("session", "space", "message", "revision", "time", "by"), rows, note="it was put into no prompt")
 
 
 def _heading(out: Output, message: Message) -> Iterator[_Phrase]:
@@ -156,25 +150,21 @@ def _heading(out: Output, message: Message) -> Iterator[_Phrase]:
 
 def show_sessions(out: Output, sessions: Sequence[Session]) -> None:
     """Show several sessions, newest first."""
-    if not sessions:
-        out.note("no sessions")
-        return
-    headers = ("session", "space", "started", "messages", "unsettled", "state", "parent", "tags")
-    out.table(
-        headers,
-        [
-            (
-                session.id,
-                session.space.name,
-                out.moment(session.created),
-                str(session.last),
-                str(session.unsettled),
-                "closed" if session.closed else "open",
-                _parent(session),
-                ", ".join(session.tags),
-            )
-            for session in sessions
-        ],
+    rows = [
+        (
+            session.id,
+            session.space.name,
+            out.moment(session.created),
+            str(session.last),
+            str(session.unsettled),
+            "closed" if session.closed else "open",
+            _parent(session),
+            ", ".join(session.tags),
+        )
+        for session in sessions
+    ]
+    out.table_or_note(
+        ("session", "space", "started", "messages", "unsettled", "state", "parent", "tags"), rows, note="no sessions"
     )
 
 

@@ -100,24 +100,18 @@ def _copy(out: Output, copy: CopyNode) -> tuple[Cell, ...]:
 
 def show_copies(out: Output, copies: Sequence[CopyNode]) -> None:
     """Show all copies of a memory, and their copies, in a table."""
-    if not copies:
-        out.note("no copies")
-        return
-    headers = ("id", "from", "space", "refresh", "freshness", "title")
-    out.table(
-        headers,
-        [
-            (
-                out.name(copy.id),
-                out.name(copy.source),
-                copy.space or "",
-                copy.refresh or "",
-                styled_freshness(copy.freshness),
-                copy.title or "" if copy.readable else (_UNREADABLE, "dim"),
-            )
-            for copy in copies
-        ],
-    )
+    rows = [
+        (
+            out.name(copy.id),
+            out.name(copy.source),
+            copy.space or "",
+            copy.refresh or "",
+            styled_freshness(copy.freshness),
+            copy.title or "" if copy.readable else (_UNREADABLE, "dim"),
+        )
+        for copy in copies
+    ]
+    out.table_or_note(("id", "from", "space", "refresh", "freshness", "title"), rows, note="no copies")
 
 
 # --- rules and requests
@@ -136,10 +130,7 @@ def show_rules(out: Output, rules: Sequence[SharingRule]) -> None:
         )
         for rule in rules
     ]
-    if rows:
-        out.table(("id", "space", "takes from", "filter", "created by", "state"), rows)
-    else:
-        out.note("no rules")
+    out.table_or_note(("id", "space", "takes from", "filter", "created by", "state"), rows, note="no rules")
 
 
 def _filter_text(rule: SharingRule) -> str:
@@ -162,10 +153,7 @@ def show_requests(out: Output, requests: Sequence[ShareRequest]) -> None:
         )
         for request in requests
     ]
-    if rows:
-        out.table(("id", "space", "for", "memory", "requested by", "requested", "state"), rows)
-    else:
-        out.note("no requests")
+    out.table_or_note(("id", "space", "for", "memory", "requested by", "requested", "state"), rows, note="no requests")
 
 
 def _state(request: ShareRequest) -> str:

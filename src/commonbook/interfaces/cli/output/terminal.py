@@ -6,6 +6,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from rich import box
 from rich.cells import cell_len
@@ -14,6 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from commonbook.interfaces.cli.output import Branch, Cell, Output, clean, is_terminal, one_line
+
+if TYPE_CHECKING:
+    from commonbook.model.memory import Receipt
 
 _ID_TAIL_CHARS = 8
 _GAP_CHARS = 2
@@ -128,15 +132,13 @@ class Screen(Output):
         del rows
         self.line(one_line(sentence), style)
 
-    def receipt(
-        self, did: str, *, memory_id: str, space: str, path: str, version: int, preposition: str = "in"
-    ) -> None:
+    def receipt(self, did: str, receipt: Receipt, *, preposition: str = "in") -> None:
         """Print which memory was stored, and where."""
-        line = Text.assemble((did, "green"), " ", (self.name(memory_id), "cyan"), f" {preposition} {one_line(space)}")
-        line.append(f" (version {version})" if version > 1 else "")
-        self._console.print(line)
+        place = f" {preposition} {one_line(receipt.space)}"
+        version = f" (version {receipt.version})" if receipt.version > 1 else ""
+        self._console.print(Text.assemble((did, "green"), " ", (self.name(receipt.id), "cyan"), place, version))
         # The terminal wraps it, so that it can be copied whole.
-        self._console.print(Text(f"  {clean(path)}", "dim"), soft_wrap=True)
+        self._console.print(Text(f"  {clean(receipt.path)}", "dim"), soft_wrap=True)
 
 
 def _text(cell: Cell) -> Text:
