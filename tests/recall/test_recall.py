@@ -26,7 +26,7 @@ from commonbook.errors import BadInput, BadSpaceName, BadText, BadTime, Commonbo
 from commonbook.markdown.transcript import TranscriptMessage, render
 from commonbook.model.memory import Draft, Kind
 from commonbook.model.recall import Hit, RecallResult
-from commonbook.recall import candidate_order, indexed_passages, scoring
+from commonbook.recall import indexed_passages, recaller, scoring
 from commonbook.text import dates_in_text
 from tests.conftest import OpenBook
 from tests.support.paraphrases import ASKED, OTHERS
@@ -1126,5 +1126,5 @@ def test_every_moment_is_matched_by_its_day_in_the_homes_zone(zone):
     for question in ("in May 1937", "in December", "on the 1st of January 2026", "in 2026"):
         named = dates_in_text.named_dates(question)
         assert named
-        one_by_one = [named.match(candidate_order._local_day(parts, at)) for at in times.tolist()]
-        assert candidate_order.match_days(parts, named, times).tolist() == one_by_one
+        one_by_one = [named.match(recaller._local_day(parts, at)) for at in times.tolist()]
+        assert recaller.match_days(parts, named, times).tolist() == one_by_one

@@ -13,7 +13,6 @@ from commonbook.model.request import RequestContext
 from commonbook.model.session import SettleReport, WorkReport
 from commonbook.ports.database import Reading, Result, Transaction
 from commonbook.ports.retry_read import retry_read
-from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.tables import jobs, spaces
 from commonbook.tables.jobs import Job
 
@@ -21,20 +20,8 @@ if TYPE_CHECKING:
     from commonbook.model.spaces import Actor, SpaceScope
     from commonbook.ports.embedding import Similarity
     from commonbook.ports.engines import Engines
-    from commonbook.reasoning import notices
-    from commonbook.sessions import settle, when_to_settle
-    from commonbook.sharing import apply_rules, propagate, refresh
-    from commonbook.write import transaction
+    from commonbook.sharing import propagate
     from commonbook.write.context import WriteContext
-else:
-    # In most calls no job is due. A handler loads the modules of its own subject.
-    apply_rules = LazyModule("commonbook.sharing.apply_rules")
-    when_to_settle = LazyModule("commonbook.sessions.when_to_settle")
-    notices = LazyModule("commonbook.reasoning.notices")
-    propagate = LazyModule("commonbook.sharing.propagate")
-    refresh = LazyModule("commonbook.sharing.refresh")
-    settle = LazyModule("commonbook.sessions.settle")
-    transaction = LazyModule("commonbook.write.transaction")
 
 _SETTLE_MARGIN: Final = timedelta(seconds=1)
 
@@ -162,17 +149,22 @@ def _record(tx: Transaction, job: Job, outcome: Outcome) -> None:
         jobs.finish(tx, job)
 
 
-# --- handlers
+# --- handlers: each imports the modules of its own subject, since in most calls no job is due
 
 
 def _write(context: WorkContext, operation: Callable[[WriteContext], Result]) -> Result:
     """Run an operation of a job: it is work for others, and does not count against the limits of the actor."""
-    return transaction.write(context.engines, RequestContext(context.actor), operation, counted=False)
+    from commonbook.write.transaction import write
+
+    return write(context.engines, RequestContext(context.actor), operation, counted=False)
 
 
 def _settle_session(context: WorkContext, job: Job) -> Outcome:
+    from commonbook.sessions.settle import settle
+    from commonbook.sessions.when_to_settle import SILENCE
+
     key = (job.space, job.subject)
-    settled = settle.settle(
+    settled = settle(
         context.engines,
         RequestContext(context.actor),
         key,
@@ -180,7 +172,7 @@ def _settle_session(context: WorkContext, job: Job) -> Outcome:
         similarity=context.similarity,
         counted=False,
     )
-    again_after = when_to_settle.SILENCE + _SETTLE_MARGIN if settled.unsettled else None
+    again_after = SILENCE + _SETTLE_MARGIN if settled.unsettled else None
     return Outcome(again_after, settled)
 
 
@@ -193,7 +185,9 @@ def _not_settled(context: WorkContext, job: Job) -> SettleReport:
 
 
 def _refresh_copies(context: WorkContext, job: Job) -> Outcome:
-    step: propagate.PropagationProgress | None = propagate.PropagationProgress("", changed=False)
+    from commonbook.sharing.propagate import PropagationProgress
+
+    step: PropagationProgress | None = PropagationProgress("", changed=False)
     while step is not None:
         # The next worker begins with the first stale copy again: stopping before any has changed would be no progress.
         if step.changed and context.out_of_time():
@@ -204,34 +198,44 @@ def _refresh_copies(context: WorkContext, job: Job) -> Outcome:
 
 def _refresh_batch(ctx: WriteContext, *, job: Job, after: str) -> propagate.PropagationProgress | None:
     """Refresh a batch of copies; return nothing at the end, or if another worker has taken the job over."""
-    return (
-        propagate.propagate_batch(ctx, source_id=job.subject, after=after) if jobs.extend_lease(ctx.tx, job) else None
-    )
+    from commonbook.sharing.propagate import propagate_batch
+
+    return propagate_batch(ctx, source_id=job.subject, after=after) if jobs.extend_lease(ctx.tx, job) else None
 
 
 def _refresh_copy(context: WorkContext, job: Job) -> Outcome:
-    refresh.refresh_now(context.engines, job.subject)
+    from commonbook.sharing.refresh import refresh_now
+
+    refresh_now(context.engines, job.subject)
     return FINISHED
 
 
 def _apply_rules(context: WorkContext, job: Job) -> Outcome:
-    while _write(context, partial(apply_rules.apply_batch, space=job.subject)):
+    from commonbook.sharing.apply_rules import apply_batch
+
+    while _write(context, partial(apply_batch, space=job.subject)):
         if context.out_of_time():
             return CONTINUE
     return FINISHED
 
 
 def _retry_rules(context: WorkContext, job: Job) -> Outcome:
-    _write(context, partial(apply_rules.retry_rules, memory_id=job.subject))
+    from commonbook.sharing.apply_rules import retry_rules
+
+    _write(context, partial(retry_rules, memory_id=job.subject))
     return FINISHED
 
 
 def _notify_dependents(context: WorkContext, job: Job) -> Outcome:
-    _write(context, partial(notices.notify, memory_id=job.subject))
+    from commonbook.reasoning.notices import notify
+
+    _write(context, partial(notify, memory_id=job.subject))
     return FINISHED
 
 
 def _notify_ended(context: WorkContext, job: Job) -> Outcome:
+    from commonbook.reasoning import notices
+
     notify_ended = partial(notices.notify_ended, memory_id=job.subject)
     return Outcome(_write(context, notify_ended))
 

@@ -39,7 +39,7 @@ from commonbook.ports.index import (
 from commonbook.reasoning import open_notices
 from commonbook.recall import scoring
 from commonbook.tables import vectors
-from commonbook.text import dates_in_text, metadata, names_in_text, stopwords, titles
+from commonbook.text import dates_in_text, metadata, stopwords, terms, titles
 from commonbook.text import terms as text_terms
 
 Vector: TypeAlias = scoring.Floats
@@ -305,7 +305,7 @@ def _end(moment: datetime | None) -> int:
 
 def _flags(piece: Passage, length: int) -> int:
     """Return the flags that ranking uses; `length` is the number of terms."""
-    flags = TELLS_TIME * dates_in_text.tells_time(piece.text) | TELLS_NAME * names_in_text.tells_name(piece.text)
+    flags = TELLS_TIME * dates_in_text.tells_time(piece.text) | TELLS_NAME * terms.tells_name(piece.text)
     if piece.message is not None:
         flags |= IS_MESSAGE | BY_USER * (piece.message.role == "user")
         flags |= IS_QUESTION * scoring.is_short_question(piece.text, length)

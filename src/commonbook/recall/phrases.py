@@ -19,9 +19,8 @@ from commonbook.model.stored_memory import StoredMemory
 from commonbook.ports.database import Reading
 from commonbook.ports.index import IS_MESSAGE, CandidatePool, IndexQuery, IndexResult, IndexView, PendingDeltas
 from commonbook.recall import indexed_passages
-from commonbook.recall.query import ParsedQuery
+from commonbook.recall.query import ParsedQuery, Phrase
 from commonbook.tables import memories, sessions
-from commonbook.text.phrases import Phrase
 
 _MORE_CANDIDATES: Final = 4
 _FULL_WORDS: Final = 7

@@ -1,4 +1,9 @@
-"""Validate a recall request and parse its query."""
+"""Validate a recall request, parse its query, and build the query to an index from it.
+
+The phrases of a query are the parts of it in double quotes (`"so"`, `“so”`, `«so»`), which must occur, and the query as
+a whole, which counts if it occurs. Case, accents and punctuation do not matter. The index holds no positions: the terms
+of a phrase give the passages that have all its words, and `recall.phrases` compares their texts.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +21,7 @@ from commonbook.ports.engines import Engines
 from commonbook.ports.index import FOREVER, IndexQuery
 from commonbook.recall import confidence, indexed_passages, neighbours, scoring
 from commonbook.recall.indexed_passages import micros
-from commonbook.text import dates_in_text, phrases, stopwords, terms, user_times, validation
-from commonbook.text import terms as text_terms
+from commonbook.text import dates_in_text, quotes, stopwords, terms, user_times, validation
 
 MAX_HITS: Final = 200
 INCLUDE: Final[tuple[Include, ...]] = get_args(Include)
@@ -49,7 +53,7 @@ def parse(engines: Engines, request: RecallRequest) -> ParsedQuery:
         raise BadInput(f"min_confidence {request.min_confidence} is out of range", fix="give a number from 0 to 1")
     now = engines.clock.now()
     text = request.query[:MAX_QUERY_CHARS]
-    quoted = phrases.quoted(text)
+    quoted = _quoted_phrases(text)
     words = _limit_words(_words_of(text, quoted))
     if request.session is not None:
         validation.validate_session_id(request.session)
@@ -94,16 +98,16 @@ def _time(engines: Engines, name: str, value: datetime | str | None, now: dateti
     return user_times.parse_user_time(value, zone=engines.zone, edge=user_times.field_edge(name), now=now)
 
 
-def _words_of(text: str, quoted: Sequence[phrases.Phrase]) -> list[tuple[str, str]]:
+def _words_of(text: str, quoted: Sequence[Phrase]) -> list[tuple[str, str]]:
     """Return the words of a query without stop words; of a quoted phrase that has no others, its stop words too."""
     words = terms.query_words(text)
     known = {term for _, term in words}
     return [*(pair for one in quoted if known.isdisjoint(one.terms) for pair in terms.literal_terms(one.text)), *words]
 
 
-def _whole_phrase(text: str, words: Sequence[tuple[str, str]]) -> phrases.Phrase | None:
+def _whole_phrase(text: str, words: Sequence[tuple[str, str]]) -> Phrase | None:
     """Return a query as a phrase; None if it is too short or too long to be one that somebody has copied."""
-    phrase = phrases.phrase(text[:_MAX_PHRASE_CHARS])
+    phrase = _phrase_of(text[:_MAX_PHRASE_CHARS])
     least = _MIN_PHRASE_WORDS if words else _MIN_SMALL_WORDS
     return phrase if least <= phrase.size and len(text) <= _MAX_PHRASE_CHARS else None
 
@@ -136,11 +140,11 @@ class ParsedQuery(NamedTuple):
     until: datetime | None
     as_of: datetime | None
     now: datetime
-    quoted: tuple[phrases.Phrase, ...] = ()
+    quoted: tuple[Phrase, ...] = ()
     """The phrases that must occur."""
     days: tuple[tuple[int, int], ...] = ()
     """The days that it names: when each begins, and when the next one does, in microseconds."""
-    phrase: phrases.Phrase | None = None
+    phrase: Phrase | None = None
     """The whole query as a phrase, which counts if it occurs."""
 
     @property
@@ -197,18 +201,18 @@ class IndexQueryBuilder:
         self, query: ParsedQuery, allowed: SpaceScope, vector: indexed_passages.Vector | None
     ) -> tuple[IndexQuery, list[scoring.ExpandedTerm]]:
         """Return the query to the index, with expansion terms, and the pairs of query and expansion terms."""
-        terms = query.terms
-        expansion_terms, expansions = self._expansion.expand(query.words, terms)
+        own_terms = query.terms
+        expansion_terms, expansions = self._expansion.expand(query.words, own_terms)
         # It is found only in memories with the query as their name.
-        name = text_terms.name_term(query.request.query[:MAX_QUERY_CHARS])
+        name = terms.name_term(query.request.query[:MAX_QUERY_CHARS])
         phrase_terms = _phrase_terms(query, name)
         include = query.request.include
         kinds = query.request.kinds
         index_query = IndexQuery(
-            terms=terms,
+            terms=own_terms,
             expansion_terms=(
                 *expansion_terms,
-                *(term for term in phrase_terms if term not in terms and term != name),
+                *(term for term in phrase_terms if term not in own_terms and term != name),
                 name,
             ),
             vector=vector,
@@ -288,3 +292,44 @@ class QueryExpansion:
         for stem, (_, cosine) in zip(terms.stems([other for other, _ in near]), near, strict=True):
             best.setdefault(stem, cosine)
         return tuple(best.items())
+
+
+_MAX_PHRASE_TERMS: Final = 8
+"""So many terms of a phrase are looked up: few passages have all of them, and each is compared anyway."""
+
+
+# --- phrases
+
+
+class Phrase(NamedTuple):
+    """Words in a row: as they were given, one after the other as texts are compared, and terms of the index."""
+
+    text: str
+    words: str
+    terms: tuple[str, ...]
+
+    @property
+    def size(self) -> int:
+        """The number of words; in scripts without spaces, of characters."""
+        return len(self.words.split())
+
+    def is_in(self, text: str) -> bool:
+        """Tell whether the words follow each other in a text."""
+        return self.words in _sequence(text)
+
+
+def _phrase_of(text: str) -> Phrase:
+    """Return a text as a phrase; the terms of rarer words come first."""
+    distinct = dict.fromkeys(terms.literal_terms(text))
+    rarest = sorted(distinct, key=lambda pair: (pair[0] in stopwords.ENGLISH, -len(pair[0])))
+    return Phrase(text, _sequence(text), tuple(dict.fromkeys(term for _, term in rarest))[:_MAX_PHRASE_TERMS])
+
+
+def _quoted_phrases(text: str) -> tuple[Phrase, ...]:
+    """Return the phrases of a query that stand in double quotes and have words."""
+    return tuple(found for part in quotes.quoted_parts(text) if (found := _phrase_of(part)).terms)
+
+
+def _sequence(text: str) -> str:
+    """Return the words of a text with a blank before and after each."""
+    return f" {' '.join(terms.plain_words(text))} "

@@ -5,17 +5,10 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from commonbook.errors import BadSpaceName
 from commonbook.model.spaces import PROPOSED
-from commonbook.runtime.lazy_modules import LazyModule
-
-if TYPE_CHECKING:
-    from commonbook.text import masking
-else:
-    # Few commands make a space.
-    masking = LazyModule("commonbook.text.masking")
 
 PERSONAL: Final = "personal"
 SHARED_BETWEEN: Final = "_between"
@@ -74,6 +67,8 @@ def is_whole_tree(name: str) -> bool:
 
 def require_new_name(name: str) -> str:
     """Return the name of a space that is about to be made, or refuse it."""
+    from commonbook.text import masking  # noqa: PLC0415 - a recall makes no space
+
     return masking.require_no_secret(require_space_name(name), "name of the space")
 
 

@@ -17,7 +17,6 @@ from typing import Final
 
 import Stemmer
 
-from commonbook.runtime.word_cache import WordCache
 from commonbook.text import dates_in_text, stopwords
 
 DEFAULT: Final = "english"
@@ -216,20 +215,18 @@ def _bigrams(run: str) -> list[str]:
 
 def _stems(words: Sequence[str], language: str) -> list[str]:
     if language == DEFAULT:
-        return [_ENGLISH_STEMS[word] for word in words]
+        return [_english_stem(word) for word in words]
     stems = _stemmer(language).stemWords(words)
     return [stem if stem.isascii() else _stem_in_script(word, stem) for word, stem in zip(words, stems, strict=True)]
 
 
+@lru_cache(maxsize=_MAX_CACHED_STEMS)
 def _english_stem(word: str) -> str:
     """Return the stem of a word of an English text; a word in another script gets the stem of that script."""
     # English has no accents: with and without them, a word must have the same stem.
     word = word if word.isascii() else _without_latin_accents(word)
     stem = _stemmer(DEFAULT).stemWord(word)
     return stem if stem.isascii() else _stem_in_script(word, stem)
-
-
-_ENGLISH_STEMS: Final = WordCache(_english_stem, capacity=_MAX_CACHED_STEMS)
 
 
 def _stem_in_script(word: str, stem: str) -> str:
@@ -261,3 +258,52 @@ def _stemmer(language: str) -> Stemmer.Stemmer:
         # Without its own cache, which is slower than stemming.
         stemmers[language] = Stemmer.Stemmer(language, 0)
     return stemmers[language]
+
+
+# --- names in English
+
+
+_ASKS: Final = re.compile(
+    r"\bwho(?:se|m)?\b|\bwhere\b|\bnames?\b|\bnamed\b|\bcalled\b"
+    r"|\b(?:which|what)\s+(?:\w+\s+)?(?:city|cities|country|countries|states?|towns?|places?|locations?)\b"
+    r"|\b(?:books?|movies?|films?|songs?|novels?|games?|series|shows?|albums?|titles?|plays?|bands?|podcasts?)\b",
+    re.I,
+)
+_TITLE: Final = re.compile(r'["\u201c][A-Z0-9][^"\u201d]+["\u201d]')
+# The first word of a sentence has a capital in any case.
+_NAME_IN_PASSAGE: Final = re.compile(r"(?<=[a-z0-9,'\"] )[\"'(]?([A-Z][a-z]+)")
+# "Thanks, Ann!" and "Hey Ann," tell nothing about Ann.
+_BEFORE_ADDRESSED: Final = re.compile(
+    r"(?:,|\b(?:hey|hi|hello|dear|thanks|bye|wow|oh|yes|yeah|yep|ok|okay|sure|congrats|cool|great|nice|awesome))\s+$",
+    re.I,
+)
+_AFTER_ADDRESSED: Final = re.compile(r"\s*(?:[!.,?;:-]|$)")
+_LONGEST_BEFORE: Final = 12
+
+
+def asks_for_name(text: str) -> bool:
+    """Return whether a query asks for the name of a person, of a place, or of a book or another work."""
+    return bool(_ASKS.search(text))
+
+
+def tells_name(text: str) -> bool:
+    """Return whether a passage names somebody or something: in a sentence, by a capital, or a title in quotes.
+
+    In other languages than English only titles count: in German every noun has a capital.
+    """
+    has_title = _TITLE.search(text) is not None
+    return has_title or (_has_name(text) and language_of(text) == DEFAULT)
+
+
+def _has_name(text: str) -> bool:
+    """Return whether a word inside a sentence has a capital, and is neither a month or day nor somebody addressed."""
+    return any(
+        found[1].lower() not in dates_in_text.CALENDAR_WORDS and not _is_addressed(text, found)
+        for found in _NAME_IN_PASSAGE.finditer(text)
+    )
+
+
+def _is_addressed(text: str, name: re.Match[str]) -> bool:
+    start = name.start()
+    before = text[max(0, start - _LONGEST_BEFORE) : start]
+    return bool(_AFTER_ADDRESSED.match(text, name.end()) and _BEFORE_ADDRESSED.search(before))

@@ -11,7 +11,7 @@ import mmap
 import struct
 import unicodedata
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -21,7 +21,6 @@ import numpy.typing as npt
 
 from commonbook.errors import CommonbookError
 from commonbook.ports.embedding import EmbeddingInput
-from commonbook.runtime.word_cache import WordCache
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 Bytes: TypeAlias = npt.NDArray[np.int8]
@@ -76,22 +75,20 @@ class StaticTable:
         # The vocabulary is sorted by frequency, so Zipf's law gives the frequency of each piece.
         rank = np.arange(1, count + 1, dtype=np.float32)
         self._weights: Final = (_RARITY / (_RARITY + 1 / (rank * np.log(count)))).astype(np.float32) * self._scales
-        self._piece_cache: Final = WordCache(
-            lambda word: self._cut_into_pieces(_normalise(word)), capacity=_MAX_CACHED_WORDS
-        )
+        self.pieces: Final = lru_cache(maxsize=_MAX_CACHED_WORDS)(self._find_pieces)
+        """Returns the rows of a word: its own if it is in the vocabulary, else those of its longest pieces."""
 
     @property
     def fingerprint(self) -> str:
         """The name under which vectors of this table are stored; vectors of different names are never compared."""
         return f"static-table-1/{self.dimensions}"
 
-    def pieces(self, word: str) -> tuple[int, ...]:
-        """Return the rows of a word: its own if it is in the vocabulary, else those of its longest pieces."""
-        return self._piece_cache[word]
+    def _find_pieces(self, word: str) -> tuple[int, ...]:
+        return self._cut_into_pieces(_normalise(word))
 
     def vectors(self, words: Sequence[str]) -> Floats:
         """Return one vector for each word; zeros for a word without pieces."""
-        cut = [self._piece_cache[word] for word in words]
+        cut = [self.pieces(word) for word in words]
         out = np.zeros((len(words), self.dimensions), np.float32)
         if ids := [piece for pieces in cut for piece in pieces]:
             rows: Floats = self._rows[ids].astype(np.float32) * self._weights[ids, None]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from hashlib import blake2b
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -32,7 +32,6 @@ from commonbook.engines.index.postings import (
 from commonbook.model.ids import UUID_PATTERN, id_bytes, id_of_bytes
 from commonbook.model.memory import KINDS
 from commonbook.ports.index import FOREVER, IndexedPassage
-from commonbook.runtime.word_cache import WordCache
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Floats: TypeAlias = npt.NDArray[np.float32]
@@ -58,7 +57,14 @@ _NARROWED: Final = ("position", "length", "start", "end", "doubted")
 
 _MAX_UINT32: Final = (1 << 32) - 1
 _MAX_CACHED_HASHES: Final = 30_000
-"""About 0.2 KB each. The words of texts come again and again; ids, which do not, are soon cleared away with them."""
+"""About 0.2 KB each. The words of texts come again and again."""
+
+
+@lru_cache(maxsize=_MAX_CACHED_HASHES)
+def hash_text(text: str) -> int:
+    """Return the hash of 64 bits of a text."""
+    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
+
 
 # The columns with one value for each row: name, type, and how to compute it from a passage.
 _COLUMNS: Final[tuple[tuple[str, type, Callable[[IndexedPassage], object]], ...]] = (
@@ -84,21 +90,9 @@ _COLUMNS: Final[tuple[tuple[str, type, Callable[[IndexedPassage], object]], ...]
 _TABLES: Final = ("space", "speaker")
 
 
-def _hash(text: str) -> int:
-    return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
-
-
-_HASHES: Final = WordCache(_hash, capacity=_MAX_CACHED_HASHES)
-
-
-def hash_text(text: str) -> int:
-    """Return the hash of 64 bits of a text."""
-    return _HASHES[text]
-
-
 def hash_texts(texts: Sequence[str]) -> Hashes:
     """Return the hash of 64 bits of each text."""
-    return np.fromiter(map(_HASHES.__getitem__, texts), np.uint64, len(texts))
+    return np.fromiter(map(hash_text, texts), np.uint64, len(texts))
 
 
 def tag_term(tag: str) -> str:
