@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from commonbook.client.address import Address, parse_address
+from commonbook.client.http import Address, parse_address
 from commonbook.errors import BadInput
 
 

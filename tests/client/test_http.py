@@ -13,13 +13,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from commonbook.client import address
 from commonbook.client import http as client_http
-from commonbook.client.http import HttpCaller, Patience
+from commonbook.client.http import HttpCaller, Patience, parse_address
 from commonbook.client.login import exchange
 from commonbook.errors import Busy, NotAllowed, NotFound, ServerFailed, TooMany, Unreachable
-from commonbook.wire.requests import request_of
-from commonbook.wire.verbs import VERBS
+from commonbook.wire.verbs import VERBS, request_of
 
 KEY = "cbk_secret"
 SPACE = {"id": "1", "name": "team", "created": "2026-11-17T12:00:00.000000Z"}
@@ -137,10 +135,10 @@ def test_a_login_at_an_address_that_redirects_is_made_once_and_one_whose_answer_
     redirect, lost = Reply(302, b"", {"Location": "http://127.0.0.1:1/"}), Reply(502, b"")
     with scripted([redirect], [lost, lost, problem(400, "not_allowed")]) as [elsewhere, server]:
         with pytest.raises(Unreachable, match="redirects"):
-            exchange(address.parse_address(elsewhere.url), "AAAAAA")
+            exchange(parse_address(elsewhere.url), "AAAAAA")
         assert len(elsewhere.requests) == 1
         with pytest.raises(NotAllowed):
-            exchange(address.parse_address(server.url), "AAAAAA")
+            exchange(parse_address(server.url), "AAAAAA")
         assert len(server.requests) == 3
 
 
@@ -208,7 +206,7 @@ def test_a_key_is_shown_in_no_error_and_no_text(connect):
 def test_an_answer_without_end_counts_as_none(monkeypatch):
     monkeypatch.setattr("commonbook.client.http._MAX_ANSWER_BYTES", 1000)
     with scripted([Reply(body={**SPACE, "name": "x" * 2000})]) as [server]:
-        http = HttpCaller(address.parse_address(server.url), KEY)
+        http = HttpCaller(parse_address(server.url), KEY)
         with closing(http), pytest.raises(Unreachable, match="no end"):
             http.send(request_of(VERBS["create_space"], {"name": "team"}), patience=Patience(60, 60, once=True))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from commonbook.book import browser_sessions
+from commonbook.book.serving import begin_session
 from commonbook.client.http import Patience
 from tests.interfaces.cli.test_cli import cli_without_book
 
@@ -96,7 +96,7 @@ def test_a_sign_in_link_is_for_the_key_and_the_address_of_the_server(book, there
     result = there("sign-in", "--json")
     page, _, code = result.json["link"].partition("#")
     assert page == f"{server.url}/sign-in"
-    _, session = browser_sessions.begin_session(book, code)
+    _, session = begin_session(book, code)
     assert session.key.principal == "user:local"
     assert "/sign-in#" in there("sign-in", "https://book.example/").out
 

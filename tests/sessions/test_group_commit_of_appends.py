@@ -7,8 +7,8 @@ from functools import partial
 
 import pytest
 
-from commonbook.book.answer_once import answer_once
 from commonbook.book.book import Book
+from commonbook.book.serving import answer_once
 from commonbook.errors import DatabaseUnreachable, HomeDamaged, KeyConflict, NotAllowed
 from commonbook.sessions.append import Appender
 from tests.support.crowds import Crowd, crowding, receipts_of, space_of, stored_texts, until

@@ -28,8 +28,7 @@ from commonbook.verbs import Verbs
 from commonbook.verbs.declaration import Verb
 from commonbook.wire import problems
 from commonbook.wire.encoding import decode, encode
-from commonbook.wire.requests import request_of
-from commonbook.wire.verbs import VERBS, result_of
+from commonbook.wire.verbs import VERBS, request_of, result_of
 
 OWNER: Final = "user:local"
 Transcript = list[Any]

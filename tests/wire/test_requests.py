@@ -8,8 +8,7 @@ import pytest
 
 from commonbook.errors import BadInput
 from commonbook.model.memory import UNSET, Filter
-from commonbook.wire.requests import Request, path_segment, request_of
-from commonbook.wire.verbs import VERBS
+from commonbook.wire.verbs import VERBS, Request, path_segment, request_of
 
 
 def test_an_id_stands_in_the_path_and_the_rest_in_the_body():

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from commonbook.book.base import BookBase
 from commonbook.ports.retry_read import retry_read
 from commonbook.runtime.lazy_modules import LazyModule
+from commonbook.verbs.access import Access
+from commonbook.verbs.declaration import implements
 
 if TYPE_CHECKING:
     from commonbook.admin import api_keys, sign_in
@@ -53,18 +54,9 @@ class AdminVerbs(BookBase):
     def grants(self, *, space: str | None = None) -> tuple[Grant, ...]:
         return admin_grants.list_grants(self._engines, self._actor, space=space)
 
-    def create_key(
-        self,
-        principal: str,
-        *,
-        label: str = "",
-        limits: Iterable[tuple[str, Role]] | None = None,
-        expires: datetime | str | None = None,
-        space: str | None = None,
-    ) -> NewKey:
-        return api_keys.create_key(
-            self._engines, self._caller, principal, label=label, limits=limits, expires=expires, space=space
-        )
+    @implements(Access.create_key)
+    def create_key(self, principal: str, **options: Any) -> NewKey:  # noqa: ANN401 - as declared
+        return api_keys.create_key(self._engines, self._caller, principal, **options)
 
     @retry_read
     def keys(self) -> tuple[ApiKey, ...]:

@@ -13,7 +13,6 @@ from commonbook.book.memories import MemoryVerbs
 from commonbook.book.reasoning import ReasoningVerbs
 from commonbook.book.sessions import SessionVerbs
 from commonbook.book.sharing import SharingVerbs
-from commonbook.book.sharing_rules import SharingRuleVerbs
 from commonbook.errors import BadInput
 from commonbook.model.request import RequestContext
 from commonbook.model.spaces import Actor
@@ -28,7 +27,7 @@ else:
     space_names = LazyModule("commonbook.text.space_names")
 
 
-class Book(MemoryVerbs, SessionVerbs, SharingVerbs, SharingRuleVerbs, ReasoningVerbs, AdminVerbs, MaintenanceVerbs):
+class Book(MemoryVerbs, SessionVerbs, SharingVerbs, ReasoningVerbs, AdminVerbs, MaintenanceVerbs):
     """A book of memories: the long-term memory that agents and people share. `commonbook.open` opens one.
 
     Every method acts for one principal, with its permissions. A book is safe to use from any thread. Close it, or use

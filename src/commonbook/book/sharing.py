@@ -1,8 +1,8 @@
-"""Verbs of a book for sharing: copies of memories in other spaces, and their lineage."""
+"""Verbs of a book for sharing: copies and their lineage, sharing rules, share requests and rate limits."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from commonbook.book.base import BookBase
@@ -10,20 +10,35 @@ from commonbook.ports.retry_read import retry_read
 from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
-    from commonbook.model.memory import Receipt, Refresh
-    from commonbook.model.sharing import CopyNode, Lineage, ShareReceipt
+    from commonbook.admin import rate_limits
+    from commonbook.memories import proposals
+    from commonbook.model.memory import Kind, Receipt, Refresh
+    from commonbook.model.sharing import (
+        CopyNode,
+        LimitedAction,
+        Lineage,
+        RateLimit,
+        ShareReceipt,
+        ShareRequest,
+        SharingRule,
+    )
     from commonbook.sharing import lineage as lineages
-    from commonbook.sharing import manage_copy
+    from commonbook.sharing import manage_copy, requests
+    from commonbook.sharing import rules as sharing_rules
     from commonbook.sharing import share as sharing_share
 else:
     # A verb loads the module that it needs, so that a command loads no more than its own subject.
     lineages = LazyModule("commonbook.sharing.lineage")
     manage_copy = LazyModule("commonbook.sharing.manage_copy")
     sharing_share = LazyModule("commonbook.sharing.share")
+    proposals = LazyModule("commonbook.memories.proposals")
+    rate_limits = LazyModule("commonbook.admin.rate_limits")
+    requests = LazyModule("commonbook.sharing.requests")
+    sharing_rules = LazyModule("commonbook.sharing.rules")
 
 
 class SharingVerbs(BookBase):
-    """Share memories and manage the copies."""
+    """Share memories, manage the copies, and decide about rules and requests."""
 
     def share(self, memory_id: str, to: str, *, refresh: Refresh = "live") -> ShareReceipt:
         return sharing_share.share(self._engines, self._caller, memory_id, to, refresh=refresh)
@@ -64,3 +79,44 @@ class SharingVerbs(BookBase):
     @retry_read
     def copies(self, memory_id: str) -> tuple[CopyNode, ...]:
         return lineages.all_copies(self._engines, self._actor, memory_id)
+
+    def add_rule(
+        self,
+        space: str,
+        from_space: str,
+        *,
+        kinds: Iterable[Kind] = (),
+        tags: Iterable[str] = (),
+        importance: float | None = None,
+        approval: bool = False,
+        refresh: Refresh = "live",
+    ) -> SharingRule:
+        choice = sharing_rules.parse_options(kinds, tags, importance, refresh, approval=approval)
+        return sharing_rules.add(self._engines, self._caller, space, from_space, choice)
+
+    @retry_read
+    def rules(self, *, space: str | None = None) -> tuple[SharingRule, ...]:
+        return sharing_rules.list_rules(self._engines, self._actor, space=space)
+
+    def remove_rule(self, rule_id: str) -> SharingRule:
+        return sharing_rules.remove(self._engines, self._caller, rule_id)
+
+    def request_share(self, memory_id: str, to: str, *, refresh: Refresh = "live") -> ShareRequest:
+        return requests.create_request(self._engines, self._caller, memory_id, to, refresh=refresh)
+
+    @retry_read
+    def pending(self, *, space: str | None = None, decided: bool = False) -> tuple[ShareRequest, ...]:
+        return proposals.pending(self._engines, self._actor, space=space, decided=decided)
+
+    def approve(self, request_id: str, *, note: str = "", expected_version: int | None = None) -> ShareRequest:
+        return proposals.approve(self._engines, self._caller, request_id, note=note, expected_version=expected_version)
+
+    def reject(self, request_id: str, *, note: str = "") -> ShareRequest:
+        return proposals.reject(self._engines, self._caller, request_id, note=note)
+
+    def set_limit(self, action: LimitedAction, per_minute: int | None, *, principal: str | None = None) -> RateLimit:
+        return rate_limits.set_limit(self._engines, self._caller, action, per_minute, principal=principal)
+
+    @retry_read
+    def limits(self) -> tuple[RateLimit, ...]:
+        return rate_limits.list_limits(self._engines, self._actor)

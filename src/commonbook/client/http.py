@@ -14,22 +14,85 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
+from urllib.parse import SplitResult, urlsplit
 
-from commonbook.client.address import Address
-from commonbook.errors import Busy, CommonbookError, HomeError, ServerFailed, Unreachable, UntrustedServer
+from commonbook.errors import BadInput, Busy, CommonbookError, HomeError, ServerFailed, Unreachable, UntrustedServer
 from commonbook.runtime.back_off import pause_seconds
 from commonbook.runtime.fork_reset import reset_in_child
 from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.version import __version__
 from commonbook.wire.problems import error_of
-from commonbook.wire.requests import Request
+from commonbook.wire.verbs import Request
 
 if TYPE_CHECKING:
     import httpx2
 else:
-    # It belongs to the extra `client`; a book that is not remote does without.
     httpx2 = LazyModule("httpx2")
+
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+_ADDRESS_FIX: Final = "write it like https://memory.example.com, without user, query and fragment"
+
+
+class Address(NamedTuple):
+    """The address of a server: its origin, and the path below which it serves."""
+
+    scheme: str
+    host: str
+    port: int
+    path: str = ""
+
+    @property
+    def origin(self) -> str:
+        """The origin, to which alone a key is sent."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{self.scheme}://{host}:{self.port}"
+
+    @property
+    def is_loopback(self) -> bool:
+        """Whether the server is on this machine."""
+        if self.host == "localhost":
+            return True
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return False
+
+    def __str__(self) -> str:
+        """Return the whole address."""
+        return self.origin + self.path
+
+
+def parse_address(text: str, *, allow_http: bool = False) -> Address:
+    """Return the address of a server.
+
+    Plain http is for this machine alone, unless it is allowed: others on the way could read the key.
+    """
+    if not text.strip():
+        raise BadInput("there is no address of a server", fix="name one, or set COMMONBOOK_URL")
+    address = _parse(text.strip())
+    if address.scheme == "http" and not address.is_loopback and not allow_http:
+        raise BadInput(
+            f"{address} is not encrypted: others on the way could read the key",
+            fix="use https, or say allow_http=True if the network between is your own",
+        )
+    return address
+
+
+def _parse(text: str) -> Address:
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        parts, host, port = SplitResult("", "", "", "", ""), None, None
+    if parts.scheme not in _DEFAULT_PORTS or not host or not text.isascii() or not text.isprintable():
+        # The text is not repeated: it may hold a password.
+        raise BadInput("the address of the server is not an http or https address", fix=_ADDRESS_FIX)
+    if any(mark in text for mark in "@?#\\ ,"):
+        raise BadInput("the address of the server has more than host, port and path", fix=_ADDRESS_FIX)
+    return Address(parts.scheme, host, port or _DEFAULT_PORTS[parts.scheme], parts.path.rstrip("/"))
+
 
 _CONNECT_SECONDS: Final = 5.0
 _MAX_ANSWER_BYTES: Final = 512 << 20

@@ -19,8 +19,7 @@ from commonbook.errors import (
 from commonbook.model.session import AppendReceipt, NewMessage
 from commonbook.ports.outbox import OutboxEntry, SessionContext
 from commonbook.wire.encoding import Malformed, decode
-from commonbook.wire.requests import Request, request_of
-from commonbook.wire.verbs import VERBS
+from commonbook.wire.verbs import VERBS, Request, request_of
 
 _BUSY_SECONDS = 1.0
 _KEY_REFUSED_STATUS = 401

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from commonbook.client.outbox_client import Client, Mask, require_time_with_zone
-from commonbook.errors import BadTime
+from commonbook.errors import BadTime, Unreachable
 from commonbook.model.ids import new_id
 from commonbook.model.session import ChatMessage, NewMessage
 from commonbook.ports.keys import Clock
@@ -118,3 +118,35 @@ def _check(message: NewMessage) -> None:
     validation.validate_message(message.text, role=message.role, author=message.author, client_id=message.client_id)
     if message.client_id is not None:
         validation.validate_key(message.client_id)
+
+
+_SESSION_ARGUMENTS: Final = {
+    "switch": "old",
+    "rewind": "session",
+    "settle": "session",
+    "close_session": "session",
+    "move_session": "session",
+    "record_uses": "session",
+}
+"""The verbs that must find all messages of a session on the server, with the argument that names the session."""
+
+
+def send_waiting(
+    outbox: LazyOutbox, verb: str, arguments: Mapping[str, object], *, default_space: str | None, seconds: float
+) -> None:
+    """Send the messages of a verb's session that wait in the outbox, if the verb must find them on the server.
+
+    Unreachable is raised if they cannot be sent in so many seconds: the verb is then not called.
+    """
+    if verb not in _SESSION_ARGUMENTS:
+        return
+    session, given_space = str(arguments[_SESSION_ARGUMENTS[verb]]), arguments.get("space")
+    space = given_space if isinstance(given_space, str) else default_space
+    if not outbox.is_waiting(session, space):
+        return
+    outbox.client().flush(seconds)
+    if outbox.is_waiting(session, space):
+        raise Unreachable(
+            f"messages of the session {session!r} wait in the outbox of this machine",
+            fix="try again when the server answers",
+        )

@@ -5,13 +5,11 @@ from __future__ import annotations
 import secrets
 from typing import Final
 
-from commonbook.client.address import Address
-from commonbook.client.http import HttpCaller, Patience, problem_of
+from commonbook.client.http import Address, HttpCaller, Patience, problem_of
 from commonbook.errors import ServerFailed
 from commonbook.model.spaces import NewKey
 from commonbook.wire.encoding import Malformed, decode
-from commonbook.wire.requests import request_of
-from commonbook.wire.verbs import VERBS
+from commonbook.wire.verbs import VERBS, request_of
 
 _SECONDS: Final = 15.0
 _ATTEMPT_SECONDS: Final = 5.0

@@ -1,39 +1,57 @@
 """The class `RemoteBook`: the verbs of a book on a server, over HTTP.
 
-A verb is one request, made by the table of verbs, and its answer is decoded to the value that the local book returns.
+A verb is one request, made from its declaration, and its answer is decoded to the value that the local book returns.
 Errors of the server are raised as the same classes. `append` never loses a message: if no server answers, it goes into
 the outbox of this machine, and from there to the server in order.
+
+Folders that are imported or exported are streamed as zip archives, through a file of this machine. An archive is packed
+once: a repeat after a lost answer sends the same bytes, so that the server knows it as a repeat.
 """
 
 from __future__ import annotations
 
+import os
 import secrets
-from collections.abc import Iterable, Mapping
+import socket
+import tempfile
+import zipfile
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from hashlib import sha256
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 from urllib.parse import quote
 
-from commonbook.client import outbox_first
 from commonbook.client.http import Answer, HttpCaller, Patience, SentFiles, problem_of
 from commonbook.client.http_transport import append_receipt, append_request, send_append
-from commonbook.client.lazy_outbox import LazyOutbox, PreparedMessage
+from commonbook.client.lazy_outbox import LazyOutbox, PreparedMessage, send_waiting
 from commonbook.client.outbox_client import Client, session_context
-from commonbook.client.transfer import TransferVerbs
-from commonbook.errors import Busy, HomeError, ServerFailed, TransportError
+from commonbook.errors import BadInput, Busy, DiskFull, HomeError, ServerFailed, TransportError
 from commonbook.model.ids import new_id
+from commonbook.model.path_filter import PathFilter
+from commonbook.model.reports import Progress, TransferReport, no_progress, not_exported
 from commonbook.model.session import AppendReceipt, ChatMessage, MessageReceipt, NewMessage
 from commonbook.model.spaces import NewKey
-from commonbook.ports.files import ArchiveFiles
-from commonbook.verbs.declaration import Verb
+from commonbook.ports.files import ArchiveFiles, Outcome
+from commonbook.runtime.lazy_modules import LazyModule
+from commonbook.verbs import Verbs
+from commonbook.verbs.declaration import Verb, implements
+from commonbook.verbs.upkeep import Upkeep
 from commonbook.wire.encoding import Malformed, decode
-from commonbook.wire.requests import Request, request_of
-from commonbook.wire.verbs import DEFAULT_SPACE_HEADER, result_of
+from commonbook.wire.verbs import DEFAULT_SPACE_HEADER, REPORT_MEMBER, VERBS, Request, request_of, result_of
+
+if TYPE_CHECKING:
+    from commonbook.transfer import attachments
+else:
+    # Only an import needs to know which files are attachments.
+    attachments = LazyModule("commonbook.transfer.attachments")
 
 _SLOW_SECONDS: Final = 3600.0
 """The time that a server has for the answer of a slow verb."""
 
 
-class RemoteBook(TransferVerbs):
+class RemoteBook(Verbs):
     """A book on a server, with the verbs of `Book`; `commonbook.connect` opens one.
 
     It is safe to use from any thread. Close it, or use it in a `with` statement. Every error is a `CommonbookError`; if
@@ -93,6 +111,42 @@ class RemoteBook(TransferVerbs):
         )
         return AppendReceipt(session, receipts, searchable=False, space=context.space or "")
 
+    @implements(Upkeep.import_folder)
+    def import_folder(  # noqa: D102 - as declared
+        self,
+        folder: str,
+        *,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        progress: Progress = no_progress,  # noqa: ARG002 - as in the book
+        **options: Any,  # noqa: ANN401 - of the request
+    ) -> TransferReport:
+        chosen = _path_filter(include, exclude)
+        # The server knows a folder of this machine by its name, and updates what it has imported from it before.
+        arguments = {"folder": _source_name(folder), "include": chosen.include, "exclude": chosen.exclude, **options}
+        with _temporary_archive() as place:
+            archive, findings = self._files.pack(folder, place, wanted=attachments.selects(chosen))
+            answer = self._send(VERBS["import_folder"], arguments, SentFiles(upload=archive))
+        report = _decode(answer)
+        return report._replace(skipped=(*findings, *report.skipped))
+
+    @implements(Upkeep.export)
+    def export(  # noqa: D102 - as declared
+        self,
+        target: str,
+        *,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        progress: Progress = no_progress,  # noqa: ARG002 - as in the book
+        **options: Any,  # noqa: ANN401 - of the request
+    ) -> TransferReport:
+        chosen = _path_filter(include, exclude)
+        arguments = {"include": chosen.include, "exclude": chosen.exclude, **options}
+        with _temporary_archive() as place:
+            answer = self._send(VERBS["export"], arguments, SentFiles(download=place))
+            report = _decode(answer._replace(body=_read_report(answer, place)))
+            return _with_outcomes(report, self._files.unpack(place, target))
+
     def exchange_login(self, code: str, *, nonce: str | None = None) -> NewKey:
         """Exchange a login code, as `Book.exchange_login`; the nonce is made here if there is none.
 
@@ -118,9 +172,7 @@ class RemoteBook(TransferVerbs):
     def _call(self, verb: Verb, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any verb
         """Send a call to the server, and return its result; the error of the server is raised here."""
         arguments = verb.bind(args, kwargs)
-        outbox_first.send_waiting(
-            self._outbox, verb.name, arguments, default_space=self._space, seconds=self._patience_seconds
-        )
+        send_waiting(self._outbox, verb.name, arguments, default_space=self._space, seconds=self._patience_seconds)
         answer = self._send(verb, arguments)
         try:
             return decode(result_of(verb.name), answer.json())
@@ -143,3 +195,60 @@ class RemoteBook(TransferVerbs):
         if answer.status >= 400:
             raise problem_of(answer)
         return answer
+
+
+_MAX_REPORT_BYTES: Final = 512 << 20
+
+
+def _path_filter(include: Sequence[str], exclude: Sequence[str]) -> PathFilter:
+    if isinstance(include, str) or isinstance(exclude, str):
+        raise BadInput("`include` and `exclude` are lists of patterns", fix='give a list, such as ["*.pdf"]')
+    return PathFilter(tuple(include), tuple(exclude))
+
+
+@contextmanager
+def _temporary_archive() -> Iterator[str]:
+    """Make a folder that nobody else can read, and yield the path of an archive in it."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="commonbook-") as folder:
+            yield os.path.join(folder, "archive.zip")
+    except OSError as error:
+        raise DiskFull(
+            f"no archive can be kept here: {error.strerror}", fix="free some space, or set TMPDIR"
+        ) from error
+
+
+def _source_name(folder: str) -> str:
+    """Return a name for a folder of this machine, which tells the server neither."""
+    return sha256(f"{socket.gethostname()}\n{os.path.realpath(folder)}".encode(errors="surrogateescape")).hexdigest()
+
+
+def _read_report(answer: Answer, place: str) -> bytes:
+    try:
+        with zipfile.ZipFile(place) as archive, archive.open(REPORT_MEMBER) as member:
+            return member.read(_MAX_REPORT_BYTES)
+    except (KeyError, zipfile.BadZipFile) as error:
+        raise ServerFailed(f"{answer.address} sent no whole export", fix="try again, or update Commonbook") from error
+
+
+def _decode(answer: Answer) -> TransferReport:
+    try:
+        report: TransferReport = decode(TransferReport, answer.json())
+    except Malformed as error:
+        raise ServerFailed(f"{answer.address} sent another report: {error}", fix="update Commonbook") from error
+    return report
+
+
+def _with_outcomes(report: TransferReport, outcomes: Sequence[tuple[str, Outcome]]) -> TransferReport:
+    """Return the report about the target here; an exported archive begins with the memories, in the order of `ids`."""
+    of_memories = outcomes[: len(report.ids)]
+    counts = Counter(outcome for _, outcome in of_memories)
+    foreign = [path for path, outcome in outcomes if outcome == "foreign"]
+    return report._replace(
+        done=counts["new"],
+        updated=counts["changed"],
+        unchanged=counts["same"],
+        skipped=(*map(not_exported, foreign), *report.skipped),
+        ids=tuple(id_ for id_, (_, outcome) in zip(report.ids, of_memories, strict=True) if outcome != "foreign"),
+        attachments=tuple(path for path in report.attachments if path not in foreign),
+    )

@@ -125,8 +125,7 @@ def connect(
 ) -> RemoteBook:
     """Make a remote book over the URL of a server; its outbox is opened if it exists. Nothing is sent yet."""
     _require_http()
-    from commonbook.client.address import parse_address
-    from commonbook.client.http import HttpCaller
+    from commonbook.client.http import HttpCaller, parse_address
     from commonbook.client.http_transport import HttpTransport
     from commonbook.client.lazy_outbox import LazyOutbox
     from commonbook.client.remote_book import RemoteBook
@@ -166,7 +165,7 @@ def connect(
 def log_in(settings: RemoteSettings, url: str, code: str, *, allow_http: bool = False) -> tuple[ApiKey, str]:
     """Exchange a login code for a key, and save it; return the key and the path of its file."""
     _require_http()
-    from commonbook.client.address import parse_address
+    from commonbook.client.http import parse_address
     from commonbook.client.login import exchange
     from commonbook.settings import remote
 

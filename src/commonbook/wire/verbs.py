@@ -1,4 +1,4 @@
-"""The verbs over HTTP, read from their declarations: by name, with the fields of their requests and their results.
+"""The verbs over HTTP, read from their declarations: the fields of their requests, their results, their requests.
 
 Annotations of declarations are texts whose names are imported for type checkers only. They are resolved here against
 the values of `model`.
@@ -6,17 +6,21 @@ the values of `model`.
 
 from __future__ import annotations
 
+import json
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from inspect import Parameter
 from types import GenericAlias
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+from urllib.parse import quote
 
+from commonbook.errors import BadInput, BadText
 from commonbook.model import invalidation, memory, reasoning, recall, reports, session, sharing, spaces
+from commonbook.model.memory import UNSET
 from commonbook.verbs import declared_verbs
-from commonbook.verbs.declaration import NOT_SENT, Verb
-from commonbook.wire.encoding import REQUIRED, Field
+from commonbook.verbs.declaration import NOT_SENT, Method, Verb
+from commonbook.wire.encoding import REQUIRED, Field, encode
 
 VERBS: Final[Mapping[str, Verb]] = {verb.name: verb for verb in declared_verbs()}
 """All verbs by name."""
@@ -56,3 +60,84 @@ def _hints(name: str) -> dict[str, Any]:
     values = (invalidation, memory, reasoning, recall, reports, session, sharing, spaces)
     names = {name: value for module in values for name, value in vars(module).items()}
     return typing.get_type_hints(VERBS[name].function, localns=names)
+
+
+class Request(NamedTuple):
+    """A request without its address and headers; `body` is None if it has none."""
+
+    method: Method
+    path: str
+    query: tuple[tuple[str, str], ...] = ()
+    body: bytes | None = None
+
+
+def request_of(verb: Verb, arguments: Mapping[str, Any]) -> Request:
+    """Return the request of a verb with these arguments, by the names that they have in `Book`.
+
+    Arguments that are UNSET are left out. A caller may leave out those that have their defaults.
+    """
+    values = dict(arguments)
+    if verb.variadic and len(values.get(verb.variadic, ())) == 1:
+        (name,), (value,) = verb.path_arguments, values.pop(verb.variadic)
+        values[name] = value
+    elif verb.several is not None:
+        verb = verb.of_several
+    path = verb.template
+    for name in verb.path_arguments:
+        path = path.replace(f"{{{name}}}", path_segment(values[name], may_have_slashes=f"{{{name}:path}}" in verb.path))
+    others = {name: value for name, value in values.items() if name not in verb.path_arguments}
+    if verb.takes_body:
+        return Request(verb.method, path, body=_json(encode(others)))
+    fields = others.pop(verb.expanded, None) if verb.expanded else None
+    expanded = {} if fields is None else fields._asdict()
+    return Request(verb.method, path, query=tuple(_query({**expanded, **others})))
+
+
+def path_segment(value: object, *, may_have_slashes: bool = False) -> str:
+    """Return a text as one segment of a path, with no dots that mean another folder.
+
+    Servers and proxies may take an encoded slash for a plain one: names of spaces and sessions are read in both forms,
+    and an id has none.
+    """
+    if not isinstance(value, str):
+        raise BadInput(f"an id of the type {type(value).__name__}", fix="give the id as a text")
+    if not may_have_slashes and (not value or "/" in value):
+        raise BadInput(f"{value!r} is not the id of a memory", fix="`commonbook list` shows the ids")
+    try:
+        segment = quote(value, safe="")
+    except UnicodeEncodeError:
+        raise BadInput("an id with half a character", fix="give a text in Unicode") from None
+    return segment.replace(".", "%2E") if segment in (".", "..") else segment
+
+
+def _query(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield query parameters: several for a list, JSON for a mapping, none for None and an empty mapping."""
+    for name, value in arguments.items():
+        encoded = encode(value) if value is not UNSET else None
+        if isinstance(encoded, dict):
+            if encoded:
+                yield name, _json(encoded).decode()
+        elif isinstance(encoded, list):
+            yield from ((name, _word(name, item)) for item in encoded)
+        elif encoded is not None:
+            yield name, _word(name, encoded)
+
+
+def _word(name: str, value: object) -> str:
+    if not isinstance(value, str):
+        return json.dumps(value)
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise BadText(
+            f"the {name} has a lone surrogate, which no file can hold", fix="send well-formed Unicode text"
+        ) from None
+    return value
+
+
+def _json(value: object) -> bytes:
+    try:
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
+    except UnicodeEncodeError:
+        # A lone surrogate: the server refuses it with the error that names the field, as the book does.
+        return json.dumps(value, allow_nan=False).encode()

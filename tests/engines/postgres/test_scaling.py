@@ -10,8 +10,8 @@ import psycopg
 import pytest
 
 import commonbook
-from commonbook.book import browser_sessions
 from commonbook.book.book import Book
+from commonbook.book.serving import begin_session, end_session
 from commonbook.model.memory import Draft, Filter
 from tests.support.statements import recorded
 
@@ -149,8 +149,8 @@ def _granted(book: Book) -> None:
     key = book.create_key("user:bob", limits=[("red", "reader")])
     book.with_key(key.secret).recall("ledger", spaces="red")
     book.exchange_login(book.create_login(key.key.id).code)
-    secret, _ = browser_sessions.begin_session(book, book.with_key(key.secret).create_sign_in().code)
-    browser_sessions.end_session(book, secret)
+    secret, _ = begin_session(book, book.with_key(key.secret).create_sign_in().code)
+    end_session(book, secret)
     book.acting_as("user:bob").list()
     book.grants()
     book.keys()

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import commonbook
-from commonbook.book.answer_once import answer_once
+from commonbook.book.serving import answer_once
 from commonbook.errors import DiskFull, HomeError
 
 pytestmark = pytest.mark.promise("writes.read-ahead")

@@ -106,7 +106,7 @@ def test_an_archive_that_is_too_large_is_refused(book, tmp_path):
     from starlette.testclient import TestClient
 
     from commonbook.interfaces.http.app import make_app
-    from commonbook.interfaces.http.config import ServerConfig
+    from commonbook.interfaces.http.threads import ServerConfig
 
     secret = book.create_key("user:local").secret
     client = TestClient(

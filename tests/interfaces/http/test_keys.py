@@ -16,8 +16,7 @@ from commonbook.book.book import Book
 from commonbook.interfaces.http.serving import server
 from commonbook.interfaces.http.serving.addresses import ServeOptions
 from commonbook.verbs.declaration import Verb
-from commonbook.wire.requests import request_of
-from commonbook.wire.verbs import VERBS, fields_of_verb
+from commonbook.wire.verbs import VERBS, fields_of_verb, request_of
 from tests.interfaces.http.test_idempotency import ARGUMENTS
 
 OPEN: Final = frozenset({"/openapi.json", "/health/live", "/health/ready", "/v1/login", "/sign-in"})

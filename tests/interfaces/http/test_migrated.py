@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from commonbook.book import browser_sessions
+from commonbook.book.serving import begin_session, find_session
 from commonbook.compose.book import open_book
 from commonbook.compose.databases import migrate_book
 from commonbook.interfaces.http.app import make_app
@@ -25,7 +25,7 @@ def test_a_write_that_is_repeated_after_a_migration_gets_its_first_answer(home: 
         secret = book.create_key("user:local").secret
         login = book.create_login(book.create_key("agent:helper").key.id)
         new = book.exchange_login(login.code, nonce="of the first client")
-        browser, _ = browser_sessions.begin_session(book, book.with_key(secret).create_sign_in().code)
+        browser, _ = begin_session(book, book.with_key(secret).create_sign_in().code)
         first = answers(book, secret)
     keys = str(tmp_path / "keys")
     migrate_book(Settings.load(home)._replace(keys=keys), empty)
@@ -34,7 +34,7 @@ def test_a_write_that_is_repeated_after_a_migration_gets_its_first_answer(home: 
         assert answers(book, secret) == first
         assert book.log_size() == before
         assert book.exchange_login(login.code, nonce="of the first client") == new
-        assert browser_sessions.find_session(book, browser).key.principal == "user:local"
+        assert find_session(book, browser).key.principal == "user:local"
 
 
 def answers(book, secret: str) -> list[tuple[int, bytes]]:

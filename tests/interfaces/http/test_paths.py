@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from commonbook.book.book import Book
-from commonbook.wire.requests import request_of
-from commonbook.wire.verbs import VERBS
+from commonbook.wire.verbs import VERBS, request_of
 
 ODD_NAMES = [
     "talk",

@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from commonbook.book.book import Book
 from commonbook.interfaces.http.app import make_app
 from commonbook.interfaces.http.authentication import view_of
-from commonbook.interfaces.http.config import ServerConfig
+from commonbook.interfaces.http.threads import ServerConfig
 from tests.support.crowds import until
 
 pytestmark = pytest.mark.promise("sessions.group-commit")

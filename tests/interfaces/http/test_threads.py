@@ -10,8 +10,7 @@ from functools import partial
 
 import pytest
 
-from commonbook.interfaces.http.config import ServerConfig
-from commonbook.interfaces.http.threads import Threads
+from commonbook.interfaces.http.threads import ServerConfig, Threads
 
 DEADLINE = 60.0
 

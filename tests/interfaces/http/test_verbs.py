@@ -13,9 +13,8 @@ from commonbook.errors import BadInput
 from commonbook.model.memory import Filter
 from commonbook.model.session import PromptPassage
 from commonbook.wire.encoding import decode, encode
-from commonbook.wire.requests import request_of
 from commonbook.wire.schemas import schema
-from commonbook.wire.verbs import VERBS, result_of
+from commonbook.wire.verbs import VERBS, request_of, result_of
 
 
 def problem_of(response: Response) -> dict[str, Any]:

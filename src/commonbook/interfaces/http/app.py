@@ -11,12 +11,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from commonbook.interfaces.http.archives import ExportHandler, ImportHandler
-from commonbook.interfaces.http.config import ServerConfig
 from commonbook.interfaces.http.error_answers import http_error
 from commonbook.interfaces.http.openapi import OpenApiHandler, make_document
 from commonbook.interfaces.http.pages.sign_in import SignInPages
 from commonbook.interfaces.http.routes import Handler, LoggedRoute, answering
-from commonbook.interfaces.http.threads import Threads
+from commonbook.interfaces.http.threads import ServerConfig, Threads
 from commonbook.interfaces.http.verb_calls import Call, all_calls
 from commonbook.verbs.declaration import Verb
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from commonbook.book.import_permission import require_importer
+from commonbook.book.serving import require_importer
 from commonbook.errors import CommonbookError, HomeError, TooLarge
 from commonbook.interfaces.http.authentication import Credentials, credentials_of, view_of
 from commonbook.interfaces.http.error_answers import BadShape
@@ -32,8 +32,7 @@ from commonbook.wire.verbs import REPORT_MEMBER
 
 if TYPE_CHECKING:
     from commonbook.book.book import Book
-    from commonbook.interfaces.http.config import ServerConfig
-    from commonbook.interfaces.http.threads import Threads
+    from commonbook.interfaces.http.threads import ServerConfig, Threads
 
 ZIP: Final = "application/zip"
 _DEFAULT_SOURCE: Final = "archive"

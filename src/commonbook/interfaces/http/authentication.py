@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 from starlette.requests import HTTPConnection
 
-from commonbook.book.browser_sessions import find_session, view_of_session
+from commonbook.book.serving import find_session, view_of_session
 from commonbook.errors import NotAllowed
 from commonbook.interfaces.http.error_answers import Unauthenticated
 from commonbook.interfaces.http.guards.hosts import is_proven_own_page, public_port

@@ -6,7 +6,7 @@ import logging
 import traceback
 from collections.abc import Mapping
 from http import HTTPStatus
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, HTTPConnection
@@ -16,6 +16,9 @@ from commonbook.errors import BadInput, CommonbookError
 from commonbook.model.ids import new_id
 from commonbook.wire import problems
 from commonbook.wire.encoding import dumps
+
+if TYPE_CHECKING:
+    from starlette.types import Scope, Send
 
 _LOG: Final = logging.getLogger("commonbook.http")
 _PATHS: Final = "/openapi.json lists all paths"
@@ -108,3 +111,17 @@ def problem_answer(details: Mapping[str, Any], headers: Mapping[str, str]) -> Re
     return Response(
         dumps(details), status_code=details["status"], media_type=problems.MEDIA_TYPE, headers=dict(headers)
     )
+
+
+async def refuse(scope: Scope, send: Send, error: CommonbookError, status: int) -> None:
+    """Answer a request with an error, and close its connection: the rest of the request is not read."""
+    body = dumps(problems.problem(error, status, instance=scope.get("state", {}).get("request_id")))
+    headers = {
+        "Content-Type": problems.MEDIA_TYPE,
+        "Content-Length": str(len(body)),
+        "Connection": "close",
+        **problems.headers_of(error, status),
+    }
+    encoded = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": status, "headers": encoded})
+    await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})

@@ -6,9 +6,11 @@ the book.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote, urlencode
 
@@ -16,14 +18,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
 
-from commonbook.book.announced_appends import announce_append
-from commonbook.book.answer_once import answer_once
 from commonbook.book.book import Book
+from commonbook.book.serving import announce_append, answer_once
 from commonbook.errors import BadInput
 from commonbook.interfaces.http.authentication import Credentials, credentials_of, default_space_of, view_of
 from commonbook.interfaces.http.error_answers import BadShape, error_answer
-from commonbook.interfaces.http.preconditions import entity_tag, expected_version, is_unchanged
 from commonbook.interfaces.http.verb_calls import Call, parse_json
+from commonbook.model.memory import Memory
 from commonbook.wire.encoding import dumps
 
 if TYPE_CHECKING:
@@ -204,3 +205,38 @@ def _answer_with(call: Call, request: Request, result: Any) -> Response:  # noqa
         query = urlencode([*kept, ("after", str(result.next))])
         headers["Link"] = f'<{quote(request.scope["path"])}?{query}>; rel="next"'
     return json_answer(result, headers)
+
+
+_DERIVED: Final = ("marks", "superseded_by", "freshness", "successor", "invalidations")
+_TAG: Final = re.compile(r'"(\d{1,15})(?:\.[0-9a-f]+)?"')
+
+
+def entity_tag(result: Any) -> str:  # noqa: ANN401 - a value with a version
+    """Return the tag of a memory, or of the receipt of one."""
+    if not isinstance(result, Memory):
+        return f'"{result.version}"'
+    derived = tuple(getattr(result, name) for name in _DERIVED)
+    if not any(derived):
+        return f'"{result.version}"'
+    return f'"{result.version}.{blake2b(dumps(derived), digest_size=8).hexdigest()}"'
+
+
+def expected_version(header: str | None, arguments: Mapping[str, Any]) -> dict[str, int]:
+    """Return the argument `expected_version` that the header `If-Match` stands for; none for `*` and no header."""
+    if header is None or header.strip() == "*":
+        return {}
+    tag = _TAG.fullmatch(header.strip())
+    if tag is None:
+        raise BadInput("the header If-Match has no version", fix='send the ETag of the memory, such as `If-Match: "3"`')
+    version = int(tag[1])
+    if arguments.get("expected_version") not in (None, version):
+        raise BadInput("If-Match and expected_version are different versions", fix="send one of them")
+    return {"expected_version": version}
+
+
+def is_unchanged(header: str | None, tag: str) -> bool:
+    """Tell whether the header `If-None-Match` has the tag, so that the caller has the answer already."""
+    if header is None:
+        return False
+    tags = [candidate.strip().removeprefix("W/") for candidate in header.split(",")]
+    return tag in tags or tags == ["*"]

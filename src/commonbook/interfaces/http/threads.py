@@ -1,4 +1,4 @@
-"""The threads in which requests use the book."""
+"""The configuration of the HTTP server, and the threads in which requests use the book."""
 
 from __future__ import annotations
 
@@ -7,10 +7,19 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import NamedTuple, TypeVar
 
-if TYPE_CHECKING:
-    from commonbook.interfaces.http.config import ServerConfig
+
+class ServerConfig(NamedTuple):
+    """The configuration of an app.
+
+    `threads` is how many requests use the book at the same time; further ones wait. `max_archive_bytes` is
+    the size of an archive that is imported.
+    """
+
+    threads: int = 64
+    max_archive_bytes: int = 1024 * 1024 * 1024
+
 
 _Result = TypeVar("_Result")
 

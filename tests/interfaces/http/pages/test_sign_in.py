@@ -16,8 +16,8 @@ from httpx2 import Response
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from commonbook.book import browser_sessions
 from commonbook.book.book import Book
+from commonbook.book.serving import end_session
 from commonbook.interfaces.http.app import make_app
 from commonbook.interfaces.http.guards.config import GuardConfig
 from commonbook.interfaces.http.guards.stack import guarded
@@ -305,7 +305,7 @@ def test_signing_out_ends_the_streams_of_the_session(book, signed_in):
 
     async def send(message: MutableMapping[str, Any]) -> None:
         if not messages:
-            await asyncio.to_thread(browser_sessions.end_session, book, secret)
+            await asyncio.to_thread(end_session, book, secret)
         messages.append(message)
 
     async def stream() -> None:

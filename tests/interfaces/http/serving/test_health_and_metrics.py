@@ -13,10 +13,9 @@ from starlette.testclient import TestClient
 
 import commonbook
 from commonbook.errors import CommonbookError, DatabaseUnreachable, HomeError
-from commonbook.interfaces.http.serving import health as serving_health
 from commonbook.interfaces.http.serving import server
 from commonbook.interfaces.http.serving.addresses import ServeOptions
-from commonbook.interfaces.http.serving.health import Health
+from commonbook.interfaces.http.serving.server import Health
 from tests.support.crowds import until
 from tests.support.servers import serving
 
@@ -34,7 +33,7 @@ FIGURES = (
 
 
 def test_a_server_is_alive_and_ready_as_long_as_the_book_can_be_read(book, monkeypatch):
-    monkeypatch.setattr(serving_health, "_KEPT_SECONDS", 0)
+    monkeypatch.setattr(server, "_KEPT_SECONDS", 0)
     health = Health(book)
     client = TestClient(Starlette(routes=health.routes()))
 

@@ -13,8 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from commonbook.errors import CommonbookError
-from commonbook.interfaces.http.error_answers import BadShape
-from commonbook.interfaces.http.guards.refusals import refuse
+from commonbook.interfaces.http.error_answers import BadShape, refuse
 from commonbook.model.ids import new_id
 
 if TYPE_CHECKING:

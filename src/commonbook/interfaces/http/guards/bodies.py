@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Final
 from starlette.datastructures import Headers
 
 from commonbook.errors import BadInput, TooLarge
-from commonbook.interfaces.http.error_answers import BadShape
+from commonbook.interfaces.http.error_answers import BadShape, refuse
 from commonbook.interfaces.http.guards.config import OPEN_PATHS
-from commonbook.interfaces.http.guards.refusals import refuse
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 from starlette.datastructures import Headers
 
 from commonbook.errors import BadInput, NotAllowed
+from commonbook.interfaces.http.error_answers import refuse
 from commonbook.interfaces.http.guards.config import HEALTH_PATHS
-from commonbook.interfaces.http.guards.refusals import refuse
 
 if TYPE_CHECKING:
     from starlette.requests import HTTPConnection

@@ -6,16 +6,19 @@ script takes it out of the history of the browser, and posts it. Without scripts
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
+import base64
+import hashlib
+import html
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import parse_qsl
 
 from starlette.requests import Request
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from commonbook.book.browser_sessions import begin_session, end_session, find_session
+from commonbook.book.serving import begin_session, end_session, find_session
 from commonbook.errors import NotAllowed
 from commonbook.interfaces.http.authentication import (
     cookie_name,
@@ -24,7 +27,6 @@ from commonbook.interfaces.http.authentication import (
     session_cookie,
 )
 from commonbook.interfaces.http.error_answers import BadShape, Unauthenticated, error_details
-from commonbook.interfaces.http.pages.layout import Html, element, field, joined, page
 from commonbook.interfaces.http.routes import LoggedRoute
 from commonbook.model.ids import format_time
 
@@ -186,3 +188,60 @@ def _set_cookie(request: Request, answer: Response, secret: str, *, expires_in: 
         httponly=True,
         samesite="strict",
     )
+
+
+_STYLE: Final = """
+:root { color-scheme: light dark; font: 1rem/1.5 system-ui, sans-serif; }
+body { max-width: 40rem; margin: 3rem auto; padding: 0 1rem; }
+label, input, button { font: inherit; }
+input { width: 100%; box-sizing: border-box; padding: 0.4rem; margin: 0.3rem 0 0.8rem; }
+button { padding: 0.4rem 1rem; }
+code { overflow-wrap: anywhere; }
+"""
+
+
+class Html(str):
+    """A text that is HTML already."""
+
+    __slots__ = ()
+
+
+def element(name: str, *children: str, **attributes: str) -> Html:
+    """Return an element; strings that are no `Html` are escaped. An underscore at the end of a name is left out."""
+    shown = "".join(f' {key.rstrip("_")}="{html.escape(value)}"' for key, value in attributes.items())
+    return Html(f"<{name}{shown}>{joined(*children)}</{name}>")
+
+
+def field(**attributes: str) -> Html:
+    """Return an input field of a form."""
+    shown = "".join(f' {key.rstrip("_")}="{html.escape(value)}"' for key, value in attributes.items())
+    return Html(f"<input{shown}>")
+
+
+def joined(*parts: str) -> Html:
+    """Return all parts as one; strings that are no `Html` are escaped."""
+    return Html("".join(part if isinstance(part, Html) else html.escape(part) for part in parts))
+
+
+def page(
+    title: str, *body: Html, script: str = "", status: int = 200, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Return a page with this body, and at most one script of ours at its end."""
+    text = (
+        f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>{html.escape(title)} · Commonbook</title>'
+        f'<meta name="viewport" content="width=device-width, initial-scale=1"><style>{_STYLE}</style></head>'
+        f"<body><main>{element('h1', title)}{joined(*body)}</main>"
+        f"{f'<script>{script}</script>' if script else ''}</body></html>"
+    )
+    return HTMLResponse(text, status_code=status, headers={**(headers or {}), **_policy(script)})
+
+
+def _policy(script: str) -> dict[str, str]:
+    scripts = f"script-src {_source(script)}; " if script else ""
+    policy = f"default-src 'none'; {scripts}style-src {_source(_STYLE)}; form-action 'self'; "
+    return {"Content-Security-Policy": policy + "frame-ancestors 'none'; base-uri 'none'"}
+
+
+def _source(text: str) -> str:
+    """Return the source expression that allows exactly this inline text."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -12,24 +12,29 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+import anyio.to_thread
 import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
 
+from commonbook.errors import CommonbookError
 from commonbook.interfaces.http.app import make_app
 from commonbook.interfaces.http.error_answers import http_error
 from commonbook.interfaces.http.guards.config import LOOPBACK_NAMES
 from commonbook.interfaces.http.guards.stack import guarded
 from commonbook.interfaces.http.openapi import make_document
+from commonbook.interfaces.http.routes import LoggedRoute
 from commonbook.interfaces.http.serving import addresses, logs
 from commonbook.interfaces.http.serving.events import ChangeStreams, with_stream
-from commonbook.interfaces.http.serving.health import Health
 from commonbook.interfaces.http.serving.mcp import McpEndpoint
 from commonbook.interfaces.http.serving.metrics import ServerMetrics
 
@@ -40,7 +45,6 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
     from commonbook.book.book import Book
-    from commonbook.errors import CommonbookError
     from commonbook.interfaces.http.serving.addresses import ServeOptions
 
 _LOG: Final = logging.getLogger("commonbook.server")
@@ -176,3 +180,46 @@ def _cut_off() -> None:
     """End the process now, whatever still runs."""
     sys.stderr.flush()
     os._exit(0)
+
+
+_ANSWER_SECONDS: Final = 3.0
+_THREADS: Final = 2
+"""A database that does not answer holds no more threads than these; then the answer is 503 without asking it."""
+
+_KEPT_SECONDS: Final = 1.0
+"""How long an answer is kept, so that nobody makes the book work by asking often."""
+
+
+class Health:
+    """Answers whether the server is alive and ready."""
+
+    def __init__(self, book: Book) -> None:
+        """Ask this book."""
+        self._book = book
+        self._is_ready, self._asked_at = False, -_KEPT_SECONDS
+        self._asking = asyncio.Lock()
+        self._threads: anyio.CapacityLimiter | None = None
+        self.is_closing = False
+
+    def routes(self) -> list[LoggedRoute]:
+        """Return the routes of both questions."""
+        return [LoggedRoute("/health/live", self._live), LoggedRoute("/health/ready", self._ready)]
+
+    async def _live(self, _request: Request) -> Response:
+        return Response(status_code=200)
+
+    async def _ready(self, _request: Request) -> Response:
+        async with self._asking:
+            if time.monotonic() - self._asked_at >= _KEPT_SECONDS:
+                self._is_ready, self._asked_at = await self._can_read(), time.monotonic()
+        return Response(status_code=200 if self._is_ready and not self.is_closing else 503)
+
+    async def _can_read(self) -> bool:
+        if self._threads is None:
+            self._threads = anyio.CapacityLimiter(_THREADS)
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                await anyio.to_thread.run_sync(self._book.log_size, abandon_on_cancel=True, limiter=self._threads)
+        except (CommonbookError, TimeoutError):
+            return False
+        return True

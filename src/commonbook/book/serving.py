@@ -1,21 +1,24 @@
-"""Answers requests with an idempotency key, for interfaces: a repeat gets the first answer and changes nothing."""
+"""For servers of a book: answers to repeated requests, announced appends, and sessions of browsers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from itertools import count
 from typing import TYPE_CHECKING, Final
 
+from commonbook.admin import sign_in
 from commonbook.errors import Busy, CommonbookError
 from commonbook.model.request import RequestContext
+from commonbook.model.spaces import Actor
 from commonbook.ports.retry_read import retry_read
-from commonbook.text import validation
+from commonbook.text import space_names, validation
 from commonbook.write import idempotency
 from commonbook.write.idempotency import Repeated
 
 if TYPE_CHECKING:
     from commonbook.book.book import Book
+    from commonbook.model.spaces import BrowserSession
     from commonbook.ports.database import Transaction
     from commonbook.ports.engines import Engines
 
@@ -83,3 +86,36 @@ def _keep(engines: Engines, caller: RequestContext, answer: str) -> str:
         return answer
 
     return engines.db.write(operation)
+
+
+def announce_append(book: Book) -> AbstractContextManager[None]:
+    """Announce the append that this context, or a thread that runs in a copy of it, is going to make."""
+    return book._appender.group_commit.announce()  # noqa: SLF001 - this module is a part of the facade
+
+
+def require_importer(book: Book) -> None:
+    """Raise NotAllowed if `Book.import_folder` would."""
+    book._require_owner("read folders of this machine")  # noqa: SLF001 - this module is a part of the facade
+
+
+def begin_session(book: Book, code: str) -> tuple[str, BrowserSession]:
+    """Exchange the code of a sign-in link, once, for a session; return its secret, and the session."""
+    return sign_in.exchange(book._engines, code)  # noqa: SLF001 - this module is a part of the facade
+
+
+def find_session(book: Book, secret: str) -> BrowserSession:
+    """Return a session by its secret; NotAllowed if it has ended."""
+    return sign_in.find_session(book._engines, secret)  # noqa: SLF001 - this module is a part of the facade
+
+
+def end_session(book: Book, secret: str) -> None:
+    """Sign a browser out."""
+    sign_in.end_session(book._engines, secret)  # noqa: SLF001 - this module is a part of the facade
+
+
+def view_of_session(book: Book, session: BrowserSession, *, space: str | None = None) -> Book:
+    """Return a view of the book for a session, as `Book.with_key` does for the secret of a key."""
+    named = None if space is None else space_names.require_space_name(space)
+    key = session.key
+    caller = RequestContext(Actor(key.principal, key.id, has_limits=key.limits is not None))
+    return book._view(caller, space=named)  # noqa: SLF001 - this module is a part of the facade
