@@ -16,6 +16,7 @@ from commonbook.errors import BadInput
 from commonbook.interfaces.cli.commands import make_parser
 from commonbook.settings.remote import RemoteSettings
 from commonbook.settings.settings import CONFIG_KEYS, PROJECT_KEYS, Settings
+from commonbook.verbs import declared_verbs
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "commonbook"
@@ -157,6 +158,20 @@ def test_a_command_that_is_gone_would_be_found():
     assert ["recall", "who is responsible for payments"] in list(commands_of(Path("docs/GUIDE.md")))
     assert "no option '--fast'" in refusal_of(["recall", "x", "--fast"])
     assert "no command 'remind'" in refusal_of(["remind", "x"])
+
+
+def without_names(path: str) -> str:
+    """A path over HTTP, with every argument in it as `{}`."""
+    return re.sub(r"\{[^}]*\}", "{}", path)
+
+
+def test_every_path_over_http_that_a_page_shows_is_declared():
+    declared = {without_names(path) for verb in declared_verbs() for path in (verb.path, verb.several) if path}
+    pages = [page for page in PAGES if page.parent.name != "decisions"]
+    text = "".join((ROOT / page).read_text(encoding="utf-8") for page in pages)
+    shown = {without_names(path) for path in re.findall(r"/v1/[\w/{}]+", text)}
+    assert "/v1/memories/{}" in shown
+    assert shown - declared == set()
 
 
 def anchors(page: Path) -> set[str]:
