@@ -97,7 +97,8 @@ class _Recorder:
 
 
 def encode_any(result: Any) -> Any:
-    return None if isinstance(result, SimpleNamespace) else encode(result)
+    items = result if isinstance(result, list) else [result]
+    return None if any(isinstance(item, SimpleNamespace) for item in items) else encode(result)
 
 
 # --- interfaces
@@ -202,7 +203,7 @@ class CommandLine:
         return self._run("session", "move", session, to, space=space)
 
     def share(self, memory_id: str, to: str, *, refresh: str = "live") -> Any:
-        return self._run("share", memory_id, to=to, refresh=refresh).items[0]
+        return self._run("share", memory_id, to=to, refresh=refresh)[0]
 
     def pull(self, memory_id: str, to: str, *, refresh: str = "live") -> Any:
         return self._run("pull", memory_id, to=to, refresh=refresh)
