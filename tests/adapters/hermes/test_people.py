@@ -153,11 +153,16 @@ def test_the_files_of_hermes_memory_are_mirrored_as_they_are(agent, place, tmp_p
 
 def test_files_that_cannot_be_read_or_do_not_exist_take_nothing_away(agent, place, tmp_path):
     hermes = agent("s1", platform="cli")
-    hermes.provider.on_memory_write("add", "memory", "The pond is deep.")
-    hermes.turn("hello", "Hello.")
-    assert mirrored(place) == [("The pond is deep.", "note")]
     folder = tmp_path / "hermes" / "memories"
     folder.mkdir(parents=True)
+    (folder / "MEMORY.md").write_text("The pond is deep.")
+    hermes.turn("hello", "Hello.")
+    assert mirrored(place) == [("The pond is deep.", "note")]
+    folder.rename(tmp_path / "elsewhere")
+    hermes.turn("are you there", "Yes.")
+    hermes.provider.on_memory_write("add", "memory", "The mill is old.")
+    assert mirrored(place) == [("The pond is deep.", "note")]
+    folder.mkdir()
     (folder / "MEMORY.md").write_bytes(b"\xff\xfe broken")
     hermes.turn("how are you", "Fine.")
     assert mirrored(place) == [("The pond is deep.", "note")]

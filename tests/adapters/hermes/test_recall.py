@@ -230,26 +230,39 @@ def mirrored(place):
         return sorted(one.text.strip() for one in book.list(Filter(tags=("hermes",))).items)
 
 
-def test_an_entry_of_hermes_is_mirrored_once_changed_and_removed(provider, place):
+@pytest.fixture
+def write(provider, tmp_path):
+    """Write a file as Hermes' memory tool does, and report it."""
+
+    def written(name, *entries):
+        path = tmp_path / "hermes" / "memories" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n§\n".join(entries), encoding="utf-8")
+        provider.on_memory_write("add", "memory", "what was asked for", metadata={"tool_name": "memory"})
+
+    return written
+
+
+def test_an_entry_of_hermes_is_mirrored_once_changed_and_removed(provider, place, write):
     Hermes(provider)
     for _ in range(2):
-        provider.on_memory_write("add", "user", "prefers tea", metadata={"tool_name": "memory"})
-    provider.on_memory_write("add", "memory", "the mill is closed on Mondays")
+        write("USER.md", "prefers tea")
+    write("MEMORY.md", "the mill is closed on Mondays")
     assert mirrored(place) == ["prefers tea", "the mill is closed on Mondays"]
     for _ in range(2):
-        provider.on_memory_write("replace", "user", "prefers coffee", {"previous_content": "prefers tea"})
+        write("USER.md", "prefers coffee")
     assert mirrored(place) == ["prefers coffee", "the mill is closed on Mondays"]
     for _ in range(2):
-        provider.on_memory_write("remove", "memory", "", {"old_text": "closed on Mondays"})
+        write("MEMORY.md")
     assert mirrored(place) == ["prefers coffee"]
-    provider.on_memory_write("add", "memory", "the mill is closed on Mondays")
+    write("MEMORY.md", "the mill is closed on Mondays")
     assert mirrored(place) == ["prefers coffee", "the mill is closed on Mondays"]
 
 
-def test_a_changed_entry_keeps_its_id_and_history(provider, place):
+def test_a_changed_entry_keeps_its_id_and_history(provider, place, write):
     hermes = Hermes(provider)
-    provider.on_memory_write("add", "user", "prefers tea")
-    provider.on_memory_write("replace", "user", "prefers coffee", {"old_text": "tea"})
+    write("USER.md", "prefers tea")
+    write("USER.md", "prefers coffee")
     hermes.exit()
     with reading(place) as book:
         (memory,) = book.list().items
@@ -257,17 +270,16 @@ def test_a_changed_entry_keeps_its_id_and_history(provider, place):
         assert memory.kind == "preference"
 
 
-def test_an_entry_that_was_never_mirrored_is_added_when_it_is_replaced_and_nothing_when_it_is_removed(provider, place):
+def test_an_entry_that_hermes_reports_and_has_not_stored_is_not_mirrored(provider, place):
     Hermes(provider)
-    provider.on_memory_write("replace", "user", "prefers coffee", {"previous_content": "prefers tea"})
-    provider.on_memory_write("remove", "user", "", {"previous_content": "prefers water"})
-    assert mirrored(place) == ["prefers coffee"]
+    provider.on_memory_write("add", "user", "prefers coffee")
+    assert mirrored(place) == []
 
 
-def test_a_whole_conversation_with_everything_in_it(provider, place, herons):
+def test_a_whole_conversation_with_everything_in_it(provider, place, herons, write):
     hermes = Hermes(provider)
     hermes.turn("where does the heron nest", "in the reeds")
-    provider.on_memory_write("add", "memory", "asks about herons")
+    write("MEMORY.md", "asks about herons")
     provider.handle_tool_call("commonbook_remember", {"text": "Herons are of interest."})
     hermes.new("s2")
     hermes.turn("and the otter", "under the bridge")

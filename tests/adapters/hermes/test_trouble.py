@@ -244,8 +244,10 @@ def test_trouble_is_told_to_the_user_and_with_the_next_recall(provider, place, b
     )
 
 
-def test_an_entry_of_hermes_memory_that_cannot_be_mirrored_is_told(provider, place, caplog):
+def test_an_entry_of_hermes_memory_that_cannot_be_mirrored_is_told(provider, place, tmp_path, caplog):
     Hermes(provider)
+    (tmp_path / "hermes" / "memories").mkdir(parents=True)
+    (tmp_path / "hermes" / "memories" / "USER.md").write_text("an entry")
     with held(place), hurried(provider), pytest.raises(CommonbookError):
         provider.on_memory_write("add", "memory", "an entry")
     assert "could not be mirrored" in caplog.text

@@ -1,15 +1,15 @@
 """The memory mirror copies the entries of Hermes' own memory into the book: each entry once, in its present text.
 
-Hermes reports the writes of its memory tool. Other writes, by its background review, `hermes memory reset` and a
-person's editor, show in its files alone: MEMORY.md and USER.md are read when a provider starts, and when they have
-changed since.
+Its files decide, MEMORY.md and USER.md. They are read when Hermes reports a write of its memory tool, and when a
+provider or a turn starts and they have changed: its background review, `hermes memory reset` and a person's editor
+report nothing.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from commonbook.adapters.hermes.transcripts import clean
 from commonbook.model.memory import Filter, Memory
@@ -25,24 +25,6 @@ _FILES: Final[Mapping[str, str]] = {"memory": "MEMORY.md", "user": "USER.md"}
 _FOLDER: Final = "memories"
 _DELIMITER: Final = "\n§\n"
 _PAGE: Final = 200
-
-
-def mirror(book: Book, space: str, action: str, target: str, content: str, metadata: Mapping[str, Any]) -> None:
-    """Apply a change of an entry of Hermes to its mirrored memory."""
-    tags = ("hermes", f"hermes-{target}")
-    text = clean(content)
-    mirrored = list(_mirrored(book, space, tags))
-    previous = _find_previous(mirrored, metadata)
-    if action == "remove":
-        if previous is not None:
-            book.delete(previous.id)
-    elif any(memory.text.strip() == text for memory in mirrored) or not text:
-        if action == "replace" and previous is not None and previous.text.strip() != text:
-            book.delete(previous.id)
-    elif action == "replace" and previous is not None:
-        book.edit(previous.id, text=text)
-    elif action in ("add", "replace"):
-        book.remember(text, kind=_KINDS.get(target, "note"), tags=tags, space=space)
 
 
 def file_state(hermes_home: str) -> tuple[object, ...] | None:
@@ -63,6 +45,8 @@ def _stat(path: Path) -> tuple[int, int, int] | None:
 
 def mirror_files(book: Book, space: str, hermes_home: str) -> None:
     """Bring the mirrored memories of a space up to date with the files: a file that is gone has no entries."""
+    if file_state(hermes_home) is None:
+        return
     for target, name in _FILES.items():
         try:
             text = (Path(hermes_home) / _FOLDER / name).read_text(encoding="utf-8")
@@ -101,12 +85,3 @@ def _mirrored(book: Book, space: str, tags: tuple[str, ...]) -> Iterator[Memory]
         after = page.next
         if after is None:
             return
-
-
-def _find_previous(mirrored: list[Memory], metadata: Mapping[str, Any]) -> Memory | None:
-    """Return the memory of the entry before the change: by its whole text, or by a part that is unique to it."""
-    text, part = (clean(str(metadata.get(name) or "")) for name in ("previous_content", "old_text"))
-    if text:
-        return next((memory for memory in mirrored if memory.text.strip() == text), None)
-    matches = [memory for memory in mirrored if part and part in memory.text]
-    return matches[0] if len(matches) == 1 else None

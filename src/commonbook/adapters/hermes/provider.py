@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from commonbook.adapters.hermes import factory, options, tools
 from commonbook.adapters.hermes.keeper import Keeper, Warn
-from commonbook.adapters.hermes.memory_mirror import mirror
+from commonbook.adapters.hermes.memory_mirror import mirror_files
 from commonbook.adapters.hermes.recorder import Recorder
 from commonbook.adapters.hermes.transcripts import is_review
 from commonbook.adapters.hermes.user_spaces import UserSpaces
@@ -215,13 +215,12 @@ class CommonbookMemoryProvider:
             recorder.record_delegation(self._session, task, result, child_session_id)
 
     def on_memory_write(self, action: str, target: str, content: str, metadata: dict[str, Any] | None = None) -> None:
-        """Mirror an entry that Hermes writes into its own memory."""
-        if self._require_recorder():
-            space = self._require_active().spaces.profile
+        """Mirror the files of Hermes' memory, which has written an entry."""
+        del action, target, content, metadata  # An entry that Hermes has refused is reported too: its files decide.
+        active = self._require_active()
+        if active.recorder:
             try:
-                self._require_active().keeper.write(
-                    lambda book: mirror(book, space, action, target, content, metadata or {})
-                )
+                active.keeper.write(lambda book: mirror_files(book, active.spaces.profile, self._home()))
             except CommonbookError as error:
                 self._warn(f"An entry of Hermes' memory could not be mirrored ({error.message}).")
                 raise
