@@ -10,22 +10,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Literal
+from typing import Final, Literal
 
 from commonbook.errors import BadFile, FileInTheWay, TooLarge
-from commonbook.files import (
-    earlier_saves,
-    episode_files,
-    memory_of_file,
-    merge_conflicts,
-    refused_files,
-    reverted_saves,
-    sync_conflicts,
-)
+from commonbook.files import episode_files, refused_files, save_order
+from commonbook.files.write_out import ConcurrentSave
 from commonbook.markdown import keyed_hashes
 from commonbook.markdown.front_matter import VERBATIM_FIELDS, Document
 from commonbook.markdown.memory_conversion import (
+    claim_of,
     memory_from_document,
+    new_memory_from_document,
     parse_file,
     render_document,
     require_understood,
@@ -33,14 +28,15 @@ from commonbook.markdown.memory_conversion import (
     title_of_note,
 )
 from commonbook.model.ids import new_id
+from commonbook.model.memory import DETACHED
 from commonbook.model.spaces import Space
 from commonbook.model.stored_memory import StoredMemory
-from commonbook.tables import file_journal, memories
+from commonbook.ports.files import FileStat
+from commonbook.tables import copies, file_journal, memories
+from commonbook.text import file_paths, titles, user_times
 from commonbook.write import store_version
-
-if TYPE_CHECKING:
-    from commonbook.ports.files import FileStat
-    from commonbook.write.context import WriteContext
+from commonbook.write.context import WriteContext
+from commonbook.write.new_memory import new_memory
 
 Outcome = Literal["new", "edited", "moved", "restored", "malformed", "unchanged", "copied", "no file", "waiting"]
 """How a file was applied: "unchanged" if it changed nothing, "copied" if it became a memory with an id of its own,
@@ -90,14 +86,14 @@ def apply_file(ctx: WriteContext, path: str, *, gone: Mapping[str, str] = NONE_G
     try:
         document = parse_file(data, ctx.engines)
         _require_room(ctx, document)
-        memory, is_copied_file = memory_of_file.match_memory(ctx, path, synced, document)
+        memory, is_copied_file = match_memory(ctx, path, synced, document)
         if memory is None and document.id is None:
-            memory = memory_of_file.known_without_id(ctx, path, document, gone.get(hash_))
+            memory = known_without_id(ctx, path, document, gone.get(hash_))
         require_understood(document, memory)
-        merge_conflicts.require_merged(document, memory)
+        refused_files.require_merged(document, memory)
     except BadFile as error:
-        return _mark_malformed(ctx, path, stat, hash_, synced, merge_conflicts.with_reason(error, data))
-    if may_wait and not is_copied_file and memory_of_file.is_place_taken(ctx, path, memory, document):
+        return _mark_malformed(ctx, path, stat, hash_, synced, refused_files.merge_reason(error, data))
+    if may_wait and not is_copied_file and is_place_taken(ctx, path, memory, document):
         return _wait(ctx, memory)
     _check_copy_after_trouble(ctx, synced)
     if memory is None and synced is not None:
@@ -121,7 +117,7 @@ def _read(ctx: WriteContext, path: str, stat: FileStat) -> bytes | None:
 
 def _is_left_alone(ctx: WriteContext, path: str, stat: FileStat, hash_: str, data: bytes) -> bool:
     """Note a new file that becomes no memory: an empty note, or a second version that a sync program left."""
-    conflict = sync_conflicts.conflict_reason(ctx.engines, path, data)
+    conflict = refused_files.conflict_reason(ctx.engines, path, data)
     is_new_note = refused_files.is_blank(data) and memories.at_path(ctx.tx, path) is None
     if conflict is None and not is_new_note:
         return False
@@ -201,7 +197,7 @@ def _mark_malformed(
 
 def _add(ctx: WriteContext, path: str, stat: FileStat, hash_: str, document: Document, *, fresh_id: bool) -> Outcome:
     """Store a file that belongs to no memory as a new one, with the id that the file names unless `fresh_id` is set."""
-    memory = memory_of_file.new_memory_of(ctx, path, stat, document, fresh_id=fresh_id)
+    memory = new_memory_of(ctx, path, stat, document, fresh_id=fresh_id)
     if (episode := episode_files.without_repeats(ctx, memory)) is None:
         synced = file_journal.synced_file(ctx.tx, path)
         return _mark_malformed(ctx, path, stat, hash_, synced, refused_files.NOTHING_NEW)
@@ -229,11 +225,7 @@ def _update(
     """
     unchanged = says_the_same(document, memory, ctx.engines)
     if path != memory.path or memory.deleted is not None:
-        if (
-            file_journal.moved_from(ctx.tx, path) == memory.id
-            and memory.deleted is None
-            and memory_of_file.is_in_place(ctx, memory)
-        ):
+        if file_journal.moved_from(ctx.tx, path) == memory.id and memory.deleted is None and is_in_place(ctx, memory):
             return _apply_at_former_path(ctx, memory, path, stat, hash_, document)
         _claim_path(ctx, path, stat, hash_, memory)
         file_journal.drop_absent(ctx.tx, memory.path, memory.id)
@@ -245,8 +237,8 @@ def _update(
     _claim_path(ctx, path, stat, hash_, memory)
     if unchanged:
         return "unchanged"
-    if earlier_saves.is_earlier(ctx, memory, document, journal=journal, synced=synced):
-        return "edited" if earlier_saves.record_earlier(ctx, memory, document) else "unchanged"
+    if save_order.is_earlier(ctx, memory, document, journal=journal, synced=synced):
+        return "edited" if save_order.record_earlier(ctx, memory, document) else "unchanged"
     revise(ctx, memory, apply_document(ctx, memory, document), document)
     return "edited"
 
@@ -433,15 +425,174 @@ def revise(
         restore(ctx, old, new._replace(space=space), changed, how="file", document=document, version=version)
         return
     if changed:
-        is_reverted = reverted_saves.takes_back(ctx, old, new)
+        is_reverted = save_order.takes_back(ctx, old, new)
         new = store_version.store_version(
             ctx, old, new._replace(space=space), changed, how="file", document=document, version=version
         )
         if is_reverted:
-            reverted_saves.mark(ctx, new)
+            save_order.mark_reverted(ctx, new)
         if new.source != old.source:
             check_copy(ctx, new.id)
         return
     if new.path != old.path:
         memories.relocate(ctx.tx, old, new.path)
     store_version.write_back(ctx, new, document)
+
+
+# --- the memory that a file belongs to
+
+
+def match_memory(
+    ctx: WriteContext, path: str, synced: file_journal.SyncedFile | None, document: Document
+) -> tuple[StoredMemory | None, bool]:
+    """Decide which memory a file belongs to: a known path keeps its memory, a moved file the one that its id names.
+
+    The second value tells that the file is a copy of the file of another memory, whose id it must not keep.
+    """
+    at_path = memories.find(ctx.tx, ctx.spaces, synced.memory) if synced and synced.memory else None
+    if at_path is not None and at_path.deleted is not None:
+        at_path = None
+    named = memories.find(ctx.tx, ctx.spaces, document.id) if document.id else None
+    if named is not None and at_path is not None and named.id != at_path.id:
+        # An id edited by hand is put back, unless the file that it belongs to was really moved over this one.
+        moved_over = named.deleted is not None or not is_in_place(ctx, named)
+        return (named if moved_over else at_path), False
+    if named is None and at_path is not None and document.id and _waits_for_its_id(ctx, at_path):
+        # The database was lost while the commit was checked out that has no ids; now the file brings its own.
+        return None, False
+    if at_path is not None:
+        return at_path, False
+    if named is None or named.deleted is not None:
+        return named, False
+    pending = file_journal.journal_entries(ctx.tx, [named.id]).get(named.id)
+    if named.path == path or (pending and path in pending.paths) or file_journal.moved_from(ctx.tx, path) == named.id:
+        return named, False
+    if pending or is_in_place(ctx, named):
+        return None, True
+    return named, False
+
+
+def known_without_id(ctx: WriteContext, path: str, document: Document, gone_id: str | None) -> StoredMemory | None:
+    """Return the memory that a file without an id belongs to at a path that is new, or None.
+
+    Either the file of a memory had this very content at a path where it is no longer, or a memory with this text was
+    deleted here.
+    """
+    moved = memories.find(ctx.tx, ctx.spaces, gone_id) if gone_id else None
+    if moved is not None and moved.deleted is None and not ctx.engines.folder.exists(moved.path):
+        return moved
+    deleted_id = memories.at_path(ctx.tx, path, is_deleted=True)
+    deleted = memories.find(ctx.tx, ctx.spaces, deleted_id) if deleted_id else None
+    return deleted if deleted is not None and deleted.text == document.text else None
+
+
+def _waits_for_its_id(ctx: WriteContext, memory: StoredMemory) -> bool:
+    """Tell whether the file of a memory was still to be completed, so that its id may never have stood in the file."""
+    pending = file_journal.journal_entries(ctx.tx, [memory.id]).get(memory.id)
+    return pending is not None and pending.is_write_back
+
+
+def is_in_place(ctx: WriteContext, memory: StoredMemory) -> bool:
+    """Tell whether the file of a memory is still at its path; a file there that names another memory does not count."""
+    try:
+        data = ctx.engines.folder.read(memory.path)
+        named_id = None if data is None else parse_file(data, ctx.engines).id
+    except (BadFile, OSError):
+        return True
+    return ctx.engines.folder.exists(memory.path) if data is None else named_id in {None, memory.id}
+
+
+def is_place_taken(ctx: WriteContext, path: str, memory: StoredMemory | None, document: Document) -> bool:
+    """Tell whether a copy that is new in this space cannot be tied here: its root, or another copy of it, is there.
+
+    In an older database, that may be a memory whose file is gone, since it was moved or deleted since.
+    """
+    ties = (claim_of(document), memory.shared if memory else None)
+    roots = {tie.root for tie in ties if tie is not None and tie.mode != DETACHED}
+    space = file_paths.space_at(path, ctx.spaces.values())
+    if not roots or space is None or (memory is not None and not _is_new_in(ctx, memory, space)):
+        return False
+    bound = {copies.of_root(ctx.tx, root, space.id) or root for root in roots}
+    own = {document.id, memory.id if memory else None}
+    in_space = memories.get_headers(ctx.tx, {space.id: space}, sorted((roots | bound) - own)).values()
+    return any(other.deleted is None for other in in_space)
+
+
+def _is_new_in(ctx: WriteContext, memory: StoredMemory, space: Space) -> bool:
+    """Tell whether a memory whose file is in this space was deleted, or was elsewhere before."""
+    return memory.deleted is not None or (memory.space.id != space.id and not is_in_place(ctx, memory))
+
+
+def new_memory_of(ctx: WriteContext, path: str, stat: FileStat, document: Document, *, fresh_id: bool) -> StoredMemory:
+    """Return the new memory of a file that belongs to none, with the id in the file unless `fresh_id` is set."""
+    memory_id = document.id if document.id and not fresh_id else new_id()
+    space = ctx.space_of_file(path)
+    same_id = document.id == memory_id
+    memory = new_memory(
+        ctx,
+        memory_id=memory_id,
+        space=space,
+        path=path,
+        how="file",
+        title=titles.title_of_note(path, memory_id, document.text),
+        text=document.text,
+    )
+    saved = user_times.time_of_file(stat.mtime_ns, now=ctx.tx.now)
+    memory = new_memory_from_document(memory, document, same_id=same_id)
+    memory = memory._replace(
+        created=document.created or saved,
+        updated=document.updated or saved,
+        version=store_version.version_from_file(ctx) if same_id else 1,
+    )
+    # A file that somebody copied was not shared: it does not follow the source of the copied file.
+    return memory if same_id else store_version.detached(memory._replace(shared=claim_of(document)))
+
+
+# --- saves that were displaced while we wrote
+
+
+def apply_concurrent_saves(ctx: WriteContext, saves: Sequence[ConcurrentSave]) -> None:
+    """Apply saves that were displaced while their files were written: as the newest revision, or into the history."""
+    for save in saves:
+        if save.memory in ctx.spaces:
+            # A space file that somebody changed while we wrote it: the database decides about spaces.
+            continue
+        data = ctx.engines.folder.read_displaced(save.name)
+        memory = memories.find(ctx.tx, ctx.spaces, save.memory)
+        if data is None:
+            continue
+        if memory is None:
+            # The database that had the memory is lost, but its text is here.
+            ctx.engines.folder.restore_displaced(save.name, f"recovered-{save.name}.md")
+            continue
+        document = _parse_or_plain(ctx, data)
+        if document.id != memory.id and document.id and memories.find(ctx.tx, ctx.spaces, document.id):
+            # The file of another memory was at our path: it is put beside it, where the next scan finds it.
+            ctx.engines.folder.restore_displaced(save.name, save.path or memory.path)
+            continue
+        if file_journal.content_hash(data) in file_journal.known_hashes(ctx.tx, memory.id):
+            continue
+        if _is_newer(save, memory):
+            revise(ctx, memory, apply_document(ctx, memory, document))
+        else:
+            save_order.record_earlier(ctx, memory, document)
+
+
+def _is_newer(save: ConcurrentSave, memory: StoredMemory) -> bool:
+    """Tell whether a displaced save is newer than its memory: what was written meanwhile is a person's save, or older.
+
+    After a crash nothing is known about it, and it goes into the history.
+    """
+    if save.journal is None or memory.deleted is not None:
+        return False
+    journal = None if save.is_later and save.journal.version == memory.version else save.journal
+    return save_order.is_newest(row_version=memory.version, journal=journal)
+
+
+def _parse_or_plain(ctx: WriteContext, data: bytes) -> Document:
+    """Parse a file; if it does not parse, return all of it as plain text."""
+    try:
+        return parse_file(data, ctx.engines)
+    except BadFile:
+        text = data.decode("utf-8", "replace").replace("\0", "\ufffd")
+        return Document(text=text)

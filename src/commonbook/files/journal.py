@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from commonbook.errors import Busy, DiskFull
-from commonbook.files import concurrent_saves, write_out
+from commonbook.files import hand_edits, write_out
 from commonbook.model.reports import Progress, no_progress
 from commonbook.model.request import FILESYSTEM_CONTEXT
 from commonbook.ports.database import Transaction
@@ -41,7 +41,7 @@ def write_committed(engines: Engines, tx: Transaction, files: FilesToWrite) -> N
         _, tx, files = transaction.commit(
             engines,
             FILESYSTEM_CONTEXT,
-            partial(concurrent_saves.apply_concurrent_saves, saves=report.saves),
+            partial(hand_edits.apply_concurrent_saves, saves=report.saves),
         )
         write_out.drop(engines, report.saves)
 
@@ -76,7 +76,7 @@ def write_pending(engines: Engines, *, progress: Progress = no_progress) -> None
     """Write all files of the journal, and apply saves that were displaced when a process crashed."""
     saves = write_out.saves_left_by_crash(engines)
     if saves:
-        transaction.write(engines, FILESYSTEM_CONTEXT, partial(concurrent_saves.apply_concurrent_saves, saves=saves))
+        transaction.write(engines, FILESYSTEM_CONTEXT, partial(hand_edits.apply_concurrent_saves, saves=saves))
         write_out.drop(engines, saves)
     with engines.db.reading() as tx:
         waiting = file_journal.pending(tx)
@@ -90,7 +90,7 @@ def write_pending(engines: Engines, *, progress: Progress = no_progress) -> None
 
 def _apply_report(ctx: WriteContext, report: write_out.WriteOutReport) -> None:
     """Apply displaced saves, and enqueue again the files that this version of the program renders differently."""
-    concurrent_saves.apply_concurrent_saves(ctx, report.saves)
+    hand_edits.apply_concurrent_saves(ctx, report.saves)
     stale = tuple(file_journal.journal_entries(ctx.tx, report.stale))
     ctx.enqueue_files(memories.get_many(ctx.tx, ctx.spaces, stale).values())
     ctx.enqueue_space_files(ctx.spaces[id_] for id_ in stale if id_ in ctx.spaces)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from commonbook.access import scope
-from commonbook.files import space_files, sync_conflicts
+from commonbook.files import refused_files, space_files
 from commonbook.maintenance import audit, health
 from commonbook.model.reports import Finding, Progress
 from commonbook.tables import file_journal, spaces
@@ -91,9 +91,9 @@ def _numbered_findings(tx: Reading, engines: Engines) -> tuple[Finding, ...]:
             what="conflict copy",
             where=path,
             why=f"it may be a second version, made by a sync program, of {original}: both say nearly the same",
-            fix=sync_conflicts.fix_of_likely(path, original),
+            fix=refused_files.fix_of_likely(path, original),
         )
-        for path, original in sync_conflicts.likely_conflicts(engines, paths)
+        for path, original in refused_files.likely_conflicts(engines, paths)
     )
 
 

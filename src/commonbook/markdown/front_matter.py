@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, cast
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from commonbook.errors import BadInput
 from commonbook.model.ids import UUID_PATTERN, format_time, parse_time
@@ -23,14 +23,7 @@ from commonbook.model.memory import (
     Metadata,
 )
 from commonbook.model.stored_memory import StoredCopyInfo
-from commonbook.runtime.lazy_modules import LazyModule
-from commonbook.text import validation
-
-if TYPE_CHECKING:
-    from commonbook.text import metadata
-else:
-    # Few files have metadata of their owners.
-    metadata = LazyModule("commonbook.text.metadata")
+from commonbook.text import metadata, validation
 
 LinkTo: TypeAlias = tuple[str, str, str | None]
 """A link in a file: relation, target, and the target's content hash."""

@@ -1,4 +1,4 @@
-"""Keyed hashes that rows and files carry: content hashes of memories, and the comparison of MACs.
+"""Keyed hashes that rows and files carry: content hashes of memories, and MACs of the messages of episodes.
 
 A content hash is an HMAC under the hashing key of the home, shortened to 16 hexadecimal digits. It covers the id, so
 that nobody can confirm a guess about an unreadable memory by writing the guess into a memory of their own. Its first
@@ -8,14 +8,15 @@ four digits identify the key, so that a hash of another home is not mistaken for
 from __future__ import annotations
 
 import hmac
-from typing import TYPE_CHECKING, Final
+import re
+from typing import Final, NamedTuple
 from weakref import WeakKeyDictionary
 
-from commonbook.model.stored_memory import UNKNOWN_HASH
-
-if TYPE_CHECKING:
-    from commonbook.model.stored_memory import StoredMemory
-    from commonbook.ports.keys import Keys
+from commonbook.markdown import transcript
+from commonbook.markdown.transcript import TranscriptMessage
+from commonbook.model.ids import format_time
+from commonbook.model.stored_memory import UNKNOWN_HASH, StoredMemory
+from commonbook.ports.keys import Keys
 
 HASH_DIGITS: Final = 16
 _KEY_DIGITS: Final = 4
@@ -54,3 +55,73 @@ _known_digits: WeakKeyDictionary[Keys, str] = WeakKeyDictionary()
 def is_valid(mac: str | None, expected: str) -> bool:
     """Compare a MAC that a file has with the expected one, in constant time."""
     return mac is not None and hmac.compare_digest(mac, expected)
+
+
+# --- the lines that prove the messages of an episode
+
+# Each message has a line in the file of its episode: its number, the MAC under the key of the home, and for a message
+# with a client id also a keyed hash of what was sent, and that id. The MAC covers the heading of the message in the
+# transcript too, and the session. So the messages come back into the log of a session that an older database has,
+# together with their client ids.
+
+_MESSAGE_LINE: Final = re.compile(
+    r"(?P<seq>\d{1,15}) mac:(?P<mac>[0-9a-f]{16})(?: (?P<sent>[0-9a-f]{16}|[?-]) (?P<client_id>\S+))?"
+)
+_TO_ENCODE: Final = re.compile(r"[%\s\x00-\x1f\x7f-\x9f]")
+_ENCODED: Final = re.compile(r"%([0-9A-F]{2,6});")
+_NOT_SENT: Final = "-"
+
+
+class ClientIds(NamedTuple):
+    """The client id of a message, and the beginning of the hash of what was sent under it; None for what is unknown."""
+
+    client_id: str | None = None
+    sent: str | None = None
+
+
+def message_line(keys: Keys, space_id: str, session: str, message: TranscriptMessage, ids: ClientIds) -> str:
+    """Return the line of a message in the file of its episode."""
+    ids = ids._replace(sent=ids.sent[:HASH_DIGITS] if ids.sent else None)
+    words = [str(message.seq), f"mac:{_message_mac(keys, space_id, session, message, ids)}"]
+    if ids.client_id is not None:
+        words += [ids.sent or _NOT_SENT, _TO_ENCODE.sub(lambda match: f"%{ord(match[0]):02X};", ids.client_id)]
+    return " ".join(words)
+
+
+def proven_messages(keys: Keys, memory: StoredMemory) -> dict[str, ClientIds]:
+    """Return the messages of an episode that this home wrote into its file, by id, with their client ids."""
+    if not memory.message_lines or memory.session is None:
+        return {}
+    by_seq = {message.seq: message for message in transcript.parse(memory.text).messages}
+    found: dict[str, ClientIds] = {}
+    for match in filter(None, map(_MESSAGE_LINE.fullmatch, memory.message_lines)):
+        message = by_seq.get(int(match["seq"]))
+        ids = _client_ids_in(match)
+        if message is not None and is_valid(
+            match["mac"], _message_mac(keys, memory.space.id, memory.session, message, ids)
+        ):
+            found[message.id] = ids
+    return found
+
+
+def _client_ids_in(match: re.Match[str]) -> ClientIds:
+    if match["client_id"] is None:
+        return ClientIds()
+    client_id = _ENCODED.sub(lambda code: chr(int(code[1], 16)), match["client_id"])
+    return ClientIds(client_id, None if match["sent"] == _NOT_SENT else match["sent"])
+
+
+def _message_mac(keys: Keys, space_id: str, session: str, message: TranscriptMessage, ids: ClientIds) -> str:
+    """Return the MAC of a message, over everything but its words, which a person may edit."""
+    return keys.keyed_hash(
+        "message",
+        space_id,
+        session,
+        str(message.seq),
+        message.id,
+        message.author,
+        message.role,
+        format_time(message.time),
+        "" if ids.client_id is None else f"+{ids.client_id}",
+        ids.sent or "",
+    )[:HASH_DIGITS]

@@ -6,19 +6,13 @@ It also says whose memories the space has reviewed, if it has any, so that a los
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, NamedTuple
+import tomllib
+from typing import NamedTuple
 
 from commonbook.errors import BadFile, BadSpaceName
 from commonbook.model.ids import UUID_PATTERN
 from commonbook.model.spaces import AGENTS, Review, Space
-from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.text import space_names
-
-if TYPE_CHECKING:
-    import tomllib
-else:
-    # Most writes only render such a file.
-    tomllib = LazyModule("tomllib")
 
 _FIX = 'it holds two lines: name = "team/backend" and id = "a UUID in lower case"'
 

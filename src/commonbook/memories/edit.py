@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from commonbook.errors import BadInput, Conflict, NotAllowed, NotFound, VersionConflict
-from commonbook.files import hand_edits, reverted_saves, scan
+from commonbook.files import hand_edits, save_order, scan
 from commonbook.markdown import file_format, obsidian
 from commonbook.memories import history
 from commonbook.memories.remember import checked_fields, parsed_times, require_ordered_times, resolve_links
@@ -55,7 +55,7 @@ def edit(
             raise BadInput("a notice is written by the book", fix="`commonbook triage` decides about it")
         edited = _apply(ctx, memory, changes)
         if to_revision == memory.revision:
-            reverted_saves.accept(ctx, memory)
+            save_order.accept_reverted(ctx, memory)
         if to_revision is not None:
             title, text = _older_text(ctx, memory, to_revision)
             edited = edited._replace(title=title, text=text)

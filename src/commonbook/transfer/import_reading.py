@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from commonbook.errors import BadFile
-from commonbook.files import sync_conflicts
+from commonbook.files import refused_files
 from commonbook.markdown.front_matter import Document
 from commonbook.markdown.memory_conversion import parse_file
 from commonbook.model.reports import Finding
@@ -67,7 +67,7 @@ def imported_file(read: ReadFile, note: Note, place: Place, *, mask: bool) -> Im
 
 def without_conflict_copies(notes: Mapping[str, Note]) -> tuple[dict[str, Note], list[Finding]]:
     """Return the notes without the second versions that a sync program left beside them, and findings for those."""
-    originals = {path: sync_conflicts.marked_original(path) for path in notes}
+    originals = {path: refused_files.marked_original(path) for path in notes}
     copies = {path: original for path, original in originals.items() if original in notes}
     findings = [
         not_imported(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from commonbook.markdown import message_macs, transcript
+from commonbook.markdown import keyed_hashes, transcript
 from commonbook.model.spaces import Space
 from commonbook.model.stored_memory import StoredMemory
 from commonbook.tables.session_places import moves as session_moves
@@ -28,9 +28,9 @@ def after_move(ctx: WriteContext, old: StoredMemory, new: StoredMemory) -> Store
 def _signed_again(ctx: WriteContext, memory: StoredMemory, source: Space, target: Space) -> tuple[str, ...]:
     """Return the lines that prove the messages of an episode whose session was moved, with MACs for its new space."""
     keys = ctx.engines.keys
-    proven = message_macs.proven(keys, memory._replace(space=source))
+    proven = keyed_hashes.proven_messages(keys, memory._replace(space=source))
     return tuple(
-        message_macs.line_of(keys, target.id, memory.session or "", message, proven[message.id])
+        keyed_hashes.message_line(keys, target.id, memory.session or "", message, proven[message.id])
         for message in transcript.parse(memory.text).messages
         if message.id in proven
     )
