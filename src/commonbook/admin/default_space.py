@@ -120,7 +120,7 @@ def _own(claims: Mapping[str, str], repository: Repository, *, identity: str | N
 
 
 def _free(claims: Mapping[str, str], taken: set[str], repository: Repository) -> str:
-    """Return the first name that no other repository has; a longer name is not that of a space that is there already.
+    """Return the first name that no other repository has; a longer name is not one of a space that is there already.
 
     The shortest may be: it is the space that the repository had before there were records.
     """

@@ -97,7 +97,7 @@ def list_grants(engines: Engines, actor: Actor, *, space: str | None = None) -> 
 
 
 def _is_shared_by_two(space: str) -> bool:
-    """Tell whether a space is one that two principals share; any other must have a name that a caller may give."""
+    """Return whether a space is one that two principals share; any other must have a name that a caller may give."""
     is_shared = space_names.is_shared_by_two(space)
     if not is_shared:
         space_names.require_space_name(space)

@@ -133,7 +133,7 @@ def _log(ctx: WriteContext, action: str, key: ApiKey) -> None:
 
 _CODE_LIFETIME: Final = timedelta(minutes=10)
 _CODE_BYTES: Final = 15
-"""So many random bytes are 24 characters; nobody guesses them in ten minutes."""
+"""These random bytes are 24 characters; nobody guesses them in ten minutes."""
 
 _MIN_NONCE_CHARS: Final = 16
 _MAX_NONCE_CHARS: Final = 200

@@ -25,8 +25,8 @@ from commonbook.write.transaction import write
 def create(engines: Engines, caller: RequestContext, name: str) -> Space:
     """Create a space; SpaceExists if there is one of that name.
 
-    A folder of the home that has this name, in whatever letters, becomes the space: its notes move into it, if the
-    owner of the home asks for that. For others the space gets a folder of its own.
+    A folder of the home that has this name, in small or capital letters, becomes the space: its notes move into it, if
+    the owner of the home asks for that. For others the space gets a folder of its own.
     """
     space_names.require_space_name(name)
 
@@ -103,7 +103,7 @@ def _rename(ctx: WriteContext, *, old: str, new: str, scanned: bool) -> Space:
 def _new_folder(ctx: WriteContext, space: Space, name: str, moving: Sequence[Space], others: Sequence[Space]) -> str:
     """Return the folder of a space under its new name; `others` are the spaces that stay, and those renamed already.
 
-    A space below the renamed one keeps the place and the spelling of its folder in that of the space above it.
+    A space below the renamed one keeps the place and the spelling of its folder, below the new folder.
     """
     if not space.folder and space.name != space_names.PERSONAL:
         return ""

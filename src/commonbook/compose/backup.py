@@ -366,5 +366,5 @@ def _complete_hidden_folder(hidden: str) -> None:
 
 
 def has_no_home(home: str) -> bool:
-    """Tell whether nothing is at the place of a home, so that a copy may be put there."""
+    """Return whether nothing is at the place of a home, so that a copy may be put there."""
     return not is_home(home) and not holds_files(home) and not os.path.isfile(home)

@@ -96,7 +96,7 @@ def book_over(engines: Engines, settings: Settings, clock: Clock, make_recall: C
 
 
 def may_be_made(settings: Settings, *, anywhere: bool = False) -> bool:
-    """Tell whether the first write may make this book: a database that was named, or the default home.
+    """Return whether the first write may make this book: a database that was named, or the default home.
 
     With `anywhere` it may be any home. One in whose folder files lie already is not made: they would become memories
     without a question.
@@ -437,7 +437,7 @@ def complete_changes(ctx: WriteContext) -> None:
 
 
 CHANGES_BEFORE_INDEXING: Final = 1_000
-"""After so many changes of this process, they are indexed in the background: a recall would do it in under a second."""
+"""After this number of changes they are indexed in the background; a recall would index them in under a second."""
 
 
 class LazyRecall:
@@ -459,7 +459,7 @@ class LazyRecall:
         self._service: RecallService | None = None
         self._lock = threading.Lock()
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever recall has under that name
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - any attribute of recall
         with self._lock:
             if self._service is None:
                 with loading():

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 _MAX_NAMED_MESSAGES: Final = 20
-"""At most so many refused messages become findings; all are counted."""
+"""The maximum of refused messages that become findings; all are counted."""
 
 
 def open_client(

@@ -92,7 +92,7 @@ def _wire(settings: Settings, clock: Clock, opened: ExitStack, *, create: bool) 
 
 
 def _index(target: Settings, progress: Progress) -> bool:
-    """Index the new book; it is complete without that, so a failure here is no failure of the migration."""
+    """Index the new book; it is complete without that, so a failure here does not fail the migration."""
     try:
         with open_book(target, progress=progress) as book:
             book.reindex(progress=progress)
@@ -118,7 +118,7 @@ def _target_settings(settings: Settings, to: str) -> Settings:
                 fix="name a new or empty folder",
             )
         return settings._replace(home=folder, database=None)
-    # An address that we do not support is no folder either, and may hold a password.
+    # An address that we do not support is not a folder either, and may hold a password.
     target = DatabaseChoice(require_address(to, "the address to move to"))
     if settings.database and settings.database.place == target.place:
         raise Conflict(f"the book is in {target.place} already", fix=f"to move a home there, name it: {_HOME_NAMED}")
@@ -141,7 +141,7 @@ def _require_keys_outside(settings: Settings) -> str:
 def _require_unused(old: Engines, target: Settings, clock: Clock) -> None:
     """Refuse a database or a home that has memories, before it gets keys.
 
-    A database in which somebody made an empty book, with other keys, takes those of the old book.
+    A database in which somebody made an empty book, with other keys, takes the keys of the old book.
     """
     from commonbook.transfer import migrate
 

@@ -28,7 +28,7 @@ _NOT_COPIED: Final = ("index", "out", "*.lock*", "outbox.db*", "state.db.before-
 
 
 def is_home_already(settings: Settings) -> bool:
-    """Tell whether the folder is a home that was made, or was trusted, on this machine."""
+    """Return whether the folder is a home that was made, or was trusted, on this machine."""
     return is_home(settings.home) and machine_marker.is_marked(settings.home)
 
 

@@ -49,7 +49,7 @@ def list_changes(engines: Engines, actor: Actor, *, after: str | None, space: st
 
 
 def _entries_by_time(tx: Reading, numbers: dict[str, int], heads: dict[str, int], limit: int) -> Iterator[LogEntry]:
-    """Return the new entries of all spaces, those of one space in their order and the spaces merged by time."""
+    """Return the new entries of all spaces, merged by time; the entries of one space stay in their order."""
     changed = [id_ for id_, seq in sorted(heads.items()) if seq > numbers.get(id_, 0)]
     pages = (chain.entries(tx, id_, after=numbers[id_], limit=limit) for id_ in changed)
     return heapq.merge(*pages, key=lambda entry: (entry.time, entry.space))

@@ -42,7 +42,7 @@ class IndexFollower:
                 self._thread = thread
 
     def _run(self, engines: Engines) -> None:
-        # Whatever keeps the index from being written, the next recall meets it too, and answers without the index.
+        # The next recall meets the same error when it writes the index, and answers without the index.
         with suppress(CommonbookError):
             self._recall.catch_up(engines, self._stopped.is_set)
 

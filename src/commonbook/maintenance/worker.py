@@ -103,7 +103,7 @@ def retry(engines: Engines, actor: Actor) -> int:
 
 
 def _by_priority() -> list[tuple[str, ...]]:
-    """Return the names of all kinds, those of one priority together, the highest priority first."""
+    """Return the names of all kinds, grouped by priority, the highest first."""
     levels = sorted({kind.priority for kind in JOB_KINDS.values()})
     return [tuple(name for name, kind in JOB_KINDS.items() if kind.priority == level) for level in levels]
 
@@ -134,7 +134,7 @@ def _run(context: WorkContext, job: Job) -> Outcome:
 
 
 def _is_about_actor(context: WorkContext, error: Exception) -> bool:
-    """Tell whether another worker may succeed where this actor was refused; nobody may more than the owner."""
+    """Return whether another worker may succeed where this actor was refused; nobody may more than the owner."""
     return isinstance(error, (NotAllowed, TooMany)) and not permissions.is_owner(context.actor)
 
 

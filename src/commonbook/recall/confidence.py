@@ -5,7 +5,7 @@ how many of its words they have, how near they are in meaning, and whether it na
 for messages also by the best score, for other memories by how rare the words of the query are here, how many passages
 there are, and whether missing words have to do with any word of the best hit. The second estimates whether a hit
 answers, given that something does: by its distance to the best hit and its lead over the next one, and for other
-memories than messages by what the best hit lacks, since another fact about the right person is no answer. Both were
+memories than messages by what the best hit lacks, since another fact about the right person is not an answer. Both were
 fitted on LoCoMo's first five conversations, on talks with assistants, and on notes and everyday memories
 (`benchmarks/quality`); docs/decisions/0025 has the figures.
 """
@@ -20,7 +20,7 @@ MIN_RELEVANCE: Final = 0.18
 """Below this chance that anything found is about the query, a recall returns nothing unless it sets a limit."""
 
 BEST_HITS: Final = 10
-"""The number of hits that tell whether anything is about the query."""
+"""The number of hits by which it is decided whether anything is about the query."""
 
 MIN_RELEVANCE_BY_MEANING: Final = 0.44
 """The same for a query of which the best hits have no word, and none that is near."""
@@ -32,7 +32,7 @@ _LACKED: Final = 0.1
 """A term of which a hit has less than this is missing in it."""
 
 _PRESENT: Final = 0.5
-"""A hit that has so much of a term is about it: what it lacks beside it is an attribute."""
+"""A hit that has this share of a term is about it: what it lacks beside it is an attribute."""
 
 _UNRELATED_COSINE: Final = 0.35
 _OTHER_ATTRIBUTE_COSINE: Final = 0.3
@@ -141,7 +141,7 @@ def _gap(cosine: float, enough: float) -> float:
 
 
 def judged_as_message(query: QueryRarity, best: HitFeatures) -> bool:
-    """Tell whether the model for messages applies to hits of which this is the best."""
+    """Return whether the model for messages applies to hits of which this is the best."""
     return best.is_message and query.passages >= _MANY_PASSAGES
 
 
@@ -165,7 +165,7 @@ def relevance(query: QueryRarity, hits: Sequence[HitFeatures], covered: QueryCov
 
 
 def _doublings(passages: int) -> float:
-    """Return how often a small home must be doubled to have so many passages."""
+    """Return how often a small home must be doubled to have this number of passages."""
     return log2(min(max(passages, _SMALL_HOME), _LARGE_HOME) / _SMALL_HOME)
 
 
@@ -182,7 +182,7 @@ def confidences(chance: float, hits: Sequence[HitFeatures], other_attribute: flo
 
 
 def is_far_below(chance: float, best: float, word_share: float) -> bool:
-    """Tell whether a hit need not be shown beside one that is probably right and has the confidence `best`."""
+    """Return whether a hit need not be shown beside one that is probably right and has the confidence `best`."""
     part = _FAR_BELOW_WITHOUT_WORDS if word_share < _FEW_WORDS else _FAR_BELOW
     return best >= _GOOD and chance < part * best
 

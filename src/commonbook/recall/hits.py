@@ -6,9 +6,9 @@ beyond the first k are read without texts and neighbours until they are chosen.
 
 Field collapsing: memories of one root that say the same are one hit, which names the other searched spaces.
 
-The index has already dropped most copies with the same words; those of an episode are dropped here. A memory with other
-words is a hit of its own: an older version never stands for the present one, whatever it scores, and which memories are
-hits does not depend on how many are asked for.
+The index has already dropped most copies with the same words; copies of an episode are dropped here. A memory with
+other words is a hit of its own: an older version never stands for the present one, however it scores. Which memories
+are hits does not depend on how many are asked for.
 
 Penalties: what is taken off the score of a memory that is suspect, or that is an outdated copy.
 
@@ -150,7 +150,7 @@ class HitBuilder:
                 yield self._message_hit(*self._messages[passage], row)
 
     def _judge(self, ranked: Sequence[int]) -> bool:
-        """Note the confidence of each row, and tell whether anything found is probably about the query."""
+        """Note the confidence of each row, and return whether anything found is probably about the query."""
         rarity, features = self._scores.rarity, [self._features(row) for row in ranked]
         shares = self._scores.coverage[ranked[: confidence.BEST_HITS]].max(axis=0, initial=0.0).tolist()
         covered = confidence.coverage(rarity, shares)
@@ -193,7 +193,7 @@ class HitBuilder:
         ]
 
     def _has_words(self, row: int) -> bool:
-        """Tell whether a row has a phrase of the query, or the only word of a query of one word.
+        """Return whether a row has a phrase of the query, or the only word of a query of one word.
 
         Such a query is a search for those words, however long the text around them is.
         """
@@ -415,7 +415,7 @@ class HitBuilder:
         in_session = is_message and not indexed_passages.is_part_of(memory, passage)
         text = self._text(memory, row)
         before, after = self._neighbour_text(row, -1), self._neighbour_text(row, 1)
-        # A message has the time at which it was sent, not that of the episode.
+        # A message has the time at which it was sent, not the time of the episode.
         at = indexed_passages.time_of_micros(int(pool.times[row])) if is_message else None
         return Hit(
             type="message" if is_message else "memory",
@@ -467,7 +467,7 @@ class HitBuilder:
         return memory.text[int(self._pool.starts[window[0]]) : int(self._pool.ends[window[-1]])]
 
     def _is_neighbour(self, row: int, other: int) -> bool:
-        """Tell whether two rows are the same, or next to each other in one thread."""
+        """Return whether two rows are the same, or next to each other in one thread."""
         if not 0 <= other < len(self._threads) or self._threads[other] != self._threads[row]:
             return False
         return -1 <= self._positions[other] - self._positions[row] <= 1
@@ -491,14 +491,14 @@ class HitBuilder:
 
 
 MAX_PLACES: Final = 100
-"""At most so many other places are named with a hit."""
+"""The maximum of other places that are named with a hit."""
 
 Members = Callable[[], list[tuple[str, str, str]]]
 """Returns root, space and id of the copies that were requested."""
 
 
 def collapse(rows: Sequence[int], memory_of: Callable[[int], StoredMemory | None]) -> list[int]:
-    """Return the rows without those of further memories of a root with the same words, in the same order: best first.
+    """Return the rows in the same order, best first, without further memories of a root with the same words.
 
     All rows of the memory that comes first are kept: each message of an episode is a hit by itself.
     """
@@ -597,7 +597,7 @@ def penalties_of(memory: StoredMemory, doubts: marks.Doubts) -> dict[str, float]
 
 
 def link_bonuses(tx: Reading, spaces: SpaceScope, targets: Sequence[StoredMemory]) -> dict[str, float]:
-    """Return what is added to the scores of those of these memories that others of these spaces link to."""
+    """Return what is added to the score of each memory that others of these spaces link to."""
     counts = links.count_linking(tx, spaces, targets, relations=_LINKING)
     return {id_: _LINK_BONUS * min(count, _MAX_LINKS) for id_, count in counts.items()}
 

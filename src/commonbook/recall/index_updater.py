@@ -66,7 +66,7 @@ MAX_PENDING: Final = 128
 """Up to this many changed memories and messages are searched directly; more are written into the index first."""
 
 _MAX_PENDING_CHARS: Final = 200_000
-"""Up to so much changed text is analysed for a recall alone; more is written into the index first.
+"""The changed text that is analysed for a recall alone; more is written into the index first.
 
 Every process would analyse it again: a message of a megabyte takes half a second.
 """
@@ -77,7 +77,7 @@ _RECALL_LOCK_SECONDS: Final = 0.5
 """A recall waits this long for another process that is writing the index, and then searches without writing."""
 
 _SLICE: Final = 500
-"""At most so many changes are written at once in the background: nobody waits long for the lock of the index."""
+"""The maximum of changes written at once in the background: nobody waits long for the lock of the index."""
 
 _RETRY_SECONDS: Final = 30.0
 """After a failed write of the index, recalls do not try again for this long."""
@@ -183,7 +183,7 @@ class IndexUpdater:
         return time.monotonic() > self._no_write_before
 
     def has_own_vectors(self, view: IndexView) -> bool:
-        """Tell whether the index's vectors are this embedder's: vectors of two embedders are never compared."""
+        """Return whether the index's vectors are this embedder's: vectors of two embedders are never compared."""
         return view.state is None or view.state.embedder == self._embedder.fingerprint
 
     def write(
@@ -319,7 +319,7 @@ class IndexUpdater:
 
 
 def _unsettled(tx: Reading, scope: SpaceScope, ids: Sequence[str]) -> list[tuple[Message, str]]:
-    """Return those of these messages that are in no episode and were not rewound, with the ids of their spaces."""
+    """Return the messages that are in no episode and were not rewound, with the ids of their spaces."""
     stored = sessions.get_many(tx, scope, ids)
     return [pair for pair in stored.values() if pair[0].episode is None and pair[0].rewound_at is None]
 
@@ -333,7 +333,7 @@ def _without_vectors(delta: Delta) -> Delta:
 
 
 def is_of_this_book(tx: Reading, state: IndexState, *, rules: str) -> bool:
-    """Tell whether an index was made from this book, by these rules, and from no other past of it.
+    """Return whether an index was made from this book, by these rules, and from no other past of it.
 
     An index of another past has applied log entries that the hash chains of this book do not contain: it was left over
     from before a restored backup, for example.

@@ -101,7 +101,7 @@ def session_thread(space: str, session: str) -> str:
 
 
 def is_part_of(memory: StoredMemory, passage: str) -> bool:
-    """Tell whether a passage has an id of its memory, and not of a message in the log of a session."""
+    """Return whether a passage has an id of its memory, and not of a message in the log of a session."""
     return passage.startswith(f"{memory.id}#")
 
 
@@ -146,7 +146,7 @@ def _message_passage(
 
 
 def indexed_message(message: Message, *, space: str, tags: tuple[str, ...], vector: Vector | None) -> IndexedPassage:
-    """Return a message that is not in an episode yet as the index stores it; the vector is that of its text."""
+    """Return a message that is not in an episode yet as the index stores it; the vector is made from its text."""
     transcript_message = transcript.TranscriptMessage(
         message.id, message.seq, message.author, message.role, message.time, message.text
     )
@@ -194,7 +194,7 @@ def cut(memory: StoredMemory, seq_by_message: Mapping[str, int | None] | None = 
 
 
 def indexed_passages(parts: CutMemory, *, validity: Validity, vectors: Iterable[Vector | None]) -> list[IndexedPassage]:
-    """Return a memory's passages as the index stores them; `vectors` are those of its texts."""
+    """Return a memory's passages as the index stores them; `vectors` are made from its texts."""
     memory, pieces, texts = parts
     wording = _wording(memory)
     # Looked up once: to search a long text for them again for each of its passages takes quadratic time.
@@ -208,7 +208,7 @@ def indexed_passages(parts: CutMemory, *, validity: Validity, vectors: Iterable[
     # An episode whose messages were all rewound has no passage.
     if pieces and pieces[0].message is None:
         first = entries[0]
-        # Its length is that of its text: names do not make a memory longer.
+        # Its length is the length of its text: names do not make a memory longer.
         entries[0] = first._replace(terms=Counter(first.terms) + Counter(_name_terms(memory, first.terms)))
     return entries
 
@@ -221,7 +221,7 @@ def _name_terms(memory: StoredMemory, known: Collection[str]) -> list[str]:
 
 
 def _embedded_text(piece: Passage, title: str) -> str:
-    """Return the text that is embedded: that of a message, or a part with the title above it."""
+    """Return the text that is embedded: a message, or a part of a memory with the title above it."""
     return piece.text if piece.message is not None else f"{title}\n{piece.text}".strip()
 
 
@@ -284,7 +284,7 @@ def _indexed(
 
 
 def follows_source(memory: StoredMemory) -> bool:
-    """Tell whether a memory is a copy of a source in this book; a detached or imported one stands for itself."""
+    """Return whether a memory is a copy of a source in this book; a detached or imported one stands for itself."""
     return memory.root != memory.id and memory.shared is not None and not memory.shared.claimed
 
 
@@ -325,7 +325,7 @@ def labels_of_message(*, session: str, author: str) -> tuple[str, ...]:
 
 
 def labels_of_passage(memory: StoredMemory, *, author: str) -> tuple[str, ...]:
-    """Return the labels of a passage of a memory; `author` is that of the message, if it is one.
+    """Return the labels of a passage of a memory; `author` is the author of a message.
 
     An episode belongs to a session of its own space. One that was moved away belongs to none.
     """

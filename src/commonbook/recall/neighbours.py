@@ -1,4 +1,4 @@
-"""Pools the values and the vectors of passages with those of their neighbours in the same session or memory.
+"""Pools the values and the vectors of passages with their neighbours' in the same session or memory.
 
 Passages lie in a row of slots: neighbours are as far apart as in their thread, and other passages are out of reach of
 each other. So a sum over neighbours is a sum along the row, weighted by a kernel.
@@ -28,7 +28,7 @@ _WINDOW_SPAN: Final = 2 * REACH
 
 _BLOCK: Final = 8
 _ROWS_AT_ONCE: Final = 4096
-"""So many rows of a segment are pooled at once, which takes some megabytes."""
+"""The number of rows of a segment that are pooled at once, which takes some megabytes."""
 
 
 def _neighbour_weight(distance: int) -> float:
@@ -71,7 +71,7 @@ def pool_values(values: Numbers, slots: Ints) -> Numbers:
 
 
 def pooled_squares(vectors: Bytes, scales: Numbers, slots: Ints) -> Numbers:
-    """Return the squared norm of each passage's vector after it was pooled with those of its neighbours."""
+    """Return the squared norm of each passage's vector after it was pooled with its neighbours' vectors."""
     squares = np.empty(len(slots))
     adjacent = np.zeros(len(slots) + 1, np.bool_)
     adjacent[1:-1] = slots[1:] - slots[:-1] <= REACH
@@ -91,7 +91,7 @@ def squares_of_rows(
     """Return the squared norms of pooled vectors for all rows of a segment, where the rows of a thread lie together.
 
     NaN stands for a norm that is left out: near two rows of one position, and in threads of which the rows are not
-    sorted by position, or lie between those of another thread whose hash begins alike.
+    sorted by position, or lie between rows of another thread whose hash begins alike.
     """
     squares = np.full(len(threads), np.nan)
     places, follows = positions.astype(np.int64), threads[1:] == threads[:-1]
@@ -145,7 +145,7 @@ def _products_with_following(row: Floats, blocks: int) -> Floats:
 
 
 def _windows(row: npt.NDArray[Any], size: int) -> npt.NDArray[Any]:
-    """Return all windows of so many entries of a contiguous array, without a copy; the last axis runs along a window.
+    """Return all windows of this length of a contiguous array, without a copy; the last axis runs along a window.
 
     `sliding_window_view` checks its arguments for longer than most products take.
     """

@@ -103,7 +103,7 @@ class Prefetcher:
 
 @retry_read
 def may_read_result(engines: Engines, actor: Actor, result: RecallResult) -> bool:
-    """Tell whether an actor may still read all that a result tells; its grants may have changed since the recall."""
+    """Return whether an actor may still read all that a result tells; its grants may have changed since the recall."""
     if permissions.is_owner_without_key(actor):
         return True
     hits = result.hits if result.nearest is None else (*result.hits, result.nearest)

@@ -240,7 +240,7 @@ _CACHED_WORDS: Final = 4_000
 """How many query words keep their near stems, the most recent ones: about two kilobytes each."""
 
 _MAX_COMPARED_WORDS: Final = 80
-"""So many words of a passage are compared with those of a query that it lacks."""
+"""The number of words of a passage that are compared with the words of a query that it lacks."""
 
 
 class QueryExpansion:
@@ -295,7 +295,7 @@ class QueryExpansion:
 
 
 _MAX_PHRASE_TERMS: Final = 8
-"""So many terms of a phrase are looked up: few passages have all of them, and each is compared anyway."""
+"""The number of terms of a phrase that are looked up: few passages have all, and each is compared anyway."""
 
 
 # --- phrases
@@ -314,7 +314,7 @@ class Phrase(NamedTuple):
         return len(self.words.split())
 
     def is_in(self, text: str) -> bool:
-        """Tell whether the words follow each other in a text."""
+        """Return whether the words follow each other in a text."""
         return self.words in _sequence(text)
 
 

@@ -108,7 +108,7 @@ class Scores(NamedTuple):
 
 
 def cosine(parts: RowParts) -> float:
-    """Return the cosine between the query's vector and that of a passage with its neighbours."""
+    """Return the cosine between the query's vector and the vector of a passage with its neighbours."""
     return parts["meaning"] / _SEMANTIC_WEIGHT
 
 
@@ -160,7 +160,7 @@ def from_bytes(vector: bytes | None) -> Floats | None:
 
 
 def is_short_question(text: str, words: int) -> bool:
-    """Tell whether a passage of that many words is a short question: it asks instead of telling."""
+    """Return whether a passage of that many words is a short question: it asks instead of telling."""
     return words <= _PIVOT_LENGTH and text.rstrip().endswith(("?", "\uff1f", "\u061f"))
 
 

@@ -13,11 +13,11 @@ _MIN_BYTES: Final = 256
 """Shorter texts hardly shrink, and can be read in the database as they are."""
 
 CACHED_TEXTS: Final = 32
-"""Results that follow from a text alone are cached for so many texts: a write uses them again under the lock."""
+"""The number of texts for which derived results are cached: a write uses them again under the lock."""
 
 _MAX_KEPT_TEXTS: Final = 128
 _MAX_KEPT_CHARS: Final = 32_768
-"""So many texts of at most this length are kept after they were read: mostly about a megabyte together."""
+"""The number and length of texts that are kept after they were read: mostly about a megabyte together."""
 
 _SMALL_BYTES: Final = 4096
 _SMALL_WINDOW_BITS: Final = 12

@@ -31,7 +31,7 @@ class LazyModule:
         """Import nothing yet."""
         self._module_name = name
 
-    def __getattr__(self, attribute: str) -> Any:  # noqa: ANN401 - whatever the module has under that name
+    def __getattr__(self, attribute: str) -> Any:  # noqa: ANN401 - any attribute of the module
         with loading():
             module = import_module(self._module_name)
         self.__dict__ = vars(module)

@@ -1,7 +1,7 @@
 """The default space as far as settings decide it: an argument, the environment, a project file or the git repository.
 
 A project file that lies in a git repository may have come with it: until a person has trusted it, it can switch capture
-off and nothing else. So one that cannot be obeyed is no trouble until then.
+off and nothing else. So one that cannot be obeyed does no harm until then.
 
 Trust in project files: a `.commonbook.toml` in a git repository is obeyed once a person has trusted it.
 
@@ -23,7 +23,7 @@ from commonbook.settings.git_repository import Repository, is_legal_name, paths_
 from commonbook.settings.settings import PERSONAL, PROJECT_KEYS, Settings, parse_toml, read_config_file
 
 PROJECTS: Final = "projects"
-"""The space above those of git repositories."""
+"""The space above the spaces of git repositories."""
 
 _PROJECT_FILE: Final = ".commonbook.toml"
 _MAX_PARTS: Final = 7
@@ -60,7 +60,7 @@ def chosen_space(settings: Settings) -> tuple[str | None, Repository | None]:
 
 
 def capture_allowed(settings: Settings) -> bool:
-    """Tell whether agents may record their sessions here: yes, unless a `.commonbook.toml` says `off`.
+    """Return whether agents may record their sessions here: yes, unless a `.commonbook.toml` says `off`.
 
     The nearest trusted file decides. One that is nearer and not trusted can only say `off`.
     """
@@ -126,12 +126,12 @@ def _read(settings: Settings, path: str, data: bytes) -> ProjectFile:
 
 
 def _is_own(path: str) -> bool:
-    """Tell whether a project file is the person's own: it lies in no git repository."""
+    """Return whether a project file is the person's own: it lies in no git repository."""
     return repository_at(os.path.dirname(path)) is None
 
 
 def _switches_off(data: bytes) -> bool:
-    """Tell whether a project file that cannot be obeyed in other ways switches capture off."""
+    """Return whether a project file that cannot be obeyed in other ways switches capture off."""
     import tomllib  # Imported late: most runs have no file to parse.
 
     try:
@@ -172,7 +172,7 @@ _FOLDER: Final = os.path.join(".commonbook", "trusted")
 
 
 def is_trusted(home: str, path: str, data: bytes) -> bool:
-    """Tell whether a person has trusted the file at this path with this content."""
+    """Return whether a person has trusted the file at this path with this content."""
     try:
         with open(_record(home, path), encoding="ascii") as file:
             return file.read().strip() == sha256(data).hexdigest()

@@ -121,7 +121,7 @@ def _folder_name(folder: str, *, git: str, shared: str) -> str:
 
 
 def _parse_origin(config: str) -> str | None:
-    """Return the address of the origin as host and path, in whatever form it is written, or None if there is none.
+    """Return the address of the origin as host and path, however it is written, or None if there is none.
 
     It has neither user, password nor port, so that all clones of a repository agree and no secret is in it.
     """
@@ -146,7 +146,7 @@ def _is_remote(address: str) -> bool:
 
 
 def is_legal_name(name: str) -> bool:
-    """Tell whether this is a legal part of a space name."""
+    """Return whether this is a legal part of a space name."""
     return _LEGAL_PART.fullmatch(name) is not None
 
 

@@ -158,7 +158,7 @@ def _marker(word: str, name: str) -> str:
 
 
 def _has_only_results(content: object) -> bool:
-    """Tell whether a content consists of the results of tools: nobody said it, whatever its role is."""
+    """Return whether a content consists of the results of tools: nobody said it, even if its role says so."""
     if not isinstance(content, list | tuple) or not content:
         return False
     return all(

@@ -182,12 +182,12 @@ def named_dates(text: str) -> NamedDates:
 
 
 def asks_when(text: str) -> bool:
-    """Tell whether a query asks for a time."""
+    """Return whether a query asks for a time."""
     return bool(_ASKS.search(text))
 
 
 def tells_time(text: str) -> bool:
-    """Tell whether a passage states when something is or was."""
+    """Return whether a passage states when something is or was."""
     # Most passages have no word of time at all, which is told in a fraction of the time that the patterns take.
     if text.isascii() and not _has_word_of_time(text.lower()):
         return False
@@ -197,13 +197,13 @@ def tells_time(text: str) -> bool:
 
 
 def _has_word_of_time(text: str) -> bool:
-    """Tell whether a text of ASCII letters, lower-cased, has a digit or a word without which no pattern matches."""
+    """Return whether a text of ASCII letters, lower-cased, has a digit or a word without which no pattern matches."""
     words = _ASCII_WORD.findall(text)
     return not _WORDS_OF_TIME.isdisjoint(words) or "o'clock" in text or _DIGIT.search(text) is not None
 
 
 def _is_month(match: re.Match[str], text: str) -> bool:
-    """Tell whether a match is a month and not a verb or a name: `May we march?` names none."""
+    """Return whether a match is a month and not a verb or a name: `May we march?` names none."""
     if match["before"] or match["after"] or match["year"]:
         return True
     word = match["month"]

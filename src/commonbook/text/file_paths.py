@@ -45,7 +45,7 @@ def space_file(folder: str) -> str:
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Tell whether a file lies in a folder or below it."""
+    """Return whether a file lies in a folder or below it."""
     return not folder or path.startswith(folder + "/")
 
 
@@ -59,7 +59,7 @@ def folders_above(path: str) -> list[str]:
 
 
 def space_at(path: str, spaces: Iterable[Space]) -> Space | None:
-    """Return the space that a file lies in: that of the nearest folder which is a space; None if there is none yet."""
+    """Return the space that a file lies in, by the nearest folder which is a space; None if there is none yet."""
     above = frozenset(folders_above(path))
     around = (space for space in spaces if space.folder in above and has_folder(space.name))
     return max(around, key=lambda space: len(space.folder), default=None)

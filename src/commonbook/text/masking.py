@@ -48,7 +48,7 @@ def mask_tags(tags: Iterable[str]) -> tuple[tuple[str, ...], int]:
 
 
 _LONG_NUMBER: Final = re.compile(r"\d{13,}")
-"""An id may be a long number that happens to pass for that of a card, which is written in groups."""
+"""An id may be a long number that happens to pass for a card's number, which is written in groups."""
 
 
 def tells_secret(name: str) -> bool:
@@ -211,12 +211,12 @@ def _accept(_value: str) -> bool:
 
 
 def _is_mixed(value: str) -> bool:
-    """Tell whether a value has letters with digits, or letters of both cases, as words seldom do."""
+    """Return whether a value has letters with digits, or letters of both cases, as words seldom do."""
     return _has(r"[A-Za-z]", value) and (_has(r"\d", value) or (value != value.lower() and value != value.upper()))
 
 
 def _is_key(value: str) -> bool:
-    """Tell whether a run of letters and digits is long and mixed, or too long for a word."""
+    """Return whether a run of letters and digits is long and mixed, or too long for a word."""
     runs = compiled(r"[A-Za-z0-9]{16,}").findall(value)
     return any(len(run) >= 32 or _is_mixed(run) for run in runs)
 
@@ -230,7 +230,7 @@ def _has(pattern: str, value: str) -> bool:
 
 
 def _is_option_value(option: str) -> bool:
-    """Tell whether the password of a command line option is none that stands for another, such as a variable."""
+    """Return whether the password of a command line option is none that stands for another, such as a variable."""
     return _is_url_password(option.partition(":")[2])
 
 
@@ -306,7 +306,7 @@ _TOKENS: Final = (
     ),
 )
 _MIN_TOKEN_CHARS: Final = 12
-"""Every token is or follows a run of so many characters without a blank: a text without one has no token."""
+"""Every token is or follows a run of this number of characters without a blank: a text without one has no token."""
 
 _FORTY_CHARS: Final = r"(?<![A-Za-z0-9/+=])[A-Za-z0-9/+]{40}(?![A-Za-z0-9/+=])"
 _AWS_NAMES: Final = r"(?i)aws|secret.?access.?key|secret.?key"
@@ -366,7 +366,7 @@ def _mask_url_passwords(text: str) -> Masked:
 
 
 def _is_url_password(value: str) -> bool:
-    """Tell whether a value in a URL is a password, and not a port, a variable or a placeholder."""
+    """Return whether a value in a URL is a password, and not a port, a variable or a placeholder."""
     return not _has(r"^(?:\d{1,5}(?:[/?#]|$)|\$[{(]|\$[A-Z_]+$|%s$|%\(|\*{3}|x{3,}$|\.{3}|\{)|\[masked:", value)
 
 
@@ -429,7 +429,7 @@ def _assigned_spans(text: str) -> Iterator[Span]:
 
 
 def _can_have_value(before: str, match: re.Match[str]) -> bool:
-    """Tell whether a value can follow a name: after a blank only for an option, after `>` only for a tag."""
+    """Return whether a value can follow a name: after a blank only for an option, after `>` only for a tag."""
     if match["option"]:
         return _has(r"--[\w-]*$", before)
     if match["tag"]:

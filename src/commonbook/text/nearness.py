@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import Final
 
 _MAX_CHARS: Final = 200_000
-"""Only so much of a text is compared: a longer one would hold up the transaction that asks."""
+"""A text is compared up to this length: a longer one would hold up the transaction that asks."""
 _MIN_WORDS: Final = 8
 _WORD: Final = re.compile(r"\w+")
 
@@ -26,7 +26,7 @@ def nearest(text: str, others: Sequence[str], *, at_least: float = 0.0) -> int |
 
 
 def says_nearly_the_same(text: str, other: str, *, at_least: float) -> bool:
-    """Tell whether two texts of some length have nearly all of their words in common."""
+    """Return whether two texts of some length have nearly all of their words in common."""
     is_long = all(len(_WORD.findall(one[:_MAX_CHARS])) >= _MIN_WORDS for one in (text, other))
     return is_long and _similarity(_parts(text), _parts(other)) >= at_least
 

@@ -30,7 +30,7 @@ _FIX: Final = "use up to 7 parts joined by '/', each of a-z, 0-9, '.', '_', '-' 
 
 
 def is_legal(part: str) -> bool:
-    """Tell whether one part of a space's name is legal; a month is not, since it is a folder of files."""
+    """Return whether one part of a space's name is legal; a month is not, since it is a folder of files."""
     return bool(_LEGAL.match(part)) and not _MONTH.match(part) and ".." not in part and not part.endswith(".md")
 
 
@@ -61,7 +61,7 @@ def require_space_name(name: str) -> str:
 
 
 def is_whole_tree(name: str) -> bool:
-    """Tell whether a name means a space and all below it, as in filters: it ends with one slash."""
+    """Return whether a name means a space and all below it, as in filters: it ends with one slash."""
     return name.endswith("/") and all(is_legal(part) for part in name[:-1].split("/"))
 
 
@@ -73,23 +73,23 @@ def require_new_name(name: str) -> str:
 
 
 def is_month(part: str) -> bool:
-    """Tell whether a part of a path is the name of a month's folder."""
+    """Return whether a part of a path is the name of a month's folder."""
     return bool(_MONTH.match(part))
 
 
 def has_folder(name: str) -> bool:
-    """Tell whether a space has a folder in a home: all but those of the system that have no memories."""
+    """Return whether a space has a folder in a home: all but the system's own without memories."""
     top = name.partition("/")[0]
     return not top.startswith("_") or top == SHARED_BETWEEN
 
 
 def has_space_file(name: str) -> bool:
-    """Tell whether the folder of a space says so by a file; those of notices and proposals are known by their names."""
+    """Return whether a file marks the folder of a space; folders of notices and proposals are known by their names."""
     return has_folder(name) and not is_beside_space(name)
 
 
 def is_beside_space(name: str) -> bool:
-    """Tell whether a space holds what the system keeps beside another space: its notices, or what is proposed to it."""
+    """Return whether a space holds what the system keeps beside another space: its notices or proposals."""
     return name.rpartition("/")[2] in BESIDE_SPACE
 
 
@@ -110,16 +110,16 @@ def shared_between(first: str, second: str) -> str:
 
 
 def is_shared_by_two(name: str) -> bool:
-    """Tell whether a name is that of a space that only two principals share."""
+    """Return whether a name belongs to a space that only two principals share."""
     top, _, rest = name.partition("/")
     return top == SHARED_BETWEEN and is_legal(rest)
 
 
 def is_system(name: str) -> bool:
-    """Tell whether a space is one of the system's own."""
+    """Return whether a space is one of the system's own."""
     return any(part.startswith("_") for part in name.split("/"))
 
 
 def is_within(name: str, top: str) -> bool:
-    """Tell whether the space `name` is `top` or lies below it."""
+    """Return whether the space `name` is `top` or lies below it."""
     return name == top or name.startswith(top + "/")

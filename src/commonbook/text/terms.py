@@ -1,4 +1,4 @@
-"""Turn text into terms: those that the index stores of a text, and those of a query.
+"""Turn texts into the terms that the index stores, and queries into terms to search for.
 
 A term is a stem: words are normalised (NFKC), lower-cased, stemmed by their script or language, and lose their accents.
 Scripts without spaces between words (Chinese, Japanese, Thai and others) and Korean give bigrams of characters. A text
@@ -21,7 +21,7 @@ from commonbook.text import dates_in_text, stopwords
 
 DEFAULT: Final = "english"
 MAX_WORD_LETTERS: Final = 64
-"""A longer run of letters is cut: it is no word but a key, a hash or a drawing."""
+"""A longer run of letters is cut: it is not a word but a key, a hash or a drawing."""
 
 _DATE: Final = "date:"
 _DAY: Final = "day:"
@@ -106,7 +106,7 @@ def terms(text: str) -> list[str]:
 
 
 def query_words(text: str) -> list[tuple[str, str]]:
-    """Return (word, term) for each word of a query that is no stop word, and ("", term) for each date."""
+    """Return (word, term) for each word of a query that is not a stop word, and ("", term) for each date."""
     language = language_of(text)
     spaced, runs = _split(dates_in_text.without_numeric_days(text), language)
     stop_words = stopwords.for_queries(language)
@@ -139,7 +139,7 @@ def plain_words(text: str) -> list[str]:
 
 
 def name_term(name: str) -> str:
-    """Return the one term of a whole name, such as a title: that of a query is the same if the query is the name."""
+    """Return the one term of a whole name, such as a title; a query that is the name has the same term."""
     return f"{_NAME}{' '.join(terms(name))}"
 
 
@@ -154,12 +154,12 @@ def names_in(text: str) -> frozenset[str]:
 
 
 def is_date(term: str) -> bool:
-    """Tell whether a term is a date; no word has a colon."""
+    """Return whether a term is a date; no word has a colon."""
     return term.startswith((_DATE, _DAY))
 
 
 def _may_be_asked(word: str, language: str) -> bool:
-    """Tell whether a word of a query counts; in other languages than English, single letters are articles and such."""
+    """Return whether a word of a query counts; in other languages than English, single letters do not."""
     return len(word) > 1 or word.isdigit() or language == DEFAULT
 
 

@@ -87,7 +87,7 @@ def validate_title(value: str) -> str:
 
 
 def validate_tags(values: Iterable[str]) -> tuple[str, ...]:
-    """Return tags normalised as those of a file: without leading '#', with single blanks, each once, in order."""
+    """Return tags normalised as in a file: without leading '#', with single blanks, each once, in order."""
     cleaned = [" ".join(value.split()).lstrip("# ") for value in validate_list(values, "tags")]
     for tag in cleaned:
         _require_unicode(tag, "tag")
@@ -174,7 +174,7 @@ def require_page_limit(value: int, *, has_next: bool = True) -> None:
 
 
 def validate_new_relation(value: str) -> str:
-    """Return a relation that a caller may link two memories by; the book alone makes those of copies and proposals."""
+    """Return a relation that a caller may link two memories by; the book alone makes links of copies and proposals."""
     relation = validate_relation(value)
     if relation == "shared_from":
         raise BadInput("only sharing links a copy to its source", fix="make a copy with `share` or `pull`")
@@ -196,12 +196,12 @@ def validate_memory_id(value: str) -> str:
 
 
 def is_memory_id(value: str) -> bool:
-    """Tell whether this is an id in canonical form."""
+    """Return whether this is an id in canonical form."""
     return _UUID.match(value) is not None
 
 
 def is_unicode(value: str) -> bool:
-    """Tell whether this is well-formed Unicode, without lone surrogates."""
+    """Return whether this is well-formed Unicode, without lone surrogates."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -246,7 +246,7 @@ def validate_new_session_id(value: str) -> str:
 
 
 def require_message_list(messages: object) -> None:
-    """Refuse a single message and any value that is no list: a string would become one message for each letter."""
+    """Refuse a single message and any value that is not a list: a string would become one message for each letter."""
     is_single = isinstance(messages, str | bytes | Mapping) or hasattr(messages, "_fields")
     # An object of a client library is one message, although it can be iterated.
     is_single = is_single or hasattr(messages, "model_dump")
@@ -312,7 +312,7 @@ def validate_line(value: str, what: str) -> str:
 
 
 def is_plain_line(value: str) -> bool:
-    """Tell whether a text is one line without control characters, and without marks that reorder what follows."""
+    """Return whether a text is one line without control characters, and without marks that reorder what follows."""
     return _NOT_IN_A_LINE.search(value) is None
 
 
@@ -321,7 +321,7 @@ _MAX_NUMBER: Final = 2**53
 
 
 def validate_metadata(value: object) -> Metadata:
-    """Return metadata, or refuse a value that is no small mapping of scalars."""
+    """Return metadata, or refuse a value that is not a small mapping of scalars."""
     if value is NO_METADATA:
         return NO_METADATA
     if not isinstance(value, Mapping):
@@ -349,7 +349,7 @@ def _metadata_value(name: str, value: object) -> Scalar:
         if not is_plain_line(value):
             raise BadInput(f"{name!r} has characters that no line has", fix="give a text on one line")
         return value
-    # Infinity and what is no number are not below the limit either; an int may be too large for a float.
+    # Infinity and what is not a number are not below the limit either; an int may be too large for a float.
     if not isinstance(value, bool | int | float) or not abs(value) <= _MAX_NUMBER:
         raise BadInput(f"{name!r} is no text, number or truth value", fix="give a scalar; a number of at most 2^53")
     return value

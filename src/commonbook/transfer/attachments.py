@@ -184,7 +184,7 @@ class TemplateFolders:
         self._skipped: dict[str, set[str]] = {folder: set() for folder in folders}
 
     def skips(self, path: str) -> bool:
-        """Tell whether a file is a template, and note it."""
+        """Return whether a file is a template, and note it."""
         for folder, skipped in self._skipped.items():
             if path.startswith(folder + "/"):
                 skipped.add(path)

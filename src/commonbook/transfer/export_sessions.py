@@ -72,7 +72,7 @@ def left_out(tx: Reading, chosen: SpaceScope) -> Iterator[Finding]:
 
 
 def _sessions(tx: Reading, space: Space) -> Iterator[Session]:
-    """Yield the sessions of a space, with their parents in whatever space."""
+    """Yield the sessions of a space, with their parents in any space."""
     after = None
     readable = spaces.get_all(tx)
     while page := sessions.page(tx, {space.id: space}, after=after, limit=_PAGE):

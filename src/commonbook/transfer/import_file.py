@@ -135,7 +135,7 @@ def note_of(file: SourceFile, document: Document, *, path_hash: str, key: str, c
 
 
 def has_room(document: Document) -> bool:
-    """Tell whether the front matter has room for our own fields."""
+    """Return whether the front matter has room for our own fields."""
     return _is_ours(document) or _free_bytes(document) >= 0
 
 
@@ -154,7 +154,7 @@ class HomePlaces:
         self._usable_spaces: dict[str, bool] = {}
 
     def has(self, place: Place) -> bool:
-        """Tell whether the home can have a file at this place, or at least in the folder of its space."""
+        """Return whether the home can have a file at this place, or at least in the folder of its space."""
         if place.space not in self._usable_spaces:
             self._usable_spaces[place.space] = _can_be_written(self._engines, f"{place.space}/-.md")
         return self._usable_spaces[place.space] and self._is_ours(import_spaces.likely_path(place))
@@ -166,7 +166,7 @@ def with_our_ending(path: str) -> str:
 
 
 def _is_ours(document: Document) -> bool:
-    """Tell whether a verb made this file: no person writes all of these fields."""
+    """Return whether a verb made this file: no person writes all of these fields."""
     return document.id is not None and document.created is not None and document.author is not None
 
 

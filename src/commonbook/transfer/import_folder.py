@@ -47,7 +47,7 @@ from commonbook.write.transaction import write
 _BATCH: Final = 200
 _BATCH_BYTES: Final = 32 * 1024 * 1024
 _KEPT_BYTES: Final = 32 * 1024 * 1024
-"""So much is kept of the files from the first pass to the second; the others are read twice."""
+"""The bytes of files that are kept from the first pass to the second; the other files are read twice."""
 
 _WHY_SKIPPED: Final = {
     "both": (
@@ -116,7 +116,7 @@ def import_folder(
 ) -> TransferReport:
     """Import a folder, a Markdown file or an archive into a space, or into the spaces that its space files name.
 
-    With `folders_as_spaces`, each folder whose name can be that of a space is one. With `okf`, the folder is a bundle
+    With `folders_as_spaces`, each folder with a possible name of a space is one. With `okf`, the folder is a bundle
     in the Open Knowledge Format even if it does not say so. With `mask`, secrets are masked in what is stored; the
     folder itself stays as it is.
     """
@@ -186,7 +186,7 @@ def _read_spaces(run: _Import) -> None:
 
 
 def _new_spaces(run: _Import, tx: Reading, waiting: Iterable[str]) -> tuple[str, ...]:
-    """Return the names of the spaces that the import makes: those of files and sessions that are not here."""
+    """Return the names of the spaces that the import makes, since its files and sessions name them."""
     places = [*(_place(run, path) for path in sorted(waiting)), *run.sessions.places()]
     return import_spaces.new_names(import_spaces.all_spaces(tx), places)
 
@@ -232,7 +232,7 @@ def _read_notes(run: _Import, progress: Progress) -> None:
 
 
 def _is_chosen(run: _Import, path: str) -> bool:
-    """Tell whether a file is to be imported: it is neither a template nor left out by a pattern."""
+    """Return whether a file is to be imported: it is neither a template nor left out by a pattern."""
     if run.files.takes(path) and not run.templates.skips(path):
         return True
     run.left_out_keys.add(_key(run, _path_hash(run, path)))

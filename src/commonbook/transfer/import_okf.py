@@ -88,7 +88,7 @@ class Bundle:
     # --- the first pass
 
     def is_listing(self, file: SourceFile | Finding) -> bool:
-        """Tell whether a file lists the content of its folder, and count it; one with other fields is a concept."""
+        """Return whether a file lists the content of its folder, and count it; one with other fields is a concept."""
         if isinstance(file, Finding) or posixpath.basename(file.path) != okf.INDEX:
             return False
         if not file.path.startswith(self._root):

@@ -1,7 +1,7 @@
 """The import of sessions: an import makes sessions that are not here, and changes none that exists.
 
 An export has files of sessions (`markdown.session_files`). A session with such files is stored whole, in one
-transaction, after all memories: it has the messages of its files, and those of the imported episodes that they name.
+transaction, after all memories: it has the messages of its files, and of the imported episodes that they name.
 The episodes of a folder without such files begin a session with the messages that they have.
 """
 
@@ -37,7 +37,7 @@ _GROUP_BYTES: Final = 32 * 1024 * 1024
 _MAX_ID: Final = 200
 _MAX_GAP: Final = 1_000_000
 _MAX_NAMED: Final = 20
-"""A finding names at most so many numbers of messages."""
+"""The maximum of message numbers that a finding names."""
 
 SessionName = tuple[Place, str, str]
 """The place of a session, without its path there; the folder of its files; and the session's own id."""
@@ -84,7 +84,7 @@ class SessionImport:
         self._with_parent_elsewhere: set[SessionName] = set()
 
     def takes(self, file: SourceFile, place: Place, skipped: list[Finding]) -> bool:
-        """Note the file of a session, and tell whether it is one; `skipped` gets a finding if it does not parse."""
+        """Note the file of a session, and return whether it is one; `skipped` gets a finding if it does not parse."""
         if not session_files.is_session_file(file.data):
             return False
         try:
@@ -105,7 +105,7 @@ class SessionImport:
         return [place for places in self._places.values() for place in places]
 
     def has_file(self, ctx: WriteContext, space: Space, session_id: str) -> bool:
-        """Tell whether a session has a file of its own, which decides about its messages."""
+        """Return whether a session has a file of its own, which decides about its messages."""
         found = (import_spaces.find_space(ctx.spaces, place) for place in self._places.get(session_id, ()))
         return any(one is not None and one.id == space.id for one in found)
 
@@ -261,7 +261,7 @@ def _create(ctx: WriteContext, imported: ImportedSession, *, dry_run: bool) -> S
 def _episodes(ctx: WriteContext, imported: ImportedSession, space: Space) -> dict[str, StoredMemory | None]:
     """Return the episodes that a session names; None for one that is not here: it was deleted, or not exported.
 
-    A memory that is here and is no episode of the session is left out: an import does not make it one.
+    A memory that is here and is not an episode of the session is left out: an import does not make it one.
     """
     ids = sorted({line.episode for line in imported.lines if line.episode})
     found = memories.get_many(ctx.tx, ctx.spaces, ids)
@@ -274,7 +274,7 @@ def _episodes(ctx: WriteContext, imported: ImportedSession, space: Space) -> dic
 
 
 def _is_episode_of(memory: StoredMemory, session_id: str, space: Space) -> bool:
-    """Tell whether an episode names this session, or, where it was moved away from it, none yet."""
+    """Return whether an episode names this session, or, where it was moved away from it, none yet."""
     if memory.kind != "episode":
         return False
     if memory.session is None:

@@ -2,7 +2,7 @@
 
 A folder of notes goes into one space. An export of this program has a space file in the folder of each space, and its
 files go into those spaces: the one with that id, else the one of that name, else a new one; or below a space that is
-given. On request, each folder whose name could be that of a space counts as one, as in exports without space files.
+given. On request, each folder with a possible name of a space counts as one, as in exports without space files.
 """
 
 from __future__ import annotations

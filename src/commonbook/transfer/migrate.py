@@ -45,7 +45,7 @@ class Table(NamedTuple):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """All columns, those of the key first."""
+        """All columns, the key's columns first."""
         return self.key + self.rest
 
 
@@ -97,7 +97,7 @@ TABLES: Final = (
     _table("rate_count", "principal action", "counts"),
     _table("refusal_count", "space principal", "hour refused"),
 )
-"""All tables that are copied; those of files and those of one engine alone are not."""
+"""All tables that are copied; tables of files, and tables of one engine alone, are not."""
 
 
 def migrate(source: Engines, target: Engines, *, to: str, keys: str, progress: Progress) -> MigrationReport:
@@ -115,7 +115,7 @@ def migrate(source: Engines, target: Engines, *, to: str, keys: str, progress: P
                 counts = target.db.write(partial(_fill, source=tx, target=target, to=to, progress=progress))
             source.db.write(partial(_switch, move=move, to=to, keys=keys))
         except BaseException:
-            # After the switch there is no lock of this move any more.
+            # After the switch, this move holds no lock.
             unlock(source.db, move)
             raise
     files = target.db.write(partial(_open_target, target=target))

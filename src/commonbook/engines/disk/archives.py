@@ -1,8 +1,8 @@
 """Reads and writes archives of Markdown files (.zip, .tar, .tar.gz, .tgz).
 
 Archives are read member by member, without unpacking. They are untrusted input: names that lead out of the archive,
-links and devices are refused, and the bytes read are limited per member and per archive, whatever sizes the headers
-declare. An archive is written to a temporary file and renamed into place, so that it is whole or absent.
+links and devices are refused, and the bytes read are limited per member and per archive, also if the headers
+declare other sizes. An archive is written to a temporary file and renamed into place, so that it is whole or absent.
 
 The modules for archives are imported where they are used: every start would load them, and hardly any reads an archive.
 """
@@ -66,7 +66,7 @@ def kind_of(place: str) -> str | None:
 
 
 def is_markdown(path: str) -> bool:
-    """Return whether a name is that of a Markdown file."""
+    """Return whether a file with this name is Markdown."""
     return path.lower().endswith(_MARKDOWN)
 
 

@@ -65,7 +65,7 @@ class Writer(Protocol):
 
 
 def is_archive(path: str) -> bool:
-    """Tell whether a backup of this name is an archive; else it is a folder. BadFile if the archive is of no kind."""
+    """Return whether a backup of this name is an archive; else it is a folder. BadFile if the archive is of no kind."""
     name = path.lower()
     if name.endswith(_TAR_ENDINGS):
         return True
@@ -194,7 +194,7 @@ def read_backup(
 ) -> BackupList:
     """Read a whole backup, compare each file with the list, and hand all entries to a writer, if there is one.
 
-    BadFile if the path is no backup, or names the first file that is missing, changed or not in the list.
+    BadFile if the path is not a backup, or names the first file that is missing, changed or not in the list.
     """
     try:
         return _read(path, writer, on_file)

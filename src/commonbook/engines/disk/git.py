@@ -56,7 +56,7 @@ def committed(folder: str, *paths: str) -> list[str]:
 
 
 def is_between_branches(folder: str) -> bool:
-    """Tell whether the repository around a folder is on no branch, or whether git is changing its files just now.
+    """Return whether the repository around a folder is on no branch, or whether git is changing its files just now.
 
     Then a commit was checked out, or a rebase or a bisection is under way.
     """

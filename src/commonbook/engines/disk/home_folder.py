@@ -222,7 +222,7 @@ class HomeFolder:
         raise HomeError(f"{path} could not be written", fix="find the program that keeps changing this file")
 
     def _put_new(self, name: str, target: str) -> bool:
-        """Move an unfinished file, which is whole, to a target where there is none; tell whether that was done."""
+        """Move an unfinished file, which is whole, to a target where there is none; return whether that was done."""
         folder = _parent(target)
         self._ensure_folder(folder)
         self._unsynced_folders.add(folder)
@@ -261,7 +261,7 @@ class HomeFolder:
     def add_file(
         self, path: str, data: bytes, *, mtime_ns: int, dry_run: bool = False
     ) -> Literal["new", "same", "taken"]:
-        """Add a file that is no memory, unless something is at the path; tell how it compares with what is there."""
+        """Add a file that is not a memory, unless something is at the path; return how the two compare."""
         self.require_place(path)
         if self.exists(path):
             return "same" if self.read(path) == data else "taken"
@@ -405,7 +405,7 @@ class HomeFolder:
         return git.committed(self._home, *_SECRETS)
 
     def is_between_branches(self) -> bool:
-        """Tell whether git is on no branch here, or is changing files just now."""
+        """Return whether git is on no branch here, or is changing files just now."""
         return git.is_between_branches(self._home)
 
     def is_present(self) -> bool:
@@ -418,7 +418,7 @@ class HomeFolder:
 
 
 def is_home(folder: str) -> bool:
-    """Tell whether a folder is a home: whether a database, keys or the marker of a machine are in its hidden folder.
+    """Return whether a folder is a home: whether a database, keys or the marker of a machine are in its hidden folder.
 
     A hidden folder alone is none: it may hold only a configuration, or the outbox of a client.
     """
@@ -427,7 +427,7 @@ def is_home(folder: str) -> bool:
 
 
 def holds_files(folder: str) -> bool:
-    """Tell whether a folder has anything in it that is not hidden."""
+    """Return whether a folder has anything in it that is not hidden."""
     try:
         with os.scandir(folder) as entries:
             return any(not entry.name.startswith(".") for entry in entries)

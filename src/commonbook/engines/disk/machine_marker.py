@@ -35,7 +35,7 @@ def write_marker(hidden: str) -> None:
 
 
 def is_marked(folder: str) -> bool:
-    """Tell whether the hidden folder of a home was made, or was trusted, on this machine."""
+    """Return whether the hidden folder of a home was made, or was trusted, on this machine."""
     try:
         with open(os.path.join(folder, HIDDEN_FOLDER, MACHINE_FILE), "rb") as file:
             return file.read(200) == _fingerprint()
@@ -44,7 +44,7 @@ def is_marked(folder: str) -> bool:
 
 
 def brings_hidden_folder(folder: str) -> bool:
-    """Tell whether a folder has a hidden folder with anything in it."""
+    """Return whether a folder has a hidden folder with anything in it."""
     try:
         return bool(set(os.listdir(os.path.join(folder, HIDDEN_FOLDER))) - _NOT_BROUGHT)
     except FileNotFoundError:
@@ -58,7 +58,7 @@ def _fingerprint() -> bytes:
 
 
 def _machine_id() -> str:
-    """Return the id of this machine: that of the system, else the hardware address of its network card."""
+    """Return the id of this machine: the system's own, else the hardware address of its network card."""
     for path in _ID_FILES:
         try:
             with open(path, encoding="ascii") as file:

@@ -152,7 +152,7 @@ class MarkdownTree:
             return is_right(folder) and not os.path.islink(self.at(path))
 
         def is_right(folder: str) -> bool:
-            """Tell whether a walk would enter a folder, and those above it."""
+            """Return whether a walk would enter a folder, and those above it."""
             if folder in right_folders:
                 return True
             above, _, name = folder.rpartition("/")
@@ -213,7 +213,7 @@ def template_folder(settings: bytes) -> str:
 
 
 def folder_pattern(folder: str) -> str:
-    """Return the line of an ignore file that matches a folder of the home, whatever characters it has."""
+    """Return the line of an ignore file that matches a folder of the home, with any characters in its name."""
     return f"/{escape(folder)}/"
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 MAX_DEPTH: Final = 20
 MAX_EVENTS: Final = 5_000
 
-# YAML 1.1 ends a line here; YAML 1.2 and editors do not: line numbers would differ from those of the file.
+# YAML 1.1 ends a line here; YAML 1.2 and editors do not: line numbers would differ from the lines of the file.
 _UNUSUAL_LINE_BREAK: Final = re.compile(r"\r(?!\n)|[\x85\u2028\u2029]")
 _NULLS: Final = frozenset(("", "~", "null", "Null", "NULL"))
 

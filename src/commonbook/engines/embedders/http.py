@@ -40,7 +40,7 @@ _MAX_PAUSE_SECONDS: Final = 8.0
 _MAX_WAIT_SECONDS: Final = 60.0
 _REST_SECONDS: Final = 30.0
 _IMPATIENT_TIMEOUT_SECONDS: Final = 5.0
-"""The time-out of a request that may not wait, such as a recall, which then goes on without the vector."""
+"""The time-out of a request that may not wait, such as a recall, which then continues without the vector."""
 
 _MAX_QUOTE_CHARS: Final = 200
 _ADDRESS_FIX: Final = "check COMMONBOOK_EMBEDDER_URL, the network, and whether the service is up"

@@ -31,7 +31,7 @@ MIN_NEAR_COSINE: Final = 0.4
 """The lowest cosine of two near words."""
 
 MAX_NEAR_WORDS: Final = 16
-"""A word has at most so many near words."""
+"""The maximum of near words of one word."""
 
 NEAR_MAGIC: Final = b"CPNEAR01"
 NEAR_STEP: Final = 1e-5
@@ -51,7 +51,7 @@ _MAX_SIGN_DISTANCE: Final = 0.44
 """The largest fraction of differing signs with which a word is compared exactly: hardly any other is near."""
 
 _BLOCK_ROWS: Final = 1024
-"""So many rows are converted at a time, where all of them are."""
+"""The number of rows that are converted at a time, where all of them are."""
 
 
 class StaticTable:

@@ -25,10 +25,10 @@ _FULL_ENTRY: Final = 4
 """The directory has type, shape, offset and checksum of an array; of a constant column also the shape in the file."""
 
 _MAX_CHECKED_BYTES: Final = 1 << 16
-"""Arrays of at most so many bytes are verified whenever a file is opened; larger ones only by `damage`."""
+"""Arrays of at most this size are verified whenever a file is opened; larger ones only by `damage`."""
 
 _MAX_READ_BYTES: Final = 1 << 17
-"""Files of at most so many bytes, about 250 short messages, are read into memory instead of being mapped."""
+"""Files of at most this size, about 250 short messages, are read into memory instead of being mapped."""
 
 
 class Damaged(Exception):

@@ -15,13 +15,13 @@ from commonbook.engines.index.segments import Hashes, Segment
 from commonbook.ports.index import IS_COPY, IS_MESSAGE
 
 MAX_PARTS_PER_MEMORY: Final = 3
-"""At most so many parts of one memory are candidates, since it becomes one hit anyway."""
+"""The maximum of parts of one memory among the candidates, since it becomes one hit anyway."""
 
 ScoredRows = tuple[Rows, Any]
 """Rows of a segment and the score of each."""
 
 Select = Callable[[int], Sequence[ScoredRows]]
-"""Returns at least so many of the best rows of each segment, or all that it has."""
+"""Returns at least this number of the best rows of each segment, or all that it has."""
 
 NO_SCORED_ROWS: Final[ScoredRows] = (np.zeros(0, np.intp), np.zeros(0))
 
@@ -155,7 +155,7 @@ def _limit_parts_of_threads(keys: SortKeys) -> Rows:
 
 
 def _has_too_many_parts(keys: SortKeys) -> bool:
-    """Tell whether any part of a memory is in a thread with more rows than are kept; messages are kept anyway."""
+    """Return whether any part of a memory is in a thread with more rows than are kept; messages are kept anyway."""
     part_threads = keys.threads[(keys.flags & IS_MESSAGE) == 0]
     if len(part_threads) <= MAX_PARTS_PER_MEMORY:
         return False

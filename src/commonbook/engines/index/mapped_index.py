@@ -34,14 +34,14 @@ FORMAT: Final = 4
 _ManifestStamp: TypeAlias = tuple[int, int, int]
 
 _MERGE_FACTOR: Final = 8
-"""So many segments of one tier are merged into one of the next tier."""
+"""The number of segments of one tier that are merged into one of the next tier."""
 
 _SMALLEST_TIER_ROWS: Final = 256
 _QUICK_MERGE_ROWS: Final = 20_000
-"""A merge of at most so many rows takes a few tenths of a second. A recall does no longer one, unless it must."""
+"""A merge of at most this number of rows takes tenths of a second. A recall does no longer merge unless it must."""
 
 _PATIENCE: Final = 2
-"""A hurried writer puts a long merge off until it is so many times overdue: a worker mostly comes before."""
+"""A hurried writer puts a long merge off until it is this many times overdue: a worker mostly comes before."""
 
 _MAX_DELETED_FRACTION: Final = 0.3
 """A segment is rewritten when this fraction of its rows is deleted."""
@@ -252,12 +252,12 @@ class _Writer:
         return None
 
     def _patience(self, rows: int) -> int:
-        """Return how many times as many segments or deleted rows a merge of so many rows waits for."""
+        """Return the factor of segments or deleted rows that a merge of this size waits for."""
         return _PATIENCE if self._hurried and rows > _QUICK_MERGE_ROWS else 1
 
 
 def _tier(size: int) -> int:
-    """Return the tier of a segment with so many rows: each tier is larger by the merge factor."""
+    """Return the tier of a segment with this number of rows: each tier is larger by the merge factor."""
     tier, capacity = 0, _SMALLEST_TIER_ROWS
     while size > capacity:
         tier, capacity = tier + 1, capacity * _MERGE_FACTOR

@@ -14,7 +14,7 @@ from commonbook.ports.index import Delta, PendingDeltas
 NO_OWNERS: Final[Hashes] = np.zeros(0, np.uint64)
 
 _MAX_SEPARATE_DELTAS: Final = 8
-"""Up to so many deltas stay separate segments; more are merged into one."""
+"""The maximum of deltas that stay separate segments; more are merged into one."""
 
 
 class OverlaidIndex:
@@ -54,7 +54,7 @@ def add_delta(parts: tuple[Part, ...], delta: Delta) -> tuple[Part, ...]:
 
 
 def _dimensions(parts: tuple[Part, ...], delta: Delta) -> int:
-    """Return the length of vectors: that of the existing segments, else that of the first new vector."""
+    """Return the length of vectors: as in the existing segments, else as the first new vector has it."""
     existing = max((part.segment.dimensions for part in parts), default=0)
     return existing or next((len(entry.vector) for entry in delta.entries if entry.vector is not None), 0)
 

@@ -24,10 +24,10 @@ _LARGE_COUNT: Final = 4
 """Counts from here on are stored apart."""
 
 _LONG_LIST_FACTOR: Final = 8
-"""A list of rows that is so many times as long as the rows of a search is searched, shorter lists are read."""
+"""A list of rows this many times as long as the rows of a search is searched, shorter lists are read."""
 
 _COMMON_TERM_PART: Final = 8
-"""A term that more than one row in so many has is common: its rows are kept as a mask."""
+"""A term that more than one row in eight has is common: its rows are kept as a mask."""
 
 _MAX_MASK_BYTES: Final = 4_000_000
 _MAX_MASKS: Final = 64
@@ -37,7 +37,7 @@ _MAX_CACHED_PLACES: Final = 10_000
 """About 0.2 KB each, for each segment."""
 
 _MAX_CACHED_CHARS: Final = 64
-"""A longer term is no word but the name of a memory, or a whole query, which hardly comes again."""
+"""A longer term is not a word but the name of a memory, or a whole query, which hardly comes again."""
 
 _MAX_INT32: Final = (1 << 31) - 1
 
@@ -82,7 +82,7 @@ def counts_at(arrays: Mapping[str, Array], places: Rows) -> Array:
 
 
 def entries_of(arrays: Mapping[str, Array]) -> TermEntries:
-    """Return all entries, in the order of their rows; those of one row in the order of the terms."""
+    """Return all entries, in the order of their rows; the entries of one row in the order of the terms."""
     sizes = np.diff(arrays["posting_start"])
     terms = np.repeat(narrow(np.arange(len(sizes)), len(sizes)), sizes)
     counts = counts_at(arrays, np.arange(len(terms)))
@@ -90,7 +90,7 @@ def entries_of(arrays: Mapping[str, Array]) -> TermEntries:
 
 
 def in_order_of_rows(entries: TermEntries) -> TermEntries:
-    """Return entries in the order of their rows, and those of one row as they come."""
+    """Return entries in the order of their rows, and the entries of one row as they come."""
     sorting = np.argsort(entries.rows, kind="stable")
     return TermEntries(*(column[sorting] for column in entries))
 
@@ -178,7 +178,7 @@ class TermRows:
         return rows
 
     def mask(self, at: int, rows: int) -> Mask | None:
-        """Return the mask of the rows that have a term, if it is common in a segment of so many rows."""
+        """Return the mask of the rows that have a term, if it is common in a segment of this size."""
         return self._mask_of(*self._places[at]) if self.sizes[at] * _COMMON_TERM_PART > rows else None
 
 

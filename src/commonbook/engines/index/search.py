@@ -44,7 +44,7 @@ from commonbook.ports.index import (
 )
 
 _NEAR_ROWS_FACTOR: Final = 2
-"""So many times the rows needed, of those that pass the first pass over sketches, are looked at in full."""
+"""How many rows, as a multiple of those needed, are compared in full after the first pass over sketches."""
 
 _ROUGH_ROWS_FACTOR: Final = 4
 """This many times the rows needed are compared exactly, if there are more."""
@@ -228,7 +228,7 @@ def _newest(views: Sequence[SegmentView], found: Sequence[Rows]) -> list[Rows]:
 
 
 def _rows_with_all(segment: Segment, terms: Sequence[str]) -> Rows:
-    """Return the rows that have all of these terms: those of the rarest are looked up among those of the others."""
+    """Return the rows that have all of these terms: the rows of the rarest are looked up among the others."""
     term_rows = segment.with_terms(terms)
     rows, *others = sorted((term_rows.rows(at) for at in range(len(terms))), key=len)
     for other in others:
@@ -400,7 +400,7 @@ def _score_rows(
 
 
 _FIRST_PASS_ROWS: Final = 400
-"""So many passages, and all others at the same distance as the last, pass the comparison of sketches."""
+"""The number of passages that pass the comparison of sketches, with all others at the distance of the last."""
 
 _SAMPLE_STEP: Final = 64
 _SAMPLE_MARGIN: Final = 3
@@ -488,7 +488,7 @@ def _distances(part: tuple[Segment, Bools], query_sketch: Hashes, dimensions: in
     if segment.dimensions != dimensions:
         return np.full(segment.rows, unreachable, np.uint16)
     distance = np.zeros(segment.rows, np.uint16)
-    # Buffers are reused for every plane: allocating them would cost as much as counting.
+    # Buffers are reused for every plane: allocating them would take as long as counting.
     differing, counted = np.empty(segment.rows, np.uint64), np.empty(segment.rows, np.uint8)
     summed = np.zeros(segment.rows, np.uint8)
     for number, (plane, bits) in enumerate(zip(segment.sketches, query_sketch, strict=True), 1):
@@ -595,7 +595,7 @@ def _assemble_pool(
 
 
 def _speakers(pairs: Sequence[tuple[Segment, Rows]]) -> tuple[Sequence[str], list[Any]]:
-    """Return the names of speakers, and for each segment the numbers of those of its rows."""
+    """Return the names of speakers, and for each segment the number of each row's speaker."""
     if len(pairs) == 1:
         ((segment, rows),) = pairs
         return segment.table("speaker"), [segment.column("speaker")[rows].astype(np.int64)]
@@ -623,8 +623,8 @@ def _suspects(views: Sequence[SegmentView], owners: Callable[[], Hashes], flags:
 def _stored_squares(views: Sequence[SegmentView], rows_of: Sequence[Rows], reach: int) -> list[Any]:
     """Return the squared norm of each row's pooled vector, as its segment has it, by segments.
 
-    A row has none (NaN) if its segment could not tell it, if one of its neighbours is hidden, or if its thread goes on
-    in another segment.
+    A row has none (NaN) if its segment could not tell it, if one of its neighbours is hidden, or if its thread
+    continues in another segment.
     """
     full = [(view, rows) for view, rows in zip(views, rows_of, strict=True) if len(rows)]
     squares = [_NO_NUMBERS]
@@ -660,7 +660,7 @@ def _concatenate(columns: Sequence[Any]) -> Any:  # noqa: ANN401 - arrays
 
 
 def _is_sorted(threads: Hashes, positions: Any) -> bool:  # noqa: ANN401 - an array
-    """Return whether rows are sorted by thread and position, as those of one segment usually are."""
+    """Return whether rows are sorted by thread and position, as the rows of one segment usually are."""
     same = threads[1:] == threads[:-1]
     return bool(((threads[1:] > threads[:-1]) | (same & (positions[1:] >= positions[:-1]))).all())
 

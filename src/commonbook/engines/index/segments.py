@@ -108,7 +108,7 @@ def tie_break_of(passage: str) -> int:
 
 
 def _order_of(entry: IndexedPassage) -> int:
-    """Return the tie break of a passage; that of a copy is as new as its root, and comes right after it."""
+    """Return the tie break of a passage; a copy is as new as its root, and comes right after it."""
     if not entry.root:
         return tie_break_of(entry.passage)
     return max(tie_break_of(entry.root) - 1 - hash_text(entry.owner) % _COPY_ORDERS, 0)
@@ -202,7 +202,7 @@ class Segment:
 
     @cached_property
     def _id_bytes(self) -> tuple[memoryview, memoryview]:
-        """The ids of passages and those of memories: parts of a memoryview are read faster than those of an array."""
+        """The ids of passages and of memories: parts of a memoryview are read faster than parts of an array."""
         arrays = self.bundle.arrays
         return np.ascontiguousarray(arrays["ids"]).data, np.ascontiguousarray(arrays["memory"]).reshape(-1).data
 
@@ -242,7 +242,7 @@ class Segment:
     def id_reader(self, rows: Rows) -> Callable[[int], tuple[str, str]]:
         """Return a function from an index in `rows` to the ids of the passage and of its memory.
 
-        Only those of hits and of their neighbours are read: a few of many rows.
+        Only a few of many rows are read: hits and their neighbours.
         """
         start, ids, memories = self.bundle.arrays["id_start"], *self._id_bytes
 
@@ -300,7 +300,7 @@ def build(entries: Iterable[IndexedPassage], *, killed: Hashes, dimensions: int)
 
 
 def with_zero_vectors(segment: Segment, dimensions: int) -> Segment:
-    """Give a segment without vectors zero vectors of the same length as those of the other segments."""
+    """Give a segment without vectors zero vectors of the same length as in the other segments."""
     if segment.dimensions:
         return segment
     vectors = np.zeros((segment.rows, dimensions), np.int8)

@@ -51,17 +51,17 @@ _DEFAULTS: Final = {
     "keepalives_interval": "5",
     "keepalives_count": "4",
 }
-# Every text must be storable, whatever encoding the address names.
+# Every text must be storable, also if the address names another encoding.
 _REQUIRED: Final = {"client_encoding": "utf8"}
 _SESSION_SETTINGS: Final = """
     SELECT set_config('lock_timeout', %(lock)s, false), set_config('statement_timeout', %(statement)s, false),
-      -- Planning each time costs more than most statements; rows are found by their keys, whatever the parameters.
+      -- Planning each time costs more than most statements; rows are found by their keys with any parameters.
       set_config('plan_cache_mode', 'force_generic_plan', false),
       -- PostgreSQL reports that a commit was not replicated by a warning only.
       set_config('client_min_messages', 'warning', false),
       -- A number is returned exactly as it was stored.
       set_config('extra_float_digits', '1', false),
-      -- An acknowledged commit must be durable, whatever the server's default is.
+      -- An acknowledged commit must be durable, also if the server's default is another.
       CASE current_setting('synchronous_commit') WHEN 'off' THEN set_config('synchronous_commit', 'on', false) END
 """
 _STATEMENT_SECONDS: Final = 60.0
@@ -100,7 +100,7 @@ class ConnectionPool:
 
     @contextmanager
     def connection(self) -> Iterator[PooledConnection]:
-        """Check out a connection; raise ServerLost if it is lost meanwhile, at whatever point."""
+        """Check out a connection; raise ServerLost if it is lost meanwhile, at any point."""
         with self._gate, self._slot():
             pooled = self._pop_idle() or self._connect()
             try:
@@ -276,7 +276,7 @@ def connect_error(error: psycopg.Error, address: str) -> CommonbookError:
 
 
 def is_connection_lost(error: psycopg.Error, pooled: PooledConnection) -> bool:
-    """Tell whether an error concerns the connection and not the statement: the server is gone, or takes no writes."""
+    """Return whether an error concerns the connection and not the statement: the server is gone, or takes no writes."""
     if pooled.connection.closed or isinstance(error, pg.ReadOnlySqlTransaction):
         return True
     if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
@@ -290,7 +290,7 @@ def is_connection_lost(error: psycopg.Error, pooled: PooledConnection) -> bool:
 
 
 def _is_statement_cache_invalid(error: psycopg.Error) -> bool:
-    """Tell whether the prepared statements of a connection are gone, or invalid since a type or column was recreated.
+    """Return whether the prepared statements of a connection are gone, or invalid since a type or column was recreated.
 
     Such a connection is treated as lost: on a new one every statement is prepared again.
     """
@@ -310,7 +310,7 @@ def connection_lost_error(error: psycopg.Error) -> ServerLost:
 
 
 def is_collision(error: psycopg.Error) -> bool:
-    """Tell whether concurrent transactions caused the error, so that the same operation may succeed when repeated.
+    """Return whether concurrent transactions caused the error, so that the same operation may succeed when repeated.
 
     A unique violation counts: another transaction has inserted the row since this one looked for it.
     """

@@ -58,7 +58,7 @@ class PostgresDatabase:
         connections: int = 20,
         create: bool = True,
     ) -> None:
-        """Connect, check the server, and migrate the schema; whatever is unfit is reported now.
+        """Connect, check the server, and migrate the schema; an unfit server is reported now.
 
         Without `create`, a database that has no tables of ours raises NoHome.
         """

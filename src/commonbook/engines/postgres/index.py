@@ -133,7 +133,7 @@ CREATE_INDEXES: Final = """
 _VACUUM_MIN_PASSAGES: Final = 1_000
 _MAX_GENERATION: Final = 1 << 63
 _VACUUM_MIN_SHARE: Final = 0.05
-"""A commit of at least so many passages and this share of all is followed by VACUUM; others wait for autovacuum."""
+"""A commit of at least this number and this share of all passages is followed by VACUUM; others wait for autovacuum."""
 
 _VACUUMED: Final = "recall_passage, recall_posting, recall_space"
 

@@ -1,7 +1,7 @@
 """The schema on PostgreSQL as a table of numbered migrations.
 
 Until a release `SCHEMA_1` is changed in place. A released migration is never edited, only followed by another.
-The tables are those of the SQLite schema, each with the same owner. Every key contains the space, so that the tables
+The tables are the same as in the SQLite schema, each with the same owner. Every key has the space, so that the tables
 can be distributed by it, except for the few that map an id to its space or belong to no space. Text is compared byte by
 byte, as in SQLite. The tables about files stay empty: here the rows are authoritative.
 """

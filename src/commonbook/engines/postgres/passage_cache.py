@@ -64,7 +64,7 @@ class PassageCache:
     """Cache of whole spaces with least-recently-used eviction, limited in bytes; safe for threads."""
 
     def __init__(self, max_bytes: int) -> None:
-        """Limit the cache to so many bytes; 0 disables it."""
+        """Limit the cache to this number of bytes; 0 disables it."""
         self._max_bytes: Final = max_bytes
         self._lock = threading.Lock()
         self._entries: OrderedDict[int, _CachedSpace] = OrderedDict()
@@ -77,7 +77,7 @@ class PassageCache:
             return frozenset(space for space in spaces if space in self._entries)
 
     def get(self, spaces: Iterable[int], versions: Mapping[int, SpaceVersion]) -> list[Segment]:
-        """Return the cached segments of these spaces in exactly these versions; evict those of other versions."""
+        """Return the cached segments of these spaces in exactly these versions; evict segments of other versions."""
         segments = []
         with self._lock:
             for space in spaces:
@@ -146,7 +146,7 @@ class PassageCache:
 
 
 def live_part(segment: Segment, owners: Iterable[str]) -> Part:
-    """Return the passages of a cached space, without those of owners that a pending delta replaces."""
+    """Return the passages of a cached space, but no passage of an owner that a pending delta replaces."""
     replaced = hash_texts(tuple(owners))
     if not len(replaced):
         return Part(segment, np.ones(segment.rows, np.bool_))

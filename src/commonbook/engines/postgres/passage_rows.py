@@ -34,7 +34,7 @@ PASSAGE_COLUMNS: Final = (
     " terms, columns, entries, name, speaker, vector, v, w"
 )
 MAX_INDEXED_DIMENSIONS: Final = 1024
-"""Vectors of up to so many dimensions fit into an index row, where they are scanned several times as fast."""
+"""Vectors of up to this many dimensions fit into an index row, where they are scanned several times as fast."""
 
 POSTING_COLUMNS: Final = "space, term, id"
 FETCHED: Final = ", ".join(

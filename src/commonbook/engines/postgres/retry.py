@@ -81,7 +81,7 @@ class TransactionRetry(Generic[Result]):
         return result
 
     def _was_committed(self, tx: Transaction, attempt: _SentCommit[Result]) -> bool:
-        """Tell whether an attempt was committed; this waits until it has ended."""
+        """Return whether an attempt was committed; this waits until it has ended."""
         if attempt.commit_check is not None:
             return attempt.commit_check(tx)
         # The insert waits for the other attempt's insert of the same mark, and does nothing if that was committed.
@@ -107,7 +107,7 @@ class Backoff:
     """Exponential back-off with a deadline and a limit of collisions."""
 
     def __init__(self, seconds: float) -> None:
-        """Give up after so many seconds."""
+        """Give up after this number of seconds."""
         self._deadline = time.monotonic() + seconds
         self._attempts = 0
 

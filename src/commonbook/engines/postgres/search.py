@@ -2,8 +2,8 @@
 
 The first round returns, for each term, the ids of the passages that have it, and the ids of the nearest by vector; it
 also counts the passages for each. The second round fetches the best candidates with their neighbours. They form a
-segment beside those of the pending deltas, and all are searched as segments. So both engines choose candidates by the
-same code. Spaces in the cache of this process are segments already, and are not queried.
+segment beside the segments of the pending deltas, and all are searched as segments. So both engines choose candidates
+by the same code. Spaces in the cache of this process are segments already, and are not queried.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from commonbook.model.memory import KINDS
 from commonbook.ports.index import FOREVER, IS_MESSAGE, MAX_FURTHER_CANDIDATES, IndexQuery, IndexResult, IndexState
 
 _EXTRA_CANDIDATES: Final = 10
-"""So many more candidates than wanted are taken at first: some are filtered out, parts of one memory, or copies."""
+"""How many more candidates than wanted are taken at first: some are filtered out, parts of one memory, or copies."""
 
 _DEPTH_FACTOR: Final = 4
 
@@ -176,7 +176,7 @@ class _FirstRound(NamedTuple):
     whole: Segment | None
 
     def has_vectors_of(self, state: IndexState) -> bool:
-        """Tell whether the vectors are those of an index state."""
+        """Return whether the vectors belong to an index state."""
         return (self.embedder, self.dimensions) == (state.embedder, state.dimensions)
 
 
@@ -310,7 +310,7 @@ class Search:
         return _FILTERED_POSTINGS.format(wanted=self._filters, others=self._exclusion) if self._selective else _POSTINGS
 
     def _query_further(self) -> list[psycopg.Cursor[Row]]:
-        """Query the passages that have all words of the phrase, and those of the spans."""
+        """Query the passages that have all words of the phrase, and the passages of the spans."""
         params: dict[str, Any] = {}
         terms = [has_term(term, f"phrase{index}", params) for index, term in enumerate(self._query.phrase_terms)]
         spans = [f"p.time >= %(first{at})s AND p.time < %(end{at})s" for at in range(len(self._query.spans))]
@@ -370,7 +370,7 @@ class Search:
     def _fetch_best(
         self, matched: _Weighted, possible: _FirstRound, counts: TermCounts, parts: Sequence[Part]
     ) -> Segment:
-        """Return the best by terms and by vector, those with the phrase, and those of other parts, with neighbours."""
+        """Return the best by terms and by vector, rows with the phrase, and rows of other parts, with neighbours."""
         limit, nearest = self._query.max_candidates, possible.nearest
         first, depth = limit, limit + _EXTRA_CANDIDATES
         local = candidates(parts, self._query, counts)

@@ -121,7 +121,7 @@ def names(connection: Connection) -> list[str]:
 
 
 def vector_column(dimensions: int) -> str:
-    """Return the column for vectors of so many dimensions."""
+    """Return the column for vectors of this number of dimensions."""
     return "w" if dimensions > MAX_INDEXED_DIMENSIONS else "v"
 
 

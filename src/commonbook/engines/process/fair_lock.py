@@ -69,7 +69,7 @@ class FairLock:
         try:
             acquired = self._try_acquire(files) or self._spin(files, deadline) or self._wait_in_queue(deadline)
         except BaseException:
-            # Interrupted while waiting: closing the files releases whatever was locked just then.
+            # Interrupted while waiting: closing the files releases what was locked just then.
             self.close()
             raise
         if not acquired:

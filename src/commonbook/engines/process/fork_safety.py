@@ -14,7 +14,7 @@ from weakref import WeakSet
 
 from commonbook.errors import HomeError
 
-# Its fork handler must be registered first, to run after those of the gates: a thread inside a gate may still import.
+# Its fork handler must be registered first, to run after the gates' handlers: a thread inside a gate may still import.
 from commonbook.runtime import lazy_modules  # noqa: F401 - for its fork handler
 
 _DRAIN_SECONDS: Final = 30.0

@@ -183,7 +183,7 @@ class SqliteDatabase:
             self._data_version = version
 
     def is_last_commit(self, tx: Transaction) -> bool:
-        """Tell whether nobody has committed since a transaction of this process was committed."""
+        """Return whether nobody has committed since a transaction of this process was committed."""
         with _translated_errors(self._path), self._gate:
             writer = self._writer
             if writer is None or tx.committed is None:
@@ -430,7 +430,7 @@ class _WalFile:
     """The open write-ahead log of a database, which this program syncs itself.
 
     SQLite would sync it inside the commit, while all other writers wait for the lock. Its frames carry a running
-    checksum, so a sync makes durable whatever was appended before it, by this process or by others.
+    checksum, so a sync makes durable what was appended before it, by this process or by others.
 
     SQLite removes it only when the last connection of any process is closed, so it stays the same file while a
     connection of this process is open. SQLite has no lock on it, which closing it would drop.

@@ -294,7 +294,7 @@ def _refused_session(tx: SqliteTransaction, id_: int) -> tuple[str, str]:
 # A session has a row in `lane` as long as it has waiting messages. A lease is a random token in that row, which serves
 # as a fencing token: a sender whose token is no longer there can change nothing.
 
-# A pause or lease that begins later than now is from before the clock was set back: it is no longer valid.
+# A pause or lease that begins later than now is from before the clock was set back, and not valid any more.
 _NEXT_SESSION: Final = """
 SELECT space, session, tries FROM lane
 WHERE NOT (since <= :now AND :now < due) AND NOT (token IS NOT NULL AND taken <= :now AND :now < until)
@@ -358,7 +358,7 @@ def _open_queue(tx: SqliteTransaction, session: tuple[str, str]) -> None:
 
 
 def _is_due(view: SqliteReading, now: float) -> bool:
-    """Tell whether a session is due and not leased."""
+    """Return whether a session is due and not leased."""
     return view.row(_NEXT_SESSION, now=now) is not None
 
 
