@@ -79,7 +79,7 @@ class Call:
         )
 
     def report_move(self, moved_to: str | None) -> None:
-        """Say on standard error that the book was moved: what it says now is no longer kept up to date."""
+        """Say on standard error that the book was moved, so that its answers are no longer up to date."""
         if moved_to is None:
             return
         self.progress.pause()
@@ -91,7 +91,7 @@ class Call:
         from commonbook.text import space_names
 
         known: list[str] = []
-        # The command has its answer, so a failure here is no failure of the command.
+        # The command has its answer, so the command does not fail here.
         with suppress(CommonbookError):
             known = [space.name for space in self.book.spaces()]
         notes: list[str] = []
@@ -107,7 +107,7 @@ class Call:
         from commonbook.text import space_names
 
         known: list[str] = []
-        # The command has its answer, so a failure here is no failure of the command.
+        # The command has its answer, so the command does not fail here.
         with suppress(CommonbookError):
             known = [space.name for space in self.book.spaces() if not space_names.is_system(space.name)]
         if not names:
@@ -133,7 +133,7 @@ class Call:
         """Update the index if many memories were stored, so that the next recall need not."""
         if stored > _REINDEX_MIN_MEMORIES and self.args.url is None:
             self.flush()
-            # The command is done and its answer is printed, so a failure here is no failure of the command.
+            # The command is done and its answer is printed, so the command does not fail here.
             with suppress(CommonbookError):
                 self.book.reindex(progress=self.progress)
 
@@ -143,7 +143,7 @@ class Call:
             # A server has a worker of its own.
             return
         self.flush()
-        # The command is done and its answer is printed, so a failure here is no failure of the command.
+        # The command is done and its answer is printed, so the command does not fail here.
         with suppress(CommonbookError):
             self.book.work(seconds=_WORK_SECONDS)
 

@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv is None:
         return _run_process(sys.argv[1:])
     if _is_hook(argv):
-        # To an agent, any other code than 0 is a refusal of the prompt, also that of a mistyped option.
+        # To an agent, any code but 0 refuses the prompt, also after a mistyped option.
         with suppress(Exception):
             _main(argv)
         return 0

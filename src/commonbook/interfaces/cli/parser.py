@@ -9,7 +9,7 @@ from typing import Any, Final, NoReturn
 from commonbook.errors import BadInput
 
 _HELP: Final = frozenset({"-h", "--help", "--version"})
-"""Options that end the parsing with an answer, whatever else is given."""
+"""Options that end the parsing with an answer, also behind arguments that are wrong."""
 
 
 class _FixedWidth(argparse.HelpFormatter):
@@ -96,7 +96,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def _is_option(arg: str) -> bool:
-    """Tell an option from a text that begins with a dash, such as a list item or front matter."""
+    """Return whether an argument is an option, and not a text with a dash, such as a list item or front matter."""
     name = arg.partition("=")[0].lstrip("-")
     return arg.startswith("-") and name[:1].isalpha() and name.replace("-", "").isalnum() and arg[:3] != "---"
 

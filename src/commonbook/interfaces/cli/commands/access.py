@@ -320,7 +320,7 @@ def _sign_in(call: Call) -> int:
 
 
 def _book_with_key(call: Call) -> Book:
-    """Return the book with a key: the one that it was opened with, or that of the owner for a server here."""
+    """Return the book with a key: the one that it was opened with, or the owner's key for a server here."""
     if call.args.url is not None or call.settings.key is not None or call.args.actor is not None:
         return call.book
     from commonbook.compose.servers import read_owner_key

@@ -65,7 +65,7 @@ def _mcp(call: Call) -> NoReturn:
 def _claim_streams() -> tuple[BinaryIO, BinaryIO]:
     """Return standard input and output for the protocol alone.
 
-    From now on, whatever else reads standard input finds its end, and whatever else prints does so on standard error.
+    From now on, other code that reads standard input finds its end, and other code prints to standard error.
     """
     received, sent = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -138,7 +138,7 @@ def _answer_within_deadline(event: Event, handler: Handler, sources: _Sources) -
             found.append(handler.handle(event))
             # After the context, which a busy book must not keep from the prompt.
             handler.record_uses()
-        except Exception as error:  # noqa: BLE001 - it is reported, and the agent goes on
+        except Exception as error:  # noqa: BLE001 - it is reported, and the agent continues
             handler.fail(event, error)
         finally:
             sources.close()
@@ -157,7 +157,7 @@ def _output(event: Event, context: str) -> str:
 
 
 class _Sources:
-    """The books that an event needs: that of a server, or that of this machine for each folder of an agent."""
+    """The books that an event needs: one of a server, or one of this machine for each folder of an agent."""
 
     def __init__(self, call: Call) -> None:
         self._settings, self._url = call.settings, call.args.url
@@ -179,7 +179,7 @@ class _Sources:
         return HookFolder(hidden, self._client)
 
     def book(self, *, cwd: str, space: str | None, changes: bool) -> Verbs:
-        """Return the book as the agent has it in a folder; `space` stands for that of the folder."""
+        """Return the book as the agent has it in a folder; `space` replaces the space of the folder."""
         if self._url is not None:
             remote = self._opened.setdefault("", ServerBook(self._url, self._settings.space))
             return remote.book(changes=changes)

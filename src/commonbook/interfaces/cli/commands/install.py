@@ -93,8 +93,8 @@ def _install(call: Call) -> int:
     if hermes is not None:
         request = request._replace(plugin_folder=not hermes.knows_entry_points)
     plan = installation.plan_install(client, request, own_command=_own_command(client, request))
-    if hermes is not None and (command := hermes_agent.package_command(hermes)):
-        plan = plan._replace(commands=(command,))
+    if hermes is not None and (pip := hermes_agent.package_command(hermes)):
+        plan = plan._replace(commands=(pip,))
     granted = () if client.opens_book else _missing_grants(call, client.principal)
     access = _Access(client.principal, granted=granted)
     done = _ask_and_do(call, plan, access, question=f"Plug the book into {client.title}?")

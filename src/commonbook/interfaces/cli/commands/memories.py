@@ -35,7 +35,7 @@ from commonbook.interfaces.cli.arguments import (
     without_final_break,
 )
 from commonbook.interfaces.cli.commands import SPACE_TO_WRITE_HELP, command
-from commonbook.interfaces.cli.output import clean, is_terminal, memories
+from commonbook.interfaces.cli.output import clean, counted, is_terminal, memories
 from commonbook.model.memory import MAX_TEXT_BYTES, UNSET, Draft, Filter, Unset
 
 if TYPE_CHECKING:
@@ -446,7 +446,7 @@ def _delete(call: Call) -> int:
 def _confirm_delete(call: Call, matches: Deleted) -> bool:
     """Name the memories that would be deleted, and ask on the terminal."""
     count = len(matches.ids)
-    subject = f"{count} {'memory' if count == 1 else 'memories'}"
+    subject = counted(count, "memory")
     if not is_terminal(sys.stdin):
         raise BadInput(
             f"{subject} would be deleted, and there is no terminal to ask for confirmation",

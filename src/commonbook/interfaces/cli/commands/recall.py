@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from commonbook.errors import BadInput
@@ -72,27 +70,19 @@ def _recall(call: Call) -> int:
     where = " and ".join(spaces or dict.fromkeys((call.book.default_space, PERSONAL)))
     notes = call.notes_on_spaces(spaces) if spaces and not result.hits else []
     answer = {**result._asdict(), "notes": (*result.notes, *notes)}
-    hints = call.wider_searches(spaces) if not args.json and not result.hits else []
-    show: Callable[[Output], None]
-    if args.prompt is not None:
-        prompt = result.as_prompt(max_tokens=args.prompt)
-        show = partial(hits.show_prompt, prompt=prompt, result=result, where=where)
+    prompt = None if args.prompt is None else result.as_prompt(max_tokens=args.prompt)
+    if prompt is not None:
         answer["prompt"] = prompt
-    else:
-        show = partial(
-            hits.show_recall_result,
-            result=result,
-            where=where,
-            explain=args.explain,
-            min_confidence=args.min_confidence,
-        )
-    return call.print_answer(answer, lambda out: _show_with_notes(out, show, [*notes, *hints]))
 
+    def show(out: Output) -> None:
+        if prompt is not None:
+            hits.show_prompt(out, prompt, result, where)
+        else:
+            hits.show_recall_result(out, result, where=where, explain=args.explain, min_confidence=args.min_confidence)
+        for note in (*notes, *(() if result.hits else call.wider_searches(spaces))):
+            out.note(note)
 
-def _show_with_notes(out: Output, show: Callable[[Output], None], notes: list[str]) -> None:
-    show(out)
-    for note in notes:
-        out.note(note)
+    return call.print_answer(answer, show)
 
 
 def _max_hits(args: Namespace) -> int:

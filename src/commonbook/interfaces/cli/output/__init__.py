@@ -48,6 +48,12 @@ def words(cell: Cell) -> str:
     return one_line(cell if isinstance(cell, str) else cell[0])
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless it is 1."""
+    plural = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
+    return f"{count} {noun if count == 1 else plural}"
+
+
 def json_line(value: object, stream: object) -> str:
     """Return a value as a line of JSON that the encoding of a stream can represent and that a terminal can show."""
     from commonbook.wire.encoding import encode
@@ -150,7 +156,7 @@ _FRESHNESS_STYLES: Final = {
 
 
 def styled_freshness(freshness: str | None) -> tuple[str, str]:
-    """Return the freshness of a copy with its colour; an empty text for a memory that is no copy."""
+    """Return the freshness of a copy with its colour; an empty text for a memory that is not a copy."""
     return freshness or "", _FRESHNESS_STYLES.get(freshness or "", "")
 
 

@@ -36,7 +36,7 @@ def show_recall_result(
 ) -> None:
     """Show the hits, best first; with `explain`, also the parts of each score and the time of each step.
 
-    The order is that of the scores, so the confidence is shown only to those who ask for it.
+    Hits are ordered by score, so their confidence is shown only if a minimum was given.
     """
     likely = _likely(result.hits)
     for index, hit in enumerate(result.hits):

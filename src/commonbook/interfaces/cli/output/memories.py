@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from commonbook.interfaces.cli.output import Cell, Output, styled_freshness, words
+from commonbook.interfaces.cli.output import Cell, Output, counted, styled_freshness, words
 
 if TYPE_CHECKING:
     from commonbook.model.memory import Deleted, Link, Memory, Page, Receipt, Revision
@@ -25,14 +25,16 @@ def show_receipt(out: Output, verb: str, receipt: Receipt, *, preposition: str =
         names = ", ".join(f"#{tag}" for tag in receipt.tags_in_text)
         out.note(f"note: {names} stands in the text, so the memory keeps the tag until you edit the text")
     if receipt.copies:
-        out.note(f"note: {receipt.copies} {'copy has' if receipt.copies == 1 else 'copies have'} changed with it")
+        out.note(f"note: {counted(receipt.copies, 'copy')} {'has' if receipt.copies == 1 else 'have'} changed with it")
     if receipt.duplicate_of:
         out.note(f"note: {out.name(receipt.duplicate_of)} says the same")
 
 
 def masked_note(count: int) -> str:
     """Return the note that secrets were masked."""
-    return f"note: {count} {'secret was' if count == 1 else 'secrets were'} masked (--no-mask stores them as they are)"
+    return (
+        f"note: {counted(count, 'secret')} {'was' if count == 1 else 'were'} masked (--no-mask stores them as they are)"
+    )
 
 
 def show_new(out: Output, verb: str, receipt: Receipt) -> None:
@@ -149,7 +151,7 @@ def show_deletion(out: Output, deletion: Deleted) -> None:
     """Show the memories that were deleted, or would be in a dry run."""
     for memory_id, title in zip(deletion.ids, deletion.titles, strict=True):
         out.line(f"{memory_id}  {title}")
-    count = f"{len(deletion.ids)} {'memory' if len(deletion.ids) == 1 else 'memories'}"
+    count = counted(len(deletion.ids), "memory")
     undo = "; `commonbook undelete ID` brings one back" if deletion.ids else ""
     out.note(f"would delete {count}" if deletion.dry_run else f"deleted {count}{undo}")
 

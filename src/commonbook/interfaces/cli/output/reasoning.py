@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from commonbook.errors import NotFound
-from commonbook.interfaces.cli.output import Branch, Cell, Output, one_line
+from commonbook.interfaces.cli.output import Branch, Cell, Output, counted, one_line
 from commonbook.model.invalidation import (
     CAUSES_WITHOUT_ID,
     DELETED,
@@ -54,8 +54,7 @@ def show_superseded(out: Output, report: SupersedeReport) -> None:
 def _suspect_now(count: int) -> str:
     if not count:
         return ""
-    subject = "1 memory is" if count == 1 else f"{count} memories are"
-    return f"; {subject} suspect now: commonbook inbox"
+    return f"; {counted(count, 'memory')} {'is' if count == 1 else 'are'} suspect now: commonbook inbox"
 
 
 def show_reinstated(out: Output, report: SupersedeReport) -> None:
@@ -66,7 +65,7 @@ def show_reinstated(out: Output, report: SupersedeReport) -> None:
 
 def show_triage_report(out: Output, report: TriageReport) -> None:
     """Show a decision about a suspect memory."""
-    resolved = f"{report.resolved} broken {'dependency' if report.resolved == 1 else 'dependencies'} resolved"
+    resolved = f"{counted(report.resolved, 'broken dependency')} resolved"
     out.report(
         f"{_VERDICT_VERBS[report.verdict]} {out.name(report.id)}: {resolved}",
         [(report.id, report.verdict, str(report.resolved), report.space, report.path, str(report.version))],

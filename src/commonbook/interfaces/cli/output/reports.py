@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from commonbook.interfaces.cli.output import Cell, Output
+from commonbook.interfaces.cli.output import Cell, Output, counted
 from commonbook.interfaces.cli.output.memories import masked_note
 from commonbook.model.ids import UUID_PATTERN
 
@@ -90,8 +90,7 @@ def show_findings(out: Output, findings: Sequence[Finding], *, fine: str) -> Non
 
 def show_log_report(out: Output, report: LogReport) -> None:
     """Show the result of a verification of the log."""
-    entries = "1 entry" if report.entries == 1 else f"{report.entries} entries"
-    read = f"{entries} of {report.spaces} {'space' if report.spaces == 1 else 'spaces'}"
+    read = f"{counted(report.entries, 'entry')} of {counted(report.spaces, 'space')}"
     show_findings(out, report.findings, fine=f"the log is intact: {read}")
 
 
@@ -137,8 +136,7 @@ def show_sync_report(out: Output, report: SyncReport) -> None:
 
 def show_reindexed(out: Output, count: int) -> None:
     """Show how many memories were indexed."""
-    sentence = f"Indexed {count} {'memory' if count == 1 else 'memories'}" if count else "The index was up to date"
-    out.line(sentence, "green")
+    out.line(f"Indexed {counted(count, 'memory')}" if count else "The index was up to date", "green")
 
 
 def _size(count: int) -> str:
@@ -229,7 +227,7 @@ _DETAILS: Final = (
     "what", "per_minute", "verb", "how", "reason", "verdict", "fields", "refresh", "rule", "request", "kinds", "tags",
     "approval", "proposed_by", "messages",
 )  # fmt: skip
-"""The details that tell a person what was done. Hashes and version numbers are for programs: `--json` has all."""
+"""The details that a person wants to know. Hashes and version numbers are for programs: `--json` has all."""
 
 _MAX_MEMORIES: Final = 5
 """The number of memories that are named in one entry."""
@@ -327,7 +325,7 @@ def _parsed(text: str, kind: type[list[Any]] | type[dict[str, Any]]) -> Any:  # 
 
 
 def _moment(out: Output, time: str) -> str:
-    """Format the time of an entry; one that is no time, as it stands."""
+    """Format the time of an entry; a text that is not a time stays as it is."""
     try:
         return out.moment(datetime.fromisoformat(time))
     except (ValueError, TypeError):

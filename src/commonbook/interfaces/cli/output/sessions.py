@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from commonbook.interfaces.cli.output import Output, one_line
+from commonbook.interfaces.cli.output import Output, counted, one_line
 
 if TYPE_CHECKING:
     from commonbook.model.session import (
@@ -36,22 +36,22 @@ def show_append_receipt(out: Output, receipt: AppendReceipt) -> None:
         for message in receipt.messages
     ]
     out.report(
-        f"Appended {_counted(len(new), 'message')} to {receipt.session} in {receipt.space}"
+        f"Appended {counted(len(new), 'message')} to {receipt.session} in {receipt.space}"
         f"{_numbers([message.seq for message in new])}",
         rows,
     )
     if repeats := len(receipt.messages) - len(new):
-        out.note(f"note: {_counted(repeats, 'message')} {_was(repeats)} sent before")
+        out.note(f"note: {counted(repeats, 'message')} {_was(repeats)} sent before")
     if masked := sum(message.masked for message in receipt.messages):
-        out.note(f"note: {_counted(masked, 'secret')} {_was(masked)} masked")
+        out.note(f"note: {counted(masked, 'secret')} {_was(masked)} masked")
     if rewound := [message.seq for message in receipt.messages if message.rewound]:
-        count = _counted(len(rewound), "message")
+        count = counted(len(rewound), "message")
         out.note(f"note: {count} {_was(len(rewound))} rewound before, and not restored{_numbers(rewound)}")
 
 
 def show_settle_report(out: Output, prefix: str, report: SettleReport) -> None:
     """Show the episodes that were made of a session, and how many messages are not settled."""
-    count = _counted(len(report.episodes), "episode")
+    count = counted(len(report.episodes), "episode")
     clause = f"settled {report.session} in {report.space} into {count}{_unsettled(report)}"
     sentence = f"{prefix} {clause}" if prefix else clause[:1].upper() + clause[1:]
     out.report(sentence, [(report.session, episode, report.space) for episode in report.episodes])
@@ -64,7 +64,7 @@ def show_work_report(out: Output, report: WorkReport) -> None:
         out.line(f"{one_line(session)}: failed: {one_line(report.error)}", "red")
     elif episodes:
         names = ", ".join(out.name(episode) for episode in episodes)
-        count = _counted(len(episodes), "episode")
+        count = counted(len(episodes), "episode")
         out.line(f"{one_line(session)}: settled into {count} ({names}){_unsettled(report.settled)}")
     else:
         out.line(f"{one_line(session)}: nothing to settle yet{_unsettled(report.settled)}", "dim")
@@ -73,7 +73,7 @@ def show_work_report(out: Output, report: WorkReport) -> None:
 def show_rewind(out: Output, session: str, messages: Sequence[Message]) -> None:
     """Show the messages that a rewind removed from the session."""
     sentence = (
-        f"Rewound {_counted(len(messages), 'message')} of {session}{_numbers([message.seq for message in messages])}"
+        f"Rewound {counted(len(messages), 'message')} of {session}{_numbers([message.seq for message in messages])}"
     )
     out.report(sentence, [(session, str(message.seq), message.id) for message in messages])
 
@@ -102,7 +102,7 @@ def show_messages(out: Output, page: MessagePage, used: Sequence[PromptUse] = ()
 
 def _about(out: Output, session: Session) -> Iterator[_Phrase]:
     yield one_line(session.id), "bold"
-    yield f"  {session.space.name}  {_counted(session.last, 'message')}", "dim"
+    yield f"  {session.space.name}  {counted(session.last, 'message')}", "dim"
     yield f", {session.unsettled} not settled" if session.unsettled else "", "dim"
     yield f"  started {out.moment(session.created)}", "dim"
     yield f", closed {out.moment(session.closed)}" if session.closed else "", "dim"
@@ -177,15 +177,11 @@ def _parent(session: Session) -> str:
 
 
 def _unsettled(report: SettleReport) -> str:
-    return f", {_counted(report.unsettled, 'message')} not settled yet" if report.unsettled else ""
+    return f", {counted(report.unsettled, 'message')} not settled yet" if report.unsettled else ""
 
 
 def _was(count: int) -> str:
     return "was" if count == 1 else "were"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _numbers(seqs: Sequence[int]) -> str:

@@ -179,7 +179,7 @@ def _tree_lines(branches: Sequence[Branch], index: int) -> str:
 
 
 def _has_sibling_below(branches: Sequence[Branch], index: int, depth: int) -> bool:
-    """Tell whether another branch of this depth follows below the same parent."""
+    """Return whether another branch of this depth follows below the same parent."""
     for below in branches[index + 1 :]:
         if below.depth <= depth:
             return below.depth == depth
