@@ -5,11 +5,13 @@ A declared method that a class does not implement is sent on: it calls `_call` w
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable, Mapping
 from functools import cache, wraps
-from typing import Any, Final, Literal, NamedTuple, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, TypeVar, cast
+
+if TYPE_CHECKING:
+    from inspect import Signature
 
 Method: TypeAlias = Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
 
@@ -60,7 +62,7 @@ class Verb(NamedTuple):
         return self.function.__module__.rpartition(".")[2]
 
     @property
-    def signature(self) -> inspect.Signature:
+    def signature(self) -> Signature:
         """The declared signature, with annotations as texts."""
         return _signature(self.function)
 
@@ -68,7 +70,7 @@ class Verb(NamedTuple):
     def variadic(self) -> str | None:
         """The name of the argument that takes several values (`*ids`), or None."""
         parameters = self.signature.parameters.values()
-        return next((p.name for p in parameters if p.kind is inspect.Parameter.VAR_POSITIONAL), None)
+        return next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), None)
 
     @property
     def path_arguments(self) -> tuple[str, ...]:
@@ -102,7 +104,11 @@ class Verb(NamedTuple):
         return {name: value for name, value in given.items() if name not in NOT_SENT}
 
 
-_signature = cache(inspect.signature)
+@cache
+def _signature(function: Callable[..., Any]) -> Signature:
+    import inspect  # noqa: PLC0415 - it takes some milliseconds, and only requests need signatures
+
+    return inspect.signature(function)
 
 
 class Declarations:
