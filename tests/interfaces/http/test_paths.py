@@ -105,6 +105,12 @@ def test_grants_and_links_are_taken_away_by_what_they_connect(book, client):
     assert "agent:helper" not in {grant.principal for grant in book.grants(space="s")}
 
 
+def test_a_wrong_method_is_answered_with_all_methods_of_the_path(client):
+    for path, methods in (("memories", "DELETE, GET, POST"), ("memories/x", "DELETE, GET, PATCH"), ("recall", "POST")):
+        answer = client.put(f"/v1/{path}", json={})
+        assert (answer.status_code, answer.headers["allow"]) == (405, methods)
+
+
 @pytest.mark.promise("http.shapes")
 @pytest.mark.parametrize(
     ("body", "detail"),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, HTTPConnection
 from starlette.responses import Response
+from starlette.routing import Route
 
 from commonbook.errors import BadInput, CommonbookError
 from commonbook.model.ids import new_id
@@ -90,7 +91,13 @@ def error_answer(error: Exception, connection: HTTPConnection) -> Response:
 def http_error(connection: HTTPConnection, error: Exception, *, paths: str = _PATHS) -> Response:
     """Return the answer to a request that Starlette refused, such as an unknown path; `paths` tells the known ones."""
     assert isinstance(error, HTTPException)  # noqa: S101 - as registered
-    return status_answer(error.status_code, connection, error.headers, paths=paths)
+    headers = error.headers
+    if error.status_code == 405:
+        # A path has a route for each method, and Starlette names the method of the first.
+        routes = [route for route in connection.app.routes if isinstance(route, Route)]
+        found = [route for route in routes if route.path_regex.match(connection.scope["path"])]
+        headers = {"Allow": ", ".join(sorted(method for route in found for method in route.methods or ()))}
+    return status_answer(error.status_code, connection, headers, paths=paths)
 
 
 def status_answer(
