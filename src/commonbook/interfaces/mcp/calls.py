@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from commonbook.errors import Ambiguous, BadInput, CommonbookError, NotFound
 from commonbook.interfaces.mcp.failures import failed
 from commonbook.interfaces.mcp.results import outline
-from commonbook.interfaces.mcp.tools import Arguments, Tool
+from commonbook.interfaces.mcp.tools import Arguments, Schema, Tool
 from commonbook.interfaces.similar_names import did_you_mean
 from commonbook.model.ids import UUID_PATTERN
 from commonbook.wire.encoding import Malformed, decode_fields
@@ -51,28 +51,32 @@ def _checked(tool: Tool, given: object) -> Arguments:
     except Malformed as fault:
         named = f"the argument {fault.path!r}" if fault.path else "the arguments"
         raise BadInput(f"{named} of the tool {tool.name}: {fault.problem}", fix=known) from None
+    schemas = tool.input_schema()["properties"]
     for name, value in arguments.items():
-        _require_within(tool, name, value)
+        _require_within(schemas[name], value, of=f"{name!r} of the tool {tool.name}")
     return arguments
 
 
 def _without_nulls(value: Any) -> Any:  # noqa: ANN401 - any JSON
-    if isinstance(value, dict):
-        return {name: _without_nulls(field) for name, field in value.items() if field is not None}
-    return [_without_nulls(item) for item in value] if isinstance(value, list) else value
+    """Return the arguments that are given, with the fields that are given in objects of a list."""
+    if not isinstance(value, dict):
+        return value
+    given = {name: field for name, field in value.items() if field is not None}
+    return {
+        name: [_without_nulls(item) for item in field] if isinstance(field, list) else field
+        for name, field in given.items()
+    }
 
 
-def _require_within(tool: Tool, name: str, value: Any) -> None:  # noqa: ANN401 - as its type says
-    """Raise BadInput if a value is not within the limits that the tool sets."""
-    limits = tool.narrowed.get(name, {})
-    if value not in limits.get("enum", [value]):
+def _require_within(schema: Schema, value: Any, *, of: str) -> None:  # noqa: ANN401 - as its type says
+    """Raise BadInput if a value is not one of the choices, or not within the limits, of its schema."""
+    choices = schema.get("enum") or schema.get("items", {}).get("enum")
+    for each in value if isinstance(value, tuple) else (value,):
+        if choices and each not in choices:
+            raise BadInput(f"{str(each)[:100]!r} is not a choice for {of}", fix=f"give one of: {', '.join(choices)}")
+    if "maximum" in schema and not schema["minimum"] <= value <= schema["maximum"]:
         raise BadInput(
-            f"{value[:100]!r} is not a {name} of the tool {tool.name}", fix=f"give one of: {', '.join(limits['enum'])}"
-        )
-    if "maximum" in limits and not limits["minimum"] <= value <= limits["maximum"]:
-        raise BadInput(
-            f"the argument {name!r} of the tool {tool.name} is {value}",
-            fix=f"give {limits['minimum']} to {limits['maximum']}",
+            f"{value} is too small or too large for {of}", fix="give {minimum} to {maximum}".format(**schema)
         )
 
 
