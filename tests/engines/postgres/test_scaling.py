@@ -121,6 +121,7 @@ def _shared(book: Book, memory: str) -> None:
     book.lineage(copy)
     book.copies(memory)
     book.detach(snapshot)
+    book.adopt_all()
     book.unshare(copy)
     book.share_many([memory], "violet/deep")
     again = book.pull(memory, "yellow").id
