@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from commonbook.errors import BadInput, BadSpaceName
 from commonbook.ports.embedding import EmbedderChoice
 from commonbook.settings import git_repository
-from commonbook.settings.default_space import default_space
+from commonbook.settings.project_files import default_space
 from commonbook.settings.settings import Settings
 from commonbook.text import space_names
 from tests.support.repositories import repository

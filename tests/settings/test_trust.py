@@ -8,7 +8,7 @@ import pytest
 
 from commonbook.compose.book import open_book
 from commonbook.errors import BadInput, NotFound
-from commonbook.settings.default_space import capture_allowed, default_space, trust, untrusted_file
+from commonbook.settings.project_files import capture_allowed, default_space, trust, untrusted_file
 from commonbook.settings.settings import Settings
 from tests.support.repositories import repository
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 from commonbook.access import permissions
 from commonbook.errors import NotAllowed
 from commonbook.model.spaces import PERSONAL
-from commonbook.settings import default_space as settings_space
-from commonbook.settings.default_space import PROJECTS
+from commonbook.settings import project_files
+from commonbook.settings.project_files import PROJECTS
 from commonbook.tables import api_keys, home, spaces
 from commonbook.text import space_names
 
@@ -33,8 +33,8 @@ def space_to_read(engines: Engines, settings: Settings, actor: Actor) -> str:
     if permissions.is_owner(actor) and actor.key_id is not None:
         return settings.space or _space_of_key(engines, actor) or PERSONAL
     if not permissions.is_owner(actor):
-        return settings.space or _space_of_key(engines, actor) or settings_space.default_space(settings)
-    named, repository = settings_space.chosen_space(settings)
+        return settings.space or _space_of_key(engines, actor) or project_files.default_space(settings)
+    named, repository = project_files.chosen_space(settings)
     return named or (space_of_repository(engines, repository) if repository else PERSONAL)
 
 
@@ -51,7 +51,7 @@ def space_to_write(engines: Engines, settings: Settings, actor: Actor) -> str:
         if space is None:
             raise _no_space(engines, actor)
         return space
-    named, repository = settings_space.chosen_space(settings)
+    named, repository = project_files.chosen_space(settings)
     return named or (claim_space_of_repository(engines, repository) if repository else PERSONAL)
 
 

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from commonbook.recall import prefetch
     from commonbook.sessions import append as session_append
     from commonbook.sessions.append import Appender
-    from commonbook.settings import default_space as settings_default_space
+    from commonbook.settings import project_files
     from commonbook.settings.git_repository import Repository
     from commonbook.settings.settings import Settings
 else:
     default_spaces = LazyModule("commonbook.admin.default_space")
     prefetch = LazyModule("commonbook.recall.prefetch")
     session_append = LazyModule("commonbook.sessions.append")
-    settings_default_space = LazyModule("commonbook.settings.default_space")
+    project_files = LazyModule("commonbook.settings.project_files")
 
 
 class BookBase(Verbs):
@@ -100,7 +100,7 @@ class BookBase(Verbs):
     @property
     def default_space(self) -> str:
         if permissions.is_owner_without_key(self._actor):
-            named, repository = settings_default_space.chosen_space(self._settings)
+            named, repository = project_files.chosen_space(self._settings)
             if named or repository is None:
                 # The book is not asked, and nothing more is loaded.
                 return named or PERSONAL
@@ -110,7 +110,7 @@ class BookBase(Verbs):
     def space_for_writing(self) -> str:
         if not permissions.is_owner_without_key(self._actor):
             return default_spaces.space_to_write(self._engines, self._settings, self._actor)
-        named, repository = settings_default_space.chosen_space(self._settings)
+        named, repository = project_files.chosen_space(self._settings)
         if named or repository is None:
             return named or PERSONAL
         # A record never changes: while a repository has this origin and place, it has the same space.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from commonbook.engines.process.clock import SystemClock
 from commonbook.errors import BadInput, CommonbookError
 from commonbook.model.reports import Finding, OutboxStatus
-from commonbook.settings.default_space import default_space
+from commonbook.settings.project_files import default_space
 
 if TYPE_CHECKING:
     from commonbook.client.outbox_client import Client, Mask

@@ -26,8 +26,8 @@ from commonbook.adapters.hermes.recorder import Speakers
 from commonbook.adapters.hermes.shared_book import SharedBook, shared_books
 from commonbook.adapters.hermes.user_spaces import UserSpaces
 from commonbook.errors import BadInput, CommonbookError, HomeReadOnly, NoHome
-from commonbook.settings.default_space import capture_allowed as may_capture
-from commonbook.settings.default_space import default_space
+from commonbook.settings.project_files import capture_allowed as may_capture
+from commonbook.settings.project_files import default_space
 from commonbook.settings.settings import Settings
 
 if TYPE_CHECKING:

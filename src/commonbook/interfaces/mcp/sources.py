@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from commonbook.errors import CommonbookError, Moved, NotAllowed, SpaceExists
 from commonbook.model.spaces import LOCAL_OWNER, PERSONAL, READER
-from commonbook.settings.default_space import PROJECTS
+from commonbook.settings.project_files import PROJECTS
 
 if TYPE_CHECKING:
     from commonbook.book.book import Book

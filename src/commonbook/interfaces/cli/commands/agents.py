@@ -16,7 +16,7 @@ from commonbook.errors import BadInput, NoHome, TooLarge
 from commonbook.interfaces.cli.commands import command
 from commonbook.interfaces.mcp.sources import LocalBook, ServerBook
 from commonbook.model.spaces import LOCAL_OWNER
-from commonbook.settings.default_space import capture_allowed
+from commonbook.settings.project_files import capture_allowed
 
 if TYPE_CHECKING:
     from commonbook.interfaces.agents.hooks.events import Event

@@ -21,7 +21,7 @@ from commonbook.interfaces.cli.arguments import add_confirmation, confirm
 from commonbook.interfaces.cli.commands import command
 from commonbook.interfaces.cli.output import is_terminal
 from commonbook.model.spaces import PERSONAL, WRITER
-from commonbook.settings.default_space import PROJECTS
+from commonbook.settings.project_files import PROJECTS
 from commonbook.settings.settings import AgentFolders
 
 if TYPE_CHECKING:

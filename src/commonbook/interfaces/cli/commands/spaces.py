@@ -8,7 +8,7 @@ from commonbook.errors import NotFound
 from commonbook.interfaces.cli.arguments import number_or
 from commonbook.interfaces.cli.commands import command
 from commonbook.interfaces.cli.output.memories import show_spaces
-from commonbook.settings.default_space import default_space, trust, untrusted_file
+from commonbook.settings.project_files import default_space, trust, untrusted_file
 
 if TYPE_CHECKING:
     from commonbook.interfaces.cli.call import Call

@@ -1,9 +1,8 @@
-"""The default space as far as settings decide it: an argument, the environment, a project file or the git repository.
+"""Project files, trust in them, and the default space as far as settings decide it.
 
-A project file that lies in a git repository may have come with it: until a person has trusted it, it can switch capture
-off and nothing else. So one that cannot be obeyed does no harm until then.
-
-Trust in project files: a `.commonbook.toml` in a git repository is obeyed once a person has trusted it.
+An argument, the environment, a project file or the git repository decides about the space. A `.commonbook.toml` that
+lies in a git repository may have come with it: until a person has trusted it, it can switch capture off and nothing
+else. So one that cannot be obeyed does no harm until then.
 
 The home has one small file for each trusted one, named by a hash of its path and holding the hash of its content. So a
 file that changes, or that is copied elsewhere, has to be trusted again, and nothing in a repository can say that it is
