@@ -30,7 +30,8 @@ with zipfile.ZipFile(_ZIP, "w") as archive:
     archive.writestr("a.md", "a")
 
 OWNERS_ALONE: Final = frozenset(
-    {"sync", "rebuild", "reindex", "accept_deletions", "doctor", "metrics", "set_limit", "import_folder"} | {"export"}
+    {"sync", "rebuild", "reindex", "accept_deletions", "doctor", "metrics", "set_limit", "import_folder"}
+    | {"export", "log_size"}
 )
 """The verbs that only the owner may use."""
 
@@ -53,12 +54,6 @@ FOR_ANYBODY: Final = frozenset(
 )
 """The verbs that answer anybody with a key: about what its principal may see, which may be nothing."""
 
-FOR_READERS: Final = frozenset(
-    {"get", "find_id", "history", "links", "messages", "lineage", "copies", "dependents", "log", "space_for_writing"}
-    | {"uses", "session_uses"}
-)
-"""The verbs that a reader of the space may use, beside those for anybody."""
-
 READS: Final[dict[str, dict[str, Any]]] = {
     "recall": {"query": "memory", "spaces": ["s"]},
     "messages": {"session": "talk", "space": "s"},
@@ -70,6 +65,9 @@ READS: Final[dict[str, dict[str, Any]]] = {
 
 
 WITH_KEY: Final = tuple(verb for verb in VERBS.values() if not verb.without_key)
+
+FOR_READERS: Final = {verb.name for verb in WITH_KEY if not verb.changes} - OWNERS_ALONE - FOR_ANYBODY
+"""The verbs that a reader of the space may use, beside those for anybody: all that change nothing."""
 
 
 def all_routes(served: Starlette) -> list[tuple[str, str]]:
