@@ -13,7 +13,7 @@ from commonbook.model.ids import new_id
 from commonbook.model.memory import Draft, Filter
 from commonbook.model.session import NewMessage, SettleReport, WorkReport
 from commonbook.sessions import episode_boundaries
-from commonbook.sharing import apply_rules
+from commonbook.sharing import rules
 from commonbook.tables import jobs
 
 KINDS = tuple(worker.JOB_KINDS)
@@ -224,7 +224,7 @@ def test_a_long_job_that_runs_out_of_time_is_finished_by_the_next_worker(chosen,
     timed.create_space("team")
     timed.add_rule("team", "lab")
     timed.remember_many([Draft(f"number {at}", space="lab") for at in range(20)])
-    some = apply_rules.apply_batch
+    some = rules.apply_batch
 
     def slow(ctx, *, space):
         clock.forward(seconds=10)

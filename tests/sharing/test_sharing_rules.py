@@ -8,7 +8,7 @@ import pytest
 
 from commonbook.errors import BadInput, Conflict, NotAllowed, NotFound, TooLarge
 from commonbook.model.memory import Draft, Filter
-from commonbook.sharing import apply_rules
+from commonbook.sharing import rules
 from tests.support.writers_child import together
 
 ALICE, BOB, CAROL = "user:alice", "user:bob", "user:carol"

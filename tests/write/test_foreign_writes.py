@@ -17,8 +17,7 @@ from commonbook.model.memory import Draft, Filter, Kind
 from commonbook.model.request import RequestContext
 from commonbook.model.session import PromptPassage
 from commonbook.model.spaces import Actor
-from commonbook.write.context import WriteContext
-from commonbook.write.foreign_writes import ForeignWrite
+from commonbook.write.context import ForeignWrite, WriteContext
 from commonbook.write.transaction import write
 from tests.admin.test_grants import HARMLESS, OWNERS
 from tests.support.stored import stored

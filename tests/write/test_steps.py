@@ -15,8 +15,7 @@ from commonbook.model.request import OWNER_CONTEXT
 from commonbook.model.spaces import OWNER_ACTOR, Actor
 from commonbook.ports.database import Result, RetryTransaction, Transaction
 from commonbook.ports.engines import AfterCommit, BeforeFinalize, Engines
-from commonbook.write.context import WriteContext
-from commonbook.write.foreign_writes import ForeignWrite
+from commonbook.write.context import ForeignWrite, WriteContext
 from commonbook.write.transaction import write, write_all
 from tests.support.stored import stored
 

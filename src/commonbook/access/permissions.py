@@ -2,31 +2,37 @@
 
 Every read and write asks here which spaces the actor may reach, in the same transaction in which it uses them.
 
-Limits of an actor: an API key opens at most what its principal may reach, and an actor can be confined to spaces.
+Limits of an actor: an API key opens at most what its principal may reach, an actor can be confined to spaces, and an
+agent proposes in spaces under review. Names of spaces are resolved here to those that an actor may read (`select`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 from commonbook.errors import BadInput, NotAllowed, NotFound
-from commonbook.model.spaces import ADMIN, FILESYSTEM, LOCAL_OWNER, READER, ROLES, WRITER, Actor, Space, SpaceScope
-from commonbook.runtime.lazy_modules import LazyModule
-from commonbook.tables import api_keys, grants
+from commonbook.model.spaces import (
+    ADMIN,
+    FILESYSTEM,
+    LOCAL_OWNER,
+    READER,
+    ROLES,
+    WRITER,
+    Actor,
+    Space,
+    SpaceScope,
+    is_reviewed,
+)
+from commonbook.tables import api_keys, grants, spaces
+from commonbook.text import space_names
 from commonbook.text.space_names import is_within
 
 if TYPE_CHECKING:
-    from commonbook.access import review
     from commonbook.model.spaces import ApiKey
     from commonbook.model.stored_memory import StoredMemory
     from commonbook.ports.database import Reading
-    from commonbook.text import space_names
-else:
-    api_keys = LazyModule("commonbook.tables.api_keys")
-    grants = LazyModule("commonbook.tables.grants")
-    review = LazyModule("commonbook.access.review")
-    space_names = LazyModule("commonbook.text.space_names")
+
 
 _OWNERS: Final = frozenset({LOCAL_OWNER, FILESYSTEM})
 
@@ -102,7 +108,7 @@ class PermissionSnapshot:
         if self._key is not None:
             roles = within_limits(self._tx, self._key(), self._actor, roles, spaces)
         if self._granted is not None and self._actor.is_agent and not self._actor.records:
-            roles = review.within_review(self._actor, roles, spaces)
+            roles = within_review(self._actor, roles, spaces)
         return roles if self._actor.within is None else _confined_roles(self._actor.within, roles, spaces)
 
     def with_role(self, role: str, spaces: SpaceScope) -> SpaceScope:
@@ -221,13 +227,13 @@ def require_writable(actor: Actor, memory: StoredMemory, writable: SpaceScope, s
     if memory.space.id not in writable:
         raise refusal_to_write(actor, memory.space.name, spaces)
     if actor.is_agent:
-        review.require_own_proposal(actor, memory)
+        require_own_proposal(actor, memory)
 
 
 def refusal_to_write(actor: Actor, name: str, spaces: SpaceScope) -> NotAllowed:
     """Return the error for a space that the actor may read, but not write to."""
-    if actor.is_agent and review.holds_back(actor, name, spaces):
-        return review.refusal(actor, name)
+    if actor.is_agent and holds_back(actor, name, spaces):
+        return _refusal_under_review(actor, name)
     return NotAllowed(
         f"{actor.principal} may read the space {name!r}, but not write to it",
         fix="ask an admin of that space for the role `writer`",
@@ -254,3 +260,131 @@ def within_limits(
 def _confined_roles(within: Iterable[str], roles: Mapping[str, str], spaces: SpaceScope) -> Mapping[str, str]:
     """Return the roles on spaces that are among the named ones or below them."""
     return {id_: role for id_, role in roles.items() if any(is_within(spaces[id_].name, top) for top in within)}
+
+
+# --- under review
+#
+# An agent reads, talks and proposes there, and no more. Its role is limited, whatever it was granted, so that every verb
+# that would change a memory of the space, or its grants, refuses it.
+
+
+def holds_back(actor: Actor, name: str, spaces: SpaceScope) -> bool:
+    """Tell whether a review keeps an actor from changing the memories of a space."""
+    return actor.is_agent and (actor.proposes or is_reviewed(name, spaces))
+
+
+def within_review(actor: Actor, roles: Mapping[str, str], spaces: SpaceScope) -> Mapping[str, str]:
+    """Return the roles of an agent: it reads the spaces under review, and writes to those of their proposals."""
+    if not actor.proposes and all(space.review is None for space in spaces.values()):
+        return roles
+    return {id_: _role(actor, role, spaces[id_], spaces) for id_, role in roles.items()}
+
+
+def _role(actor: Actor, role: str, space: Space, spaces: SpaceScope) -> str:
+    if role == READER:
+        return role
+    if space.holds_proposals:
+        return WRITER if holds_back(actor, space_names.reviewed_space(space.name), spaces) else role
+    return READER if holds_back(actor, space.name, spaces) else role
+
+
+def require_own_proposal(actor: Actor, memory: StoredMemory) -> None:
+    """Raise NotAllowed if an agent would change a memory that somebody else has proposed."""
+    if memory.space.holds_proposals and memory.author != actor.principal:
+        raise NotAllowed(
+            f"memory {memory.id} was proposed by {memory.author}", fix="let that agent, or a person, change it"
+        )
+
+
+def require_none_below(actor: Actor, name: str, spaces: SpaceScope) -> None:
+    """Raise NotAllowed if an agent would change the grants or the name of spaces under review from a space above."""
+    below = (space for space in spaces.values() if space_names.is_within(space.name, name))
+    if actor.is_agent and any(space.review is not None for space in below):
+        raise NotAllowed(
+            f"{actor.principal} is an agent, and a space in {name!r} is under review", fix="let a person do it"
+        )
+
+
+def _refusal_under_review(actor: Actor, name: str) -> NotAllowed:
+    """Return the error for a change by an agent in a space that it may read, and where it may only propose."""
+    return NotAllowed(
+        f"{actor.principal} may only propose in the space {name!r}",
+        fix="remember a new memory there, with `replaces` in place of an edit: a person approves it",
+    )
+
+
+# --- names of spaces, resolved to those in reach
+
+_MAX_NAMED_SPACES: Final = 5
+
+
+def select(tx: Reading, actor: Actor, name: str | None = None) -> SpaceScope:
+    """Return the spaces that a name selects and the actor may read; refuse a name that selects none.
+
+    A name selects the space of that name, with a final '/' all below it too; '/' and None select all spaces. A name of
+    a space that the actor may create is not refused: it selects nothing yet.
+    """
+    return scope_of(tx, actor, ["/" if name is None else name])
+
+
+def without_proposals(spaces_: SpaceScope, *names: str | None) -> SpaceScope:
+    """Return the spaces without those that hold proposals, unless one of the names is that of such a space itself."""
+    named = {name.removesuffix("/") for name in names if name is not None}
+    return {id_: space for id_, space in spaces_.items() if not space.holds_proposals or space.name in named}
+
+
+def scope_of(tx: Reading, actor: Actor, names: Sequence[str], *, refuse: bool = True) -> SpaceScope:
+    """Return the spaces that these names select together, each once.
+
+    A name that selects nothing is refused, unless the actor may create that space; without `refuse` it is left out.
+    """
+    tops = {name: name if name == "/" else space_names.require_query_name(name.removesuffix("/")) for name in names}
+    exact = is_owner(actor) and not any(name.endswith("/") for name in names)
+    known = spaces.find_by_names(tx, tuple(tops.values())) if exact else spaces.get_all(tx)
+    allowed = readable(tx, actor, known)
+    scope: dict[str, Space] = {}
+    for name, top in tops.items():
+        selected = {id_: space for id_, space in allowed.items() if _selects(name, top, space)}
+        if refuse and not selected and name != "/":
+            require_create(tx, actor, known, top)
+        scope |= selected
+    return scope
+
+
+def note_other_spaces(tx: Reading, actor: Actor) -> list[str]:
+    """Return a note for somebody who may read none of the spaces that are searched by default, but others."""
+    readable = without_proposals(select(tx, actor))
+    names = sorted(space.name for space in readable.values() if not space_names.is_system(space.name))
+    if is_owner(actor) or not names:
+        return []
+    listed = ", ".join(names[:_MAX_NAMED_SPACES]) + (", ..." if len(names) > _MAX_NAMED_SPACES else "")
+    return [f"no space that is searched by default may be read by {actor.principal}; name one: {listed}, or / for all"]
+
+
+class LazyScope(Mapping[str, Space]):
+    """A scope that is looked up at first use."""
+
+    def __init__(self, look_up: Callable[[], SpaceScope]) -> None:
+        """Keep the function that looks the spaces up."""
+        self._look_up = look_up
+        self._scope: SpaceScope | None = None
+
+    def _spaces(self) -> SpaceScope:
+        if self._scope is None:
+            self._scope = self._look_up()
+        return self._scope
+
+    def __getitem__(self, id_: str) -> Space:
+        return self._spaces()[id_]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._spaces())
+
+    def __len__(self) -> int:
+        return len(self._spaces())
+
+
+def _selects(name: str, top: str, space: Space) -> bool:
+    if name == "/":
+        return True
+    return space_names.is_within(space.name, top) if name.endswith("/") else space.name == top

@@ -21,8 +21,7 @@ from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
 from commonbook.tables import api_keys
 from commonbook.text import space_names, validation
-from commonbook.write.context import HOME_SPACE, WriteContext, readable_space
-from commonbook.write.foreign_writes import ForeignWrite
+from commonbook.write.context import HOME_SPACE, ForeignWrite, WriteContext, readable_space
 from commonbook.write.transaction import write
 
 

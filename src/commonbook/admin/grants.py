@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import cast
 
-from commonbook.access import permissions, review
+from commonbook.access import permissions
 from commonbook.access.authentication import principal_name
 from commonbook.errors import BadInput, NotFound
 from commonbook.log import chain
@@ -50,7 +50,7 @@ def grant(
     def operation(ctx: WriteContext) -> Grant:
         _lock_space(ctx, space)
         granted_space = _space_of_two(ctx, space, principal) if is_shared_by_two else administered_space(ctx, space)
-        review.require_none_below(ctx.actor, space, ctx.spaces)
+        permissions.require_none_below(ctx.actor, space, ctx.spaces)
         until = require_future(engines, ctx.tx.now, expires)
         new_grant = Grant(principal, granted_space, role, caller.actor.principal, ctx.tx.now, until)
         grants.put(ctx.tx, new_grant)
@@ -71,7 +71,7 @@ def revoke(engines: Engines, caller: RequestContext, principal: str, space: str)
     def operation(ctx: WriteContext) -> None:
         _lock_space(ctx, space)
         granted_space = _space_of_two(ctx, space) if is_shared_by_two else administered_space(ctx, space)
-        review.require_none_below(ctx.actor, space, ctx.spaces)
+        permissions.require_none_below(ctx.actor, space, ctx.spaces)
         if not grants.remove(ctx.tx, granted_space.id, principal):
             raise NotFound(
                 f"{principal} has no grant on the space {space!r}", fix="`commonbook grant list` shows the grants"

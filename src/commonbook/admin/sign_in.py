@@ -22,8 +22,7 @@ from commonbook.ports.engines import Engines
 from commonbook.tables import api_keys
 from commonbook.tables.api_keys import LINK, SESSION
 from commonbook.text import validation
-from commonbook.write.context import HOME_SPACE, WriteContext
-from commonbook.write.foreign_writes import ForeignWrite
+from commonbook.write.context import HOME_SPACE, ForeignWrite, WriteContext
 from commonbook.write.transaction import write
 
 _LINK_LIFETIME: Final = timedelta(seconds=60)

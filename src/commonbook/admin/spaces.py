@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from commonbook.access import permissions, scope
+from commonbook.access import permissions
 from commonbook.errors import BadInput, NotAllowed, NotFound, SpaceExists
 from commonbook.files import hand_edits, scan
 from commonbook.log import chain
@@ -18,7 +18,7 @@ from commonbook.tables import memories, spaces
 from commonbook.text import file_paths, space_names
 from commonbook.write import space_folders, store_version
 from commonbook.write.context import WriteContext
-from commonbook.write.new_memory import free_path
+from commonbook.write.store_version import free_path
 from commonbook.write.transaction import write
 
 
@@ -160,7 +160,7 @@ def _relocate(ctx: WriteContext, memory: StoredMemory, old: Space, new: Space) -
 def list_spaces(engines: Engines, actor: Actor) -> tuple[Space, ...]:
     """Return the spaces that the actor may read, by name."""
     with engines.db.reading() as tx:
-        return tuple(sorted(scope.select(tx, actor).values(), key=lambda space: space.name))
+        return tuple(sorted(permissions.select(tx, actor).values(), key=lambda space: space.name))
 
 
 MAX_DEPTH: Final = 10

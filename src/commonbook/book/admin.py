@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from commonbook.book.base import BookBase
-from commonbook.ports.retry_read import retry_read
+from commonbook.ports.database import retry_read
 from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.verbs.access import Access
 from commonbook.verbs.declaration import implements

@@ -11,7 +11,7 @@ from commonbook.access import permissions
 from commonbook.book.recall import RecallVerbs
 from commonbook.errors import BadInput, CommonbookError, HomeError
 from commonbook.model.reports import Finding, no_progress
-from commonbook.ports.retry_read import retry_read
+from commonbook.ports.database import retry_read
 from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from commonbook.book.base import BookBase
 from commonbook.model.memory import Draft
-from commonbook.ports.retry_read import retry_read
+from commonbook.ports.database import retry_read
 from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from commonbook.admin import sign_in
 from commonbook.errors import Busy, CommonbookError
 from commonbook.model.request import RequestContext
 from commonbook.model.spaces import Actor
-from commonbook.ports.retry_read import retry_read
+from commonbook.ports.database import retry_read
 from commonbook.text import space_names, validation
 from commonbook.write import idempotency
 from commonbook.write.idempotency import Repeated

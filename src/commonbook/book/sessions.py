@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from commonbook.book.base import BookBase
 from commonbook.errors import CommonbookError, HomeOfAnotherBuild
 from commonbook.model.session import NewMessage
-from commonbook.ports.retry_read import retry_read
+from commonbook.ports.database import retry_read
 from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:

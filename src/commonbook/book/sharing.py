@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from commonbook.book.base import BookBase
-from commonbook.ports.retry_read import retry_read
+from commonbook.ports.database import retry_read
 from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:

@@ -429,9 +429,9 @@ def complete_changes(ctx: WriteContext) -> None:
 
             notices.update_notices(ctx)
         if ctx.pending.changed_ids:
-            from commonbook.sharing import apply_rules
+            from commonbook.sharing import rules
 
-            apply_rules.apply_rules(ctx)
+            rules.apply_rules(ctx)
         if not ctx.pending.is_incomplete:
             return
 

@@ -36,7 +36,7 @@ from commonbook.tables import copies, file_journal, memories
 from commonbook.text import file_paths, titles, user_times
 from commonbook.write import store_version
 from commonbook.write.context import WriteContext
-from commonbook.write.new_memory import new_memory
+from commonbook.write.store_version import new_memory
 
 Outcome = Literal["new", "edited", "moved", "restored", "malformed", "unchanged", "copied", "no file", "waiting"]
 """How a file was applied: "unchanged" if it changed nothing, "copied" if it became a memory with an id of its own,

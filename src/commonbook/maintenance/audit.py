@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from commonbook.access import scope
+from commonbook.access import permissions
 from commonbook.errors import BadInput, NotFound
 from commonbook.log import chain, verify
 from commonbook.tables import spaces
@@ -22,7 +22,7 @@ _MAX_SEQ: Final = 1 << 62
 def verify_log(engines: Engines, actor: Actor, space: str | None, *, progress: Progress) -> LogReport:
     """Verify the signed log of one space or of all, and report the first bad entry of each."""
     with engines.db.reading() as tx:
-        chosen = _require_spaces(tx, actor, space) if space else tuple(scope.select(tx, actor))
+        chosen = _require_spaces(tx, actor, space) if space else tuple(permissions.select(tx, actor))
         return verify.verify(tx, engines.keys, chosen, progress, every=frozenset(spaces.get_all(tx)))
 
 
@@ -36,7 +36,7 @@ def list_entries(engines: Engines, actor: Actor, space: str, *, after: int, limi
 
 
 def _require_spaces(tx: Reading, actor: Actor, name: str) -> tuple[str, ...]:
-    chosen = tuple(scope.select(tx, actor, name))
+    chosen = tuple(permissions.select(tx, actor, name))
     if not chosen:
         raise NotFound(f"there is no space {name!r}", fix="`commonbook space list` shows the spaces")
     return chosen

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from commonbook.access import permissions, scope
+from commonbook.access import permissions
 from commonbook.errors import BadInput
 from commonbook.log import chain
 from commonbook.model.ids import parse_time
@@ -33,7 +33,7 @@ def list_changes(engines: Engines, actor: Actor, *, after: str | None, space: st
     read = None if after is None else chain.parse_position(after)
     with engines.db.reading() as tx:
         permissions.require_valid_key(tx, actor)
-        allowed = scope.select(tx, actor, space)
+        allowed = permissions.select(tx, actor, space)
         heads = {id_: seq for id_, (seq, _) in chain.heads(tx).items() if id_ in allowed}
         numbers = {id_: read.get(id_, 0) for id_ in allowed} if read is not None else dict.fromkeys(allowed, 0) | heads
         entries = list(islice(_entries_by_time(tx, numbers, heads, limit), limit))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from commonbook.access import scope
+from commonbook.access import permissions
 from commonbook.files import refused_files, space_files
 from commonbook.maintenance import audit, health
 from commonbook.model.reports import Finding, Progress
@@ -22,7 +22,7 @@ def doctor(engines: Engines, actor: Actor, *, progress: Progress) -> tuple[Findi
     if damaged:
         return damaged
     with engines.db.reading() as tx:
-        allowed = scope.select(tx, actor)
+        allowed = permissions.select(tx, actor)
         failures = (*health.reverted_findings(tx, engines, allowed), *health.job_findings(tx, actor, allowed))
         files = (*health.file_findings(tx, engines), *_check_files(tx, engines, progress))
         troubles = (*health.moved_findings(tx), *files, *failures)

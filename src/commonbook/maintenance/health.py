@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from commonbook.access import permissions, scope
+from commonbook.access import permissions
 from commonbook.files import refused_files
 from commonbook.log import chain
 from commonbook.model.reports import Finding, Metrics, OutboxStatus, Status
@@ -34,7 +34,7 @@ _UNKNOWN_KIND: Final = ("subject", "the work on it could not be done")
 def status(engines: Engines, actor: Actor, home: str, unsent: OutboxStatus) -> Status:
     """Return the state of the home in numbers, with pending work and findings."""
     with engines.db.reading() as tx:
-        allowed = scope.select(tx, actor)
+        allowed = permissions.select(tx, actor)
         kinds, deleted, link_count = memories.counts(tx, allowed)
         session_count, messages, unsettled = sessions.counts(tx, allowed)
         waiting, failed = jobs.counts(tx, allowed, kinds=_shown_jobs(actor))

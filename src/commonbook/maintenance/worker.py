@@ -12,7 +12,7 @@ from commonbook.errors import NotAllowed, TooMany
 from commonbook.model.request import RequestContext
 from commonbook.model.session import SettleReport, WorkReport
 from commonbook.ports.database import Reading, Result, Transaction
-from commonbook.ports.retry_read import retry_read
+from commonbook.ports.database import retry_read
 from commonbook.tables import jobs, spaces
 from commonbook.tables.jobs import Job
 
@@ -161,7 +161,7 @@ def _write(context: WorkContext, operation: Callable[[WriteContext], Result]) ->
 
 def _settle_session(context: WorkContext, job: Job) -> Outcome:
     from commonbook.sessions.settle import settle
-    from commonbook.sessions.when_to_settle import SILENCE
+    from commonbook.sessions.episode_boundaries import SILENCE
 
     key = (job.space, job.subject)
     settled = settle(
@@ -204,14 +204,14 @@ def _refresh_batch(ctx: WriteContext, *, job: Job, after: str) -> propagate.Prop
 
 
 def _refresh_copy(context: WorkContext, job: Job) -> Outcome:
-    from commonbook.sharing.refresh import refresh_now
+    from commonbook.sharing.propagate import refresh_now
 
     refresh_now(context.engines, job.subject)
     return FINISHED
 
 
 def _apply_rules(context: WorkContext, job: Job) -> Outcome:
-    from commonbook.sharing.apply_rules import apply_batch
+    from commonbook.sharing.rules import apply_batch
 
     while _write(context, partial(apply_batch, space=job.subject)):
         if context.out_of_time():
@@ -220,7 +220,7 @@ def _apply_rules(context: WorkContext, job: Job) -> Outcome:
 
 
 def _retry_rules(context: WorkContext, job: Job) -> Outcome:
-    from commonbook.sharing.apply_rules import retry_rules
+    from commonbook.sharing.rules import retry_rules
 
     _write(context, partial(retry_rules, memory_id=job.subject))
     return FINISHED

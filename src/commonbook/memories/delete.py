@@ -16,15 +16,14 @@ from commonbook.model.memory import Deleted, Filter, Receipt
 from commonbook.model.request import RequestContext
 from commonbook.model.stored_memory import StoredMemory, receipt_of
 from commonbook.ports.engines import Engines
-from commonbook.reasoning import open_notices
+from commonbook.reasoning import invalidations
 from commonbook.sharing import propagate
 from commonbook.tables import file_journal, memories
 from commonbook.text import validation
 from commonbook.write import store_version
 from commonbook.write.context import WriteContext
-from commonbook.write.new_memory import path_of_restored
-from commonbook.write.refusals import logging_refusal
-from commonbook.write.transaction import write
+from commonbook.write.store_version import path_of_restored
+from commonbook.write.transaction import logging_refusal, write
 
 
 def delete(
@@ -44,7 +43,7 @@ def delete(
         for memory_id in unique:
             memory = hand_edits.with_file_changes(ctx, ctx.require_writable(memory_id), scanned=scanned)
             require_version(memory, expected_version)
-            if open_notices.is_open(memory):
+            if invalidations.is_open(memory):
                 raise BadInput(f"{memory_id} is a notice, which only a decision removes", fix="`triage` it")
             deleted.append(memory.title)
             if not dry_run:

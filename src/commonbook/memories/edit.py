@@ -23,8 +23,8 @@ from commonbook.sharing import propagate
 from commonbook.text import masking, titles, validation
 from commonbook.write import rewound_messages, store_version
 from commonbook.write.context import WriteContext
-from commonbook.write.new_memory import title_with_text
-from commonbook.write.refusals import logging_refusal
+from commonbook.write.store_version import title_with_text
+from commonbook.write.transaction import logging_refusal
 
 # --- change
 

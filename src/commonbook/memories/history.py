@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from commonbook.access import permissions, scope
+from commonbook.access import permissions
 from commonbook.log import chain
 from commonbook.model.ids import parse_time
 from commonbook.model.memory import Deletion, Revision
@@ -30,7 +30,7 @@ def history(engines: Engines, actor: Actor, memory_id: str) -> tuple[Revision, .
     """
     memory_id = validation.validate_memory_id(memory_id)
     with engines.db.reading() as tx:
-        allowed = scope.select(tx, actor)
+        allowed = permissions.select(tx, actor)
         memory = memories.find(tx, allowed, memory_id)
         if memory is None:
             raise permissions.no_memory(memory_id)

@@ -12,7 +12,7 @@ from datetime import datetime
 from functools import partial
 from typing import Final, NamedTuple
 
-from commonbook.access import scope
+from commonbook.access import permissions
 from commonbook.markdown import obsidian
 from commonbook.model.invalidation import ENDED, Invalidation
 from commonbook.model.memory import Mark
@@ -21,7 +21,6 @@ from commonbook.model.stored_memory import StoredLink, StoredMemory, is_retracte
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import invalidations as graph
-from commonbook.reasoning import open_notices
 from commonbook.reasoning.invalidations import is_outdated
 from commonbook.sharing import freshness
 from commonbook.tables import copies, file_journal, links, memories, spaces, supersession
@@ -41,7 +40,7 @@ class Doubts(NamedTuple):
 
     def is_suspect(self, memory: StoredMemory) -> bool:
         """Tell whether a decision about a memory is waited for, because of a memory that it depends on."""
-        causes = open_notices.open_causes(memory, self.sources, self.noticed, {}) if self.noticed else ()
+        causes = graph.open_causes(memory, self.sources, self.noticed, {}) if self.noticed else ()
         return any(invalidating != ENDED for _, invalidating in causes)
 
     def freshness_of(self, memory: StoredMemory) -> str | None:
@@ -97,7 +96,7 @@ class _Surroundings(NamedTuple):
 
     def causes(self, memory: StoredMemory) -> set[tuple[str, str]]:
         """Return the causes that wait for a decision about a memory."""
-        return open_notices.open_causes(memory, self.sources, self.noticed, self.endings(memory))
+        return graph.open_causes(memory, self.sources, self.noticed, self.endings(memory))
 
 
 def with_marks(
@@ -113,7 +112,7 @@ def with_marks(
 
     `doubts` are those about these memories, and perhaps others, if the caller has read them already.
     """
-    all_spaces = scope.LazyScope(partial(spaces.get_all, tx))
+    all_spaces = permissions.LazyScope(partial(spaces.get_all, tx))
     unmarked = _without_hidden_reasons(tx, all_spaces, allowed, unmarked)
     ids = tuple(memory.id for memory in unmarked)
     doubts = doubts or doubts_about(tx, allowed, unmarked, request_links(tx, ids))
@@ -142,21 +141,21 @@ def doubts_about(
     tx: Reading, allowed: SpaceScope, unmarked: Sequence[StoredMemory], incoming: Callable[[], list[StoredLink]]
 ) -> Doubts:
     """Return the doubts about memories; `incoming` is the result of `request_links` for them. No text is needed."""
-    all_spaces = scope.LazyScope(partial(spaces.get_all, tx))
+    all_spaces = permissions.LazyScope(partial(spaces.get_all, tx))
     sources = copies.sources_of(tx, all_spaces, unmarked)
     of_sources = request_links(tx, sorted(sources.keys() - {memory.id for memory in unmarked}))
     found = (*incoming(), *of_sources())
     return Doubts(
         sources,
         found,
-        open_notices.keys_among(tx, found),
+        graph.keys_among(tx, found),
         freshness.states_of(tx, all_spaces, unmarked, readable=allowed),
     )
 
 
 def request_links(tx: Reading, ids: Sequence[str]) -> Callable[[], list[StoredLink]]:
     """Send the query for the links to these memories that marks depend on: from successors and from notices."""
-    relations = (*supersession.RELATIONS, open_notices.NOTICE_RELATION)
+    relations = (*supersession.RELATIONS, graph.NOTICE_RELATION)
     return links.incoming_deferred(tx, None, ids, relations=relations)
 
 

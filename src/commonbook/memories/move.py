@@ -17,10 +17,10 @@ from commonbook.ports.engines import Engines
 from commonbook.reasoning import link_checks
 from commonbook.tables import memories
 from commonbook.text import space_names
-from commonbook.write import proposals, store_version
+from commonbook.write import store_version
 from commonbook.write.context import WriteContext
-from commonbook.write.new_memory import moved_path
-from commonbook.write.refusals import logging_refusal
+from commonbook.write.store_version import moved_path
+from commonbook.write.transaction import logging_refusal
 
 
 def move(engines: Engines, caller: RequestContext, memory_id: str, to: str, *, expected_version: int | None) -> Receipt:
@@ -44,7 +44,7 @@ def logging_refused_approval(engines: Engines, actor: Actor) -> Iterator[Callabl
     superseded: list[str] = []
 
     def note_proposal(memory: StoredMemory) -> None:
-        superseded[:] = proposals.to_be_superseded(memory)
+        superseded[:] = store_version.to_be_superseded(memory)
 
     with logging_refusal(engines, actor, "supersede", superseded):
         yield note_proposal
@@ -71,7 +71,7 @@ def _links_to_take_effect(ctx: WriteContext, memory: StoredMemory) -> tuple[Stor
 
     Its links take effect by the move, so they need the rights and fulfil the conditions of links that are made now.
     """
-    superseded = proposals.to_be_superseded(memory)
+    superseded = store_version.to_be_superseded(memory)
     ctx.lock(superseded)
     live = live_ids(ctx.tx, ctx.spaces, superseded)
     new = resolve_links(ctx, memory.id, [("supersedes", target) for target in superseded if target in live])

@@ -7,7 +7,7 @@ into the space. A rejection deletes it, so that it can be brought back.
 
 from __future__ import annotations
 
-from commonbook.access import permissions, scope
+from commonbook.access import permissions
 from commonbook.errors import Conflict, NotAllowed
 from commonbook.files import hand_edits, scan
 from commonbook.memories.edit import require_version
@@ -63,7 +63,7 @@ def _visible_proposals(
 
     These are the proposals to those spaces, and those that the actor has made itself.
     """
-    selected = scope.select(tx, actor, name)
+    selected = permissions.select(tx, actor, name)
     to_space = {space_names.proposals_of(space.name): space for space in selected.values()}
     readable = permissions.readable(tx, actor, all_spaces)
     proposals = {id_: space for id_, space in readable.items() if space.name in to_space}
@@ -159,7 +159,7 @@ def reject(engines: Engines, caller: RequestContext, request_id: str, *, note: s
 def _is_proposal(engines: Engines, actor: Actor, memory_id: str) -> bool:
     """Tell whether an id is that of a proposed memory that the actor may read."""
     with engines.db.reading() as tx:
-        memory = memories.find(tx, scope.select(tx, actor), memory_id)
+        memory = memories.find(tx, permissions.select(tx, actor), memory_id)
         return memory is not None and memory.deleted is None and memory.space.holds_proposals
 
 

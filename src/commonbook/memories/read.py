@@ -11,12 +11,13 @@ from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
-from commonbook.access import permissions, scope
+from commonbook.access import permissions
 from commonbook.errors import Ambiguous, BadInput, CommonbookError, NotFound
 from commonbook.memories.marks import live_ids, with_invalidations, with_marks
 from commonbook.model.memory import KINDS, LAZY, MENTIONS, Filter, Kind, Link, Memory, Page
 from commonbook.model.stored_memory import StoredMemory
-from commonbook.sharing import freshness, refresh
+from commonbook.sharing import freshness
+from commonbook.sharing import propagate
 from commonbook.sharing.freshness import REFRESHED_BY_READING
 from commonbook.tables import links, memories, spaces
 from commonbook.tables.memories import page_cursor
@@ -44,7 +45,7 @@ def get(engines: Engines, actor: Actor, memory_id: str) -> Memory:
             return memory.public()
     # A full or busy home must not prevent reading: the copy is returned as it is, marked as stale.
     with suppress(CommonbookError):
-        refresh.refresh_now(engines, memory.id)
+        propagate.refresh_now(engines, memory.id)
     return _get_stored(engines, actor, memory_id).public()
 
 
@@ -52,7 +53,7 @@ def _get_stored(engines: Engines, actor: Actor, memory_id: str) -> StoredMemory:
     """Return one memory with its links and marks."""
     memory_id = validation.validate_memory_id(memory_id)
     with engines.db.reading() as tx:
-        allowed = scope.select(tx, actor)
+        allowed = permissions.select(tx, actor)
         memory = memories.find(tx, allowed, memory_id)
         if memory is None or memory.deleted is not None:
             raise permissions.no_memory(memory_id)
@@ -71,13 +72,13 @@ def find_id(engines: Engines, actor: Actor, part: str) -> str:
     if not name or not validation.is_unicode(part) or "\0" in part:
         return validation.validate_memory_id(part)
     with engines.db.reading() as tx:
-        allowed = scope.select(tx, actor)
+        allowed = permissions.select(tx, actor)
         memory_id = name if validation.is_memory_id(name) else memories.at_path(tx, posixpath.normpath(part.strip()))
         if memory_id is not None and memories.find(tx, allowed, memory_id) is not None:
             return memory_id
         is_part_of_id = re.fullmatch(r"[0-9a-f-]{4,36}", digits) is not None
         ids = memories.find_by_digits(tx, allowed, digits, limit=_MAX_NAMED) if is_part_of_id else []
-        named = {} if ids else links.named_in_spaces(tx, scope.without_proposals(allowed), part)
+        named = {} if ids else links.named_in_spaces(tx, permissions.without_proposals(allowed), part)
     if len(ids) > 1:
         raise Ambiguous(f"{part!r} means several memories: {', '.join(ids)} …", fix="give more digits of the id")
     if len(named) > 1:
@@ -105,7 +106,7 @@ def list_page(engines: Engines, actor: Actor, chosen: Filter, *, limit: int, aft
         kinds=chosen.kinds or _default_kinds(chosen.space),
     )
     with engines.db.reading() as tx:
-        allowed = scope.without_proposals(scope.select(tx, actor, chosen.space), chosen.space)
+        allowed = permissions.without_proposals(permissions.select(tx, actor, chosen.space), chosen.space)
         rows = memories.page(
             tx,
             allowed,
@@ -115,7 +116,7 @@ def list_page(engines: Engines, actor: Actor, chosen: Filter, *, limit: int, aft
             after=cursor,
             limit=limit + 1,
         )
-        now, readable = engines.clock.now(), scope.select(tx, actor)
+        now, readable = engines.clock.now(), permissions.select(tx, actor)
         items = with_invalidations(tx, readable, with_marks(engines, tx, readable, rows[:limit], now), now)
     following = page_cursor(items[-1]) if len(rows) > limit else None
     return Page(tuple(memory.public() for memory in items), following)
@@ -132,8 +133,10 @@ def list_links(engines: Engines, actor: Actor, memory_id: str) -> tuple[Link, ..
     """Return the links of a memory in both directions, outgoing links first; those in texts come last."""
     memory = _get_stored(engines, actor, memory_id)
     with engines.db.reading() as tx:
-        incoming = links.incoming(tx, scope.without_proposals(scope.select(tx, actor), memory.space.name), [memory.id])
-        live = live_ids(tx, scope.select(tx, actor), [link.source for link in incoming])
+        incoming = links.incoming(
+            tx, permissions.without_proposals(permissions.select(tx, actor), memory.space.name), [memory.id]
+        )
+        live = live_ids(tx, permissions.select(tx, actor), [link.source for link in incoming])
         mentioned = links.mentioned_by(tx, memory)
         mentioning = links.mentioning(tx, memory)
     return (

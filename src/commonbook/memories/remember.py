@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from commonbook.access import permissions, scope
+from commonbook.access import permissions
 from commonbook.errors import BadInput, BadText, BadTime
 from commonbook.model.ids import format_time, new_id
 from commonbook.model.memory import NO_METADATA, UNSET, Changes, Draft, Receipt
@@ -24,11 +24,11 @@ from commonbook.runtime.compressed_text import CACHED_TEXTS, compress
 from commonbook.tables import links, memories
 from commonbook.text import masking, space_names, titles, user_times, validation
 from commonbook.wire import encoding
-from commonbook.write import idempotency, proposals
+from commonbook.write import idempotency
+from commonbook.write import store_version
 from commonbook.write.context import WriteContext
-from commonbook.write.new_memory import log_new_memory, new_memory
-from commonbook.write.refusals import logging_refusal
-from commonbook.write.transaction import write
+from commonbook.write.store_version import log_new_memory, new_memory
+from commonbook.write.transaction import logging_refusal, write
 
 _Result = TypeVar("_Result")
 _Spaces: TypeAlias = tuple[Space, Space]
@@ -89,7 +89,7 @@ def _remember_all(ctx: WriteContext, drafts: Sequence[_MaskedDraft]) -> list[Rec
     for index in sorted(range(len(drafts)), key=named.__getitem__):
         if named[index] not in chosen:
             with validation.error_item(index):
-                chosen[named[index]] = proposals.space_for_new_memory(ctx, named[index])
+                chosen[named[index]] = store_version.space_for_new_memory(ctx, named[index])
     for index, draft in enumerate(drafts):
         with validation.error_item(index):
             receipt, memory = _remember_one(ctx, draft, chosen[named[index]])
@@ -121,8 +121,8 @@ def _remember_one(ctx: WriteContext, masked: _MaskedDraft, spaces: _Spaces) -> t
 def _store(ctx: WriteContext, masked: _MaskedDraft, space: Space) -> tuple[Receipt, StoredMemory]:
     """Store a new memory in a space; its receipt names a memory that the caller may read with the same text."""
     memory = require_ordered_times(_new_memory(ctx, masked.stored, space))
-    link_checks.require_valid_links(ctx, memory, proposals.approved_links(memory))
-    duplicate = memories.find_same_text(ctx.tx, scope.without_proposals(ctx.readable), memory.text)
+    link_checks.require_valid_links(ctx, memory, store_version.approved_links(memory))
+    duplicate = memories.find_same_text(ctx.tx, permissions.without_proposals(ctx.readable), memory.text)
     (memory,) = memories.add(ctx.tx, ctx.engines.keys, [memory])
     links.add(ctx.tx, space.id, memory.links)
     if memory.links:
@@ -136,7 +136,7 @@ def _new_memory(ctx: WriteContext, draft: Draft, space: Space) -> StoredMemory:
     memory_id = new_id()
     wanted = [*draft.links, *([("supersedes", draft.replaces)] if draft.replaces else [])]
     if space.holds_proposals:
-        wanted = [(proposals.proposed_relation(relation), target) for relation, target in wanted]
+        wanted = [(store_version.proposed_relation(relation), target) for relation, target in wanted]
     return new_memory(
         ctx,
         memory_id=memory_id,

@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from functools import wraps
+from typing import Any, ParamSpec, Protocol, TypeVar
 
+from commonbook.errors import ServerLost
 from commonbook.model.reports import Change, SchemaMigration
 
 Row = tuple[Any, ...]
@@ -140,3 +142,20 @@ class Database(Protocol):
     def close(self) -> None:
         """Close all connections."""
         ...
+
+
+_Arguments = ParamSpec("_Arguments")
+_Answer = TypeVar("_Answer")
+
+
+def retry_read(verb: Callable[_Arguments, _Answer]) -> Callable[_Arguments, _Answer]:
+    """Decorate a function that only reads: it is called once more if the connection to the server is lost."""
+
+    @wraps(verb)
+    def repeated(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Answer:
+        try:
+            return verb(*args, **kwargs)
+        except ServerLost:
+            return verb(*args, **kwargs)
+
+    return repeated

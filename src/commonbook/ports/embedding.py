@@ -6,7 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 if TYPE_CHECKING:
-    from commonbook.ports.arrays import Floats
+    import numpy as np
+    import numpy.typing as npt
+
+    # The numeric arrays that embedders and indexes exchange.
+    Floats = npt.NDArray[np.float32]
+    Ints = npt.NDArray[np.int64]
+    Flags = npt.NDArray[np.bool_]
 
 
 class EmbeddingInput(NamedTuple):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from commonbook.access import permissions, scope
+from commonbook.access import permissions
 from commonbook.model.invalidation import ENDED, REASONING
 from commonbook.model.reasoning import Dependent
 from commonbook.model.spaces import Actor, SpaceScope
@@ -16,7 +16,6 @@ from commonbook.model.stored_memory import StoredLink, StoredMemory
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import invalidations as graph
-from commonbook.reasoning import open_notices
 from commonbook.tables import copies, links, memories, spaces
 from commonbook.text import validation
 
@@ -49,11 +48,11 @@ def dependents(engines: Engines, actor: Actor, memory_id: str) -> tuple[Dependen
             raise permissions.no_memory(memory_id)
         nodes = dependents_of(tx, all_spaces, [memory.id], limit=MAX_DEPENDENTS).values()
         live = [node for node in nodes if node.own and node.memory.deleted is None and node.memory.id != memory.id]
-        shown = scope.without_proposals(readable, memory.space.name)
+        shown = permissions.without_proposals(readable, memory.space.name)
         visible = [node for node in live if node.memory.space.id in shown][:MAX_DEPENDENTS]
         headers = [node.memory for node in visible]
         sources = copies.sources_of(tx, all_spaces, headers)
-        noticed = open_notices.keys_about(tx, sorted({*sources, *(memory.id for memory in headers)}))
+        noticed = graph.keys_about(tx, sorted({*sources, *(memory.id for memory in headers)}))
         grounds = {id_ for memory in headers for id_ in graph.direct_sources(memory)}
         known = memories.get_headers_any_space(tx, all_spaces, sorted(grounds))
         on_paths = memories.get_headers(tx, readable, sorted({id_ for node in visible for id_ in node.path}))
@@ -66,8 +65,7 @@ def dependents(engines: Engines, actor: Actor, memory_id: str) -> tuple[Dependen
                 depth=node.depth,
                 path=tuple(id_ if id_ in on_paths else None for id_ in node.path),
                 suspect=any(
-                    invalidating != ENDED
-                    for _, invalidating in open_notices.open_causes(node.memory, sources, noticed, {})
+                    invalidating != ENDED for _, invalidating in graph.open_causes(node.memory, sources, noticed, {})
                 ),
                 source_changed=graph.is_outdated(node.memory, known),
             )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Final
 
-from commonbook.access import permissions, scope
+from commonbook.access import permissions
 from commonbook.model.invalidation import CAUSES_WITHOUT_ID, ENDED, Invalidation, Notice
 from commonbook.model.memory import Filter
 from commonbook.model.reasoning import Inbox, InboxItem, MemoryReference
@@ -15,7 +15,6 @@ from commonbook.model.stored_memory import StoredMemory
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import invalidations as graph
-from commonbook.reasoning import open_notices
 from commonbook.tables import memories, spaces
 from commonbook.text import space_names, validation
 
@@ -34,7 +33,7 @@ def inbox(engines: Engines, actor: Actor, *, space: str | None, expired: bool, l
     with engines.db.reading() as tx:
         all_spaces = spaces.get_all(tx)
         readable = permissions.readable(tx, actor, all_spaces)
-        notice_spaces = _notice_spaces(readable, scope.select(tx, actor, space))
+        notice_spaces = _notice_spaces(readable, permissions.select(tx, actor, space))
         is_shown = _filter(actor, space, permissions.writable(tx, actor, all_spaces))
         found: list[tuple[StoredMemory, InboxItem]] = []
         size = max(limit + 1, _MIN_BATCH)
@@ -42,7 +41,7 @@ def inbox(engines: Engines, actor: Actor, *, space: str | None, expired: bool, l
         while len(found) <= limit:
             batch = memories.page(tx, notice_spaces, Filter(kinds=("notice",)), after=cursor, limit=size)
             current = [memory for memory in batch if expired or memory.expires is None or memory.expires > now]
-            by_id = {memory.id: memory for memory in current if open_notices.is_open(memory)}
+            by_id = {memory.id: memory for memory in current if graph.is_open(memory)}
             found += [(by_id[item.id], item) for item in _items(tx, readable, is_shown, list(by_id.values()), now)]
             if len(batch) < size:
                 break

@@ -7,27 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from commonbook.access import review
+from commonbook.access import permissions
 from commonbook.errors import BadInput, Conflict, NotAllowed
 from commonbook.model.invalidation import REASONING
 from commonbook.model.reasoning import depth_cap
 from commonbook.model.stored_memory import StoredLink, StoredMemory
 from commonbook.reasoning import invalidations as graph
 from commonbook.tables import memories
-from commonbook.write import proposals, supersession_cycles
+from commonbook.write import supersession_cycles
+from commonbook.write import store_version
 from commonbook.write.context import WriteContext
 
 
 def require_new_links(ctx: WriteContext, memory: StoredMemory, new: Sequence[StoredLink]) -> None:
     """Refuse links that a stored memory cannot get: those of `require_valid_links`, and a proposal that supersedes."""
     if any(link.relation == "supersedes" for link in new):
-        proposals.require_approved(memory)
+        store_version.require_approved(memory)
     require_valid_links(ctx, memory, new)
 
 
 def require_may_reinstate(ctx: WriteContext, old: StoredMemory, successors: Sequence[StoredMemory]) -> None:
     """Raise NotAllowed if a review keeps the actor from changing one of the successors, whose space is not named."""
-    if any(review.holds_back(ctx.actor, successor.space.name, ctx.spaces) for successor in successors):
+    if any(permissions.holds_back(ctx.actor, successor.space.name, ctx.spaces) for successor in successors):
         raise NotAllowed(
             f"memory {old.id} has a successor that {ctx.actor.principal} may not change",
             fix="let a person reinstate it",

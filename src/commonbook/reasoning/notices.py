@@ -9,24 +9,21 @@ decision. The id of a notice is a hash of the dependent and the invalidation, so
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
 from datetime import timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 from commonbook.model.invalidation import CAUSES_WITHOUT_ID, DELETED, ENDED, Invalidation, Notice
 from commonbook.model.spaces import Space
-from commonbook.model.stored_memory import StoredLink, StoredMemory
+from commonbook.model.stored_memory import StoredLink, StoredMemory, is_missing
 from commonbook.reasoning import invalidations as graph
-from commonbook.reasoning import open_notices
 from commonbook.reasoning.dependents import dependents_of, with_notices
-from commonbook.reasoning.open_notices import NOTICE_RELATION, notice_id
-from commonbook.reasoning.withdraw_notices import KnownCauses, is_obsolete
-from commonbook.tables import file_journal, jobs, links, memories, supersession
+from commonbook.reasoning.invalidations import NOTICE_RELATION, notice_id
+from commonbook.tables import copies, file_journal, jobs, links, memories, supersession
 from commonbook.text import file_paths, space_names
-from commonbook.write.affected import affected_by
-from commonbook.write.context import WriteContext
-from commonbook.write.foreign_writes import ForeignWrite
-from commonbook.write.new_memory import new_memory
+from commonbook.write.context import ForeignWrite, WriteContext
+from commonbook.write.store_version import new_memory
+from commonbook.write.transaction import affected_by
 
 _MAX_JOB_WAIT: Final = jobs.MAX_WAIT / 2
 """A job for a later time is due after this long, and then waits again."""
@@ -121,7 +118,7 @@ def _sync_notices(
     """
     ctx = ctx.because(ForeignWrite.NOTICE)
     # Existing notices are read first: the cause of a notice that is seen here is then read below, unless it is gone.
-    existing = open_notices.about(ctx.tx, ctx.spaces, withdraw_from)
+    existing = graph.about(ctx.tx, ctx.spaces, withdraw_from)
     dependents = memories.get_headers_any_space(ctx.tx, ctx.spaces, ids)
     live = [memory for memory in dependents.values() if memory.deleted is None and memory.notice is None]
     # Most memories have no invalid ancestor: those that they directly depend on tell so, and nothing has to be walked.
@@ -159,9 +156,7 @@ def _create_missing(ctx: WriteContext, wanted: Mapping[str, tuple[StoredMemory, 
     """
     existing = memories.get_headers_any_space(ctx.tx, ctx.spaces, sorted(wanted))
     missing = {
-        id_: pair
-        for id_, pair in sorted(wanted.items())
-        if id_ not in existing or not open_notices.is_open(existing[id_])
+        id_: pair for id_, pair in sorted(wanted.items()) if id_ not in existing or not graph.is_open(existing[id_])
     }
     reasons = _reasons(ctx, [invalidation for _, invalidation in missing.values()])
     created: list[StoredMemory] = []
@@ -313,3 +308,65 @@ def remove_notice(ctx: WriteContext, outline: StoredMemory, *, how: str, **logge
     memories.replace(ctx.tx, ctx.engines.keys, notice, deleted)
     ctx.log_memory(deleted, how, **logged)
     ctx.enqueue_files([deleted])
+
+
+class KnownCauses(NamedTuple):
+    """The knowledge of the book about the memories that some notices are about, by their ids."""
+
+    dependents: Mapping[str, StoredMemory]
+    """These memories, also deleted ones; without their texts."""
+    invalidations: Mapping[str, graph.Causes]
+    """The invalidations for which each live one gets notices."""
+    decided: Mapping[str, Collection[tuple[str, str]]]
+    """The keys of the invalidations that were decided at each live one."""
+    ancestors: graph.Ancestors
+    arriving: Container[str]
+    """The ids of memories around which something was added: perhaps by files, which arrive one by one."""
+
+
+def is_obsolete(ctx: WriteContext, notice: Notice, known: KnownCauses) -> bool:
+    """Tell whether a notice must be withdrawn: its invalidation was decided, or has no cause and can get none."""
+    if notice.key in known.decided.get(notice.dependent, ()):
+        return True
+    if notice.key in known.invalidations.get(notice.dependent, {}):
+        return False
+    dependent = known.dependents.get(notice.dependent)
+    if _is_last_trace(ctx, notice, dependent):
+        return False
+    return notice.dependent not in known.arriving or not _may_be_caused_yet(ctx, notice, dependent, known.ancestors)
+
+
+def _is_last_trace(ctx: WriteContext, notice: Notice, dependent: StoredMemory | None) -> bool:
+    """Tell whether a notice is all that is left of its cause, since the database that knew the rest was lost.
+
+    That is a successor that has ended, or whatever invalidated the source of a copy.
+    """
+    if dependent is None or dependent.deleted is not None:
+        return False
+    if notice.invalidating == ENDED:
+        is_unknown = not memories.exists(ctx.tx, notice.invalidated)
+        return is_unknown and not supersession.has_ended(dependent, ctx.tx.now)
+    source = copies.chain_of(dependent, copies.sources_of(ctx.tx, ctx.spaces, [dependent]))[-1]
+    return is_missing(source) and _may_stand(ctx, notice)
+
+
+def _may_be_caused_yet(
+    ctx: WriteContext, notice: Notice, dependent: StoredMemory | None, ancestors: graph.Ancestors
+) -> bool:
+    """Tell whether a memory that the book does not have may be the cause of a notice, or lead to the cause.
+
+    Its file may arrive after that of the notice, or it was deleted before the database was lost.
+    """
+    if dependent is None or dependent.deleted is not None:
+        return dependent is None
+    return _may_stand(ctx, notice) and graph.has_unknown_ancestor(dependent, ancestors)
+
+
+def _may_stand(ctx: WriteContext, notice: Notice) -> bool:
+    """Tell whether a memory is deleted or superseded as a notice says, or the book does not know."""
+    if notice.invalidating == DELETED:
+        invalidated = memories.find(ctx.tx, ctx.spaces, notice.invalidated)
+        return invalidated is None or invalidated.deleted is not None
+    superseding = supersession.superseding(ctx.tx, ctx.spaces, [notice.invalidated]).get(notice.invalidated, ())
+    is_known = memories.exists(ctx.tx, notice.invalidating)
+    return not is_known or notice.invalidating in {successor.id for successor in superseding}

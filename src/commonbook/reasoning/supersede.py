@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Literal
 
 from commonbook.errors import BadInput, Conflict
 from commonbook.files import hand_edits, scan
-from commonbook.model.invalidation import REINSTATE, RETRACT, Invalidation, SupersedeReason
+from commonbook.markdown.memory_conversion import render_memory
+from commonbook.model.invalidation import REINSTATE, RETRACT, Decision, Invalidation, SupersedeReason, Verdict
 from commonbook.model.reasoning import SupersedeReport
 from commonbook.model.request import RequestContext
 from commonbook.model.stored_memory import StoredLink, StoredMemory
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import link_checks, notices
-from commonbook.reasoning.decisions import record_decision
 from commonbook.tables import links, memories, supersession
 from commonbook.text import masking, validation
 from commonbook.text.validation import validate_line
 from commonbook.write import store_version
-from commonbook.write.context import WriteContext
-from commonbook.write.foreign_writes import ForeignWrite
-from commonbook.write.refusals import logging_refusal
+from commonbook.write.context import ForeignWrite, WriteContext
+from commonbook.write.transaction import logging_refusal
 
 
 def supersede(engines: Engines, caller: RequestContext, old_id: str, *, by: str, reason: str = "") -> SupersedeReport:
@@ -122,3 +123,25 @@ def _take_retraction_back(ctx: WriteContext, memory: StoredMemory) -> None:
     ends = {name: None for name in ("expires", "valid_until") if getattr(memory, name) in times}
     record_decision(ctx, memory, settled, REINSTATE, "", also=ends, how="reinstate")
     ctx.note_reasoning_change(memory, memory)
+
+
+def record_decision(
+    ctx: WriteContext,
+    memory: StoredMemory,
+    settled: Sequence[Invalidation],
+    verdict: Verdict | Literal["reinstate"],
+    note: str,
+    *,
+    also: Mapping[str, object],
+    how: str = "triage",
+) -> StoredMemory:
+    """Store a decision about invalidations in the memory; `also` has other fields that change with it."""
+    by, at = ctx.actor.principal, ctx.tx.now
+    settled_keys = {invalidation.key for invalidation in settled}
+    kept = [decision for decision in memory.decisions if decision.key not in settled_keys]
+    added = [Decision(verdict, cause.invalidated, cause.invalidating, by, at, note) for cause in settled]
+    decided = memory._replace(decisions=(*kept, *added), **also)  # type: ignore[arg-type]
+    changed = ["decisions", *also]
+    # A front matter without room for the decision is refused before anything is changed.
+    render_memory(decided, ctx.engines)
+    return store_version.store_version(ctx, memory, decided, changed, how=how)

@@ -13,12 +13,12 @@ from commonbook.model.request import RequestContext
 from commonbook.model.stored_memory import StoredLink, StoredMemory
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import invalidations as graph
-from commonbook.reasoning import notices, open_notices, supersede
-from commonbook.reasoning.decisions import record_decision
+from commonbook.reasoning import notices, supersede
+from commonbook.reasoning.supersede import record_decision
 from commonbook.tables import copies, memories, supersession
 from commonbook.text import masking, validation
 from commonbook.write.context import WriteContext
-from commonbook.write.refusals import logging_refusal
+from commonbook.write.transaction import logging_refusal
 
 
 def triage(
@@ -42,7 +42,7 @@ def _triage(
     ctx: WriteContext, *, memory_id: str, verdict: Verdict, note: str, by: str | None, scanned: bool
 ) -> TriageReport:
     subject = ctx.require_readable(memory_id)
-    notice = subject.notice if open_notices.is_open(subject) else None
+    notice = subject.notice if graph.is_open(subject) else None
     memory = ctx.require_writable(notice.dependent if notice else subject.id)
     memory = hand_edits.with_file_changes(ctx, memory, scanned=scanned)
     graph.lock_ancestors(ctx.tx, [memory], ctx.lock)
@@ -57,7 +57,7 @@ def _triage(
     fields = _changed_fields(ctx, memory, verdict, grounds)
     memory = record_decision(ctx, memory, settled, verdict, note, also=fields)
     keys = {invalidation.key for invalidation in settled}
-    for about in open_notices.about(ctx.tx, ctx.spaces, [memory.id]).get(memory.id, ()):
+    for about in graph.about(ctx.tx, ctx.spaces, [memory.id]).get(memory.id, ()):
         if about.notice.key in keys:
             notices.remove_decided(ctx, about.memory, verdict)
     if successor is not None:
@@ -81,7 +81,7 @@ def _open_causes(ctx: WriteContext, memory: StoredMemory) -> set[tuple[str, str]
     ids = [member.id for member in chain]
     successors = supersession.successors_of(ctx.tx, ctx.spaces, ids)
     endings = graph.ended_successors(chain, successors, ctx.tx.now)
-    return open_notices.open_causes(memory, sources, open_notices.keys_about(ctx.tx, ids), endings)
+    return graph.open_causes(memory, sources, graph.keys_about(ctx.tx, ids), endings)
 
 
 def _changed_fields(

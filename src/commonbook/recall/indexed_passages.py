@@ -36,7 +36,7 @@ from commonbook.ports.index import (
     TELLS_TIME,
     IndexedPassage,
 )
-from commonbook.reasoning import open_notices
+from commonbook.reasoning import invalidations
 from commonbook.recall import scoring
 from commonbook.tables import vectors
 from commonbook.text import dates_in_text, metadata, stopwords, terms, titles
@@ -279,7 +279,7 @@ def _indexed(
         terms=Counter(terms),
         vector=None,
         root=memory.root if follows_source(memory) else "",
-        doubted=open_notices.doubted_by(memory) or "",
+        doubted=invalidations.doubted_by(memory) or "",
     )
 
 

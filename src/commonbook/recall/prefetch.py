@@ -11,12 +11,12 @@ import threading
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from commonbook.access import permissions, scope
+from commonbook.access import permissions
 from commonbook.errors import CommonbookError
 from commonbook.model.recall import RecallResult
 from commonbook.model.spaces import Actor
+from commonbook.ports.database import retry_read
 from commonbook.ports.engines import Engines
-from commonbook.ports.retry_read import retry_read
 from commonbook.runtime.fork_reset import reset_in_child
 from commonbook.tables import memories, sessions
 
@@ -108,7 +108,7 @@ def may_read_result(engines: Engines, actor: Actor, result: RecallResult) -> boo
         return True
     hits = result.hits if result.nearest is None else (*result.hits, result.nearest)
     with engines.db.reading() as tx:
-        allowed = scope.select(tx, actor)
+        allowed = permissions.select(tx, actor)
         copies = {place.id for hit in hits for place in hit.also_in}
         memory_spaces = memories.spaces_of(tx, sorted({hit.memory for hit in hits if hit.memory} | copies))
         messages = sessions.get_many(tx, allowed, sorted({hit.id for hit in hits if not hit.memory}))

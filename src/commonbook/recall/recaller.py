@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from commonbook.access import rate_limits, scope
+from commonbook.access import permissions, rate_limits
 from commonbook.errors import Busy, CommonbookError, EmbedderFailed
 from commonbook.model.recall import RecallRequest, RecallResult
 from commonbook.model.reports import Finding, Progress
@@ -33,7 +33,7 @@ from commonbook.recall.hits import HitBuilder, result_of
 from commonbook.recall.index_updater import ViewOutdated
 from commonbook.recall.query import MAX_QUERY_CHARS, IndexQueryBuilder, ParsedQuery, parse
 from commonbook.runtime.fork_reset import reset_in_child
-from commonbook.sharing import refresh
+from commonbook.sharing import propagate
 from commonbook.tables import changes
 from commonbook.text import dates_in_text, terms
 
@@ -139,13 +139,13 @@ class Recaller:
         with self._turn, engines.db.reading() as tx:
             total_changes = changes.total_deferred(tx)
             require_counted = None if call.is_counted else rate_limits.require_counted(tx, actor)
-            allowed = scope.without_proposals(
-                scope.scope_of(tx, actor, request.spaces, refuse=not request.spaces_by_default), *request.spaces
+            allowed = permissions.without_proposals(
+                permissions.scope_of(tx, actor, request.spaces, refuse=not request.spaces_by_default), *request.spaces
             )
             if require_counted is not None:
                 require_counted()
             if request.spaces_by_default and not allowed:
-                notes += scope.note_other_spaces(tx, actor)
+                notes += permissions.note_other_spaces(tx, actor)
             pending = self._updater.pending(tx, view, total_changes(), limit=limit)
             watch.lap("pending")
             index_query, expansions = self._queries.build(query, allowed, vector)
@@ -161,7 +161,7 @@ class Recaller:
             elif query.has_only_stop_words and not rows:
                 notes.append(_ONLY_STOP_WORDS)
             watch.lap("rank")
-            readable = scope.LazyScope(partial(scope.select, tx, actor))
+            readable = permissions.LazyScope(partial(permissions.select, tx, actor))
             nearness = partial(self._queries.nearness, query)
             builder = HitBuilder(engines, tx, allowed, query, result.pool, scores, readable=readable, nearness=nearness)
             answer = builder.answer(rows)
@@ -170,7 +170,7 @@ class Recaller:
         if stale := builder.stale:
             # Enqueued only: the recall itself changes no memory and does not wait for the refresh.
             with suppress(CommonbookError):
-                refresh.enqueue_refresh(engines, stale)
+                propagate.enqueue_refresh(engines, stale)
         return answered._replace(took_ms=watch.total, steps=watch.steps if request.explain else {})
 
     def _text_vector(self, text: str) -> npt.NDArray[np.float64]:

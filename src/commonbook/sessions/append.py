@@ -14,7 +14,7 @@ from commonbook.model.ids import new_id
 from commonbook.model.request import RequestContext
 from commonbook.model.session import MAX_MESSAGES, AppendReceipt, Message, MessageReceipt, NewMessage, Session
 from commonbook.ports.engines import Engines
-from commonbook.sessions import when_to_settle
+from commonbook.sessions import episode_boundaries
 from commonbook.sessions.find_or_create import NewSessionOptions, find_or_create, key_for_append, reopen
 from commonbook.sessions.group_commit import DEFERRED, Deferred, GroupCommit, RetryAlone, error_for_each
 from commonbook.tables import jobs, sessions
@@ -311,8 +311,8 @@ def _store(ctx: WriteContext, session: Session, new: Sequence[tuple[Message, str
         # The payload key, for a keyed hash of the texts, is part of the signed logs of existing books.
         said=ctx.engines.keys.keyed_hash(*(message.text for message, _ in new)),
     )
-    due_now = when_to_settle.is_due_at_once(before=session.unsettled, unsettled=session.unsettled + len(new))
-    due = ctx.tx.now if due_now else ctx.tx.now + when_to_settle.SILENCE
+    due_now = episode_boundaries.is_due_at_once(before=session.unsettled, unsettled=session.unsettled + len(new))
+    due = ctx.tx.now if due_now else ctx.tx.now + episode_boundaries.SILENCE
     # While messages are unsettled, a job is queued already. It is queued again at intervals, in case it was lost.
     again = session.last // _MESSAGES_PER_SETTLE_JOB < new[-1][0].seq // _MESSAGES_PER_SETTLE_JOB
     if due_now or not session.unsettled or again:

@@ -21,9 +21,9 @@ from commonbook.tables.session_places import parents as session_parents
 from commonbook.tables.sessions import SessionKey
 from commonbook.tables.usage import prompt_uses
 from commonbook.text import space_names
-from commonbook.write import episode_sessions, rewound_messages, store_version
+from commonbook.write import rewound_messages, store_version
 from commonbook.write.context import WriteContext
-from commonbook.write.new_memory import moved_path
+from commonbook.write.store_version import moved_path
 
 
 def move(engines: Engines, caller: RequestContext, key: SessionKey, to: str) -> Session:
@@ -101,7 +101,7 @@ def _move_episode(ctx: WriteContext, session: Session, target: Space, episode: s
 def _join(ctx: WriteContext, memory: StoredMemory) -> StoredMemory:
     """Join an episode to its session again, without what was rewound while the session was elsewhere."""
     text = rewound_messages.text_after_move(ctx.tx, memory, memory, by_hand=False)
-    joined = episode_sessions.after_move(ctx, memory, memory._replace(text=text))
+    joined = store_version.after_move(ctx, memory, memory._replace(text=text))
     changed = ["session_space"] if text == memory.text else ["session_space", "text"]
     return store_version.store_version(ctx, memory, joined, changed, how="move")
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from commonbook.access import permissions, scope
+from commonbook.access import permissions
 from commonbook.errors import BadInput, NotFound, TooLarge
 from commonbook.model.request import RequestContext
 from commonbook.model.session import PromptPassage, PromptUse, Session
@@ -86,7 +86,7 @@ def of_memory(engines: Engines, actor: Actor, memory_id: str, *, limit: int) -> 
     memory_id = validation.validate_memory_id(memory_id)
     validation.require_page_limit(limit, has_next=False)
     with engines.db.reading() as tx:
-        allowed = scope.select(tx, actor)
+        allowed = permissions.select(tx, actor)
         items = [memory_id]
         memory = memories.find(tx, allowed, memory_id)
         if memory is not None:
@@ -104,7 +104,7 @@ def of_session(
         session = require_readable(tx, actor, session_id, space)
         end = session.last if last is None else min(last, session.last)
         used = prompt_uses.of_session(tx, session, first=min(max(0, first), session.last), last=max(0, end))
-        return _with_memories(tx, scope.select(tx, actor), used)
+        return _with_memories(tx, permissions.select(tx, actor), used)
 
 
 def _with_memories(tx: Reading, allowed: SpaceScope, used: Sequence[PromptUse]) -> tuple[PromptUse, ...]:

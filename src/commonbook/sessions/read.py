@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from commonbook.access import permissions, scope
+from commonbook.access import permissions
 from commonbook.errors import Ambiguous, NotFound
 from commonbook.model.session import Message, MessagePage, Session
 from commonbook.model.spaces import Actor, SpaceScope
-from commonbook.ports.database import Reading
+from commonbook.ports.database import Reading, retry_read
 from commonbook.ports.engines import Engines
-from commonbook.ports.retry_read import retry_read
 from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.tables import memories, sessions, spaces
 from commonbook.tables.sessions import SessionKey
@@ -38,7 +37,7 @@ def find_readable(tx: Reading, actor: Actor, session_id: str, space: str | None)
 
     None if there is none, `Ambiguous` if there are several.
     """
-    allowed = scope.select(tx, actor, space)
+    allowed = permissions.select(tx, actor, space)
     found = sessions.find_by_name(tx, allowed, validation.validate_session_id(session_id))
     return _only(found or _moved_from(tx, actor, allowed, session_id))
 
@@ -53,7 +52,7 @@ def require_readable(tx: Reading, actor: Actor, session_id: str, space: str | No
 
 def _moved_from(tx: Reading, actor: Actor, selected: SpaceScope, session_id: str) -> list[Session]:
     """Return the readable sessions of this name that were moved out of the given spaces."""
-    readable = scope.select(tx, actor)
+    readable = permissions.select(tx, actor)
     keys = dict.fromkeys(session_moves.moved_from(tx, selected, session_id))
     return [session for key in keys if (session := sessions.find(tx, readable, key))]
 
@@ -76,7 +75,7 @@ def locate_writable(engines: Engines, actor: Actor, session_id: str, *, space: s
     """
     session_id = validation.validate_session_id(session_id)
     with engines.db.reading() as tx:
-        readable = scope.select(tx, actor, space)
+        readable = permissions.select(tx, actor, space)
         found = sessions.find_by_name(tx, readable, session_id) or _moved_from(tx, actor, readable, session_id)
         writable = permissions.writable(tx, actor.recording(), spaces.get_all(tx))
     session = next((session for session in found if space is None and session.space.name == default), None)
@@ -96,7 +95,7 @@ def list_messages(
     with engines.db.reading() as tx:
         session = require_readable(tx, actor, session_id, space)
         messages = sessions.messages(tx, session, after=min(max(0, after), session.last), limit=limit + 1)
-        items = without_hidden_episodes(tx, scope.select(tx, actor), messages[:limit])
+        items = without_hidden_episodes(tx, permissions.select(tx, actor), messages[:limit])
     following = messages[limit - 1].seq if len(messages) > limit else None
     return MessagePage(session, items, following)
 
@@ -112,7 +111,7 @@ def list_sessions(engines: Engines, actor: Actor, *, space: str | None, limit: i
     """Return the newest sessions."""
     validation.require_page_limit(limit, has_next=False)
     with engines.db.reading() as tx:
-        return tuple(sessions.page(tx, scope.select(tx, actor, space), after=None, limit=limit))
+        return tuple(sessions.page(tx, permissions.select(tx, actor, space), after=None, limit=limit))
 
 
 @retry_read

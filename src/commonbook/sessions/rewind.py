@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from commonbook.access import permissions
 from commonbook.errors import BadInput, FileInTheWay, NotAllowed, NotFound
 from commonbook.files import hand_edits, scan
+from commonbook.log import chain
 from commonbook.markdown import transcript
 from commonbook.model.request import RequestContext
 from commonbook.model.session import Message, Session
 from commonbook.ports.engines import Engines
-from commonbook.sessions import rewinds_under_review
 from commonbook.sessions.find_or_create import require_writable
 from commonbook.sessions.read import without_hidden_episodes
-from commonbook.tables import memories, sessions
+from commonbook.tables import memories, revisions, sessions
 from commonbook.tables.sessions import SessionKey
 from commonbook.text import validation
 from commonbook.write import store_version
 from commonbook.write.context import WriteContext
+
+if TYPE_CHECKING:
+    from commonbook.model.spaces import Space
+    from commonbook.model.stored_memory import StoredMemory
 
 
 def rewind(engines: Engines, caller: RequestContext, key: SessionKey, after: int | str) -> tuple[Message, ...]:
@@ -28,7 +37,7 @@ def rewind(engines: Engines, caller: RequestContext, key: SessionKey, after: int
     def operation(ctx: WriteContext, *, scanned: bool) -> tuple[Message, ...]:
         session = require_writable(ctx, key)
         rewound = sessions.rewind(ctx.tx, session, after=_seq(ctx, session, after))
-        rewinds_under_review.require_own_messages(ctx, session, rewound)
+        require_own_messages(ctx, session, rewound)
         for episode in dict.fromkeys(message.episode for message in rewound if message.episode):
             removed = frozenset(message.id for message in rewound if message.episode == episode)
             _remove_from_episode(ctx, session, episode, removed, scanned=scanned)
@@ -68,7 +77,7 @@ def _remove_from_episode(
     """
     ctx.lock([episode])
     memory = memories.find(ctx.tx, ctx.writable, episode)
-    if memory is None or rewinds_under_review.is_out_of_reach(ctx, session, memory):
+    if memory is None or is_out_of_reach(ctx, session, memory):
         return
     if memory.deleted is not None and memory.space.id == session.space.id:
         return
@@ -83,7 +92,7 @@ def _remove_from_episode(
         ctx.touch(memory.space, [memory.id])
         ctx.pending.note_changed_text(memory)
         return
-    rewinds_under_review.require_unedited(ctx, memory)
+    require_unedited(ctx, memory)
     text = transcript.without(memory.text, removed)
     if text is None:
         store_version.delete(ctx, memory, how="rewind")
@@ -91,3 +100,55 @@ def _remove_from_episode(
         ctx.pending.note_changed_text(memory)
     elif text != memory.text:
         store_version.store_version(ctx, memory, memory._replace(text=text), ["text"], how="rewind")
+
+
+_BY_THE_BOOK: Final = frozenset({"settle", "rewind"})
+"""The verbs whose revisions of an episode follow from its messages."""
+
+
+def require_own_messages(ctx: WriteContext, session: Session, rewound: Iterable[Message]) -> None:
+    """Raise NotAllowed if an agent would take back messages of others in a space under review."""
+    if not _is_limited(ctx, session.space):
+        return
+    own = _own_numbers(ctx, session)
+    if any(message.seq not in own for message in rewound):
+        raise NotAllowed(
+            f"{ctx.actor.principal} may take back only what it has appended itself to the session {session.id}",
+            fix="let a person rewind it: the space is under review",
+        )
+
+
+def is_out_of_reach(ctx: WriteContext, session: Session, episode: StoredMemory) -> bool:
+    """Tell whether an episode was moved away from its session, into a space where the actor may only propose."""
+    return episode.space.id != session.space.id and _is_limited(ctx, episode.space)
+
+
+def require_unedited(ctx: WriteContext, episode: StoredMemory) -> None:
+    """Raise NotAllowed if an agent would change an episode of a space under review that somebody has edited."""
+    if not _is_limited(ctx, episode.space):
+        return
+    verbs = {episode.revised_how, *(revision.how for revision in revisions.past_revisions(ctx.tx, episode))}
+    if verbs - _BY_THE_BOOK:
+        raise NotAllowed(
+            f"the episode {episode.id} was edited, and {ctx.actor.principal} may take nothing out of it",
+            fix="let a person rewind the session: the space is under review",
+        )
+
+
+def _is_limited(ctx: WriteContext, space: Space) -> bool:
+    return permissions.holds_back(ctx.actor, space.name, ctx.spaces)
+
+
+def _own_numbers(ctx: WriteContext, session: Session) -> set[int]:
+    """Return the numbers of the messages that the actor has appended since the session began, or came, here."""
+    numbers: set[int] = set()
+    for entry in chain.appends_by(ctx.tx, session.space.id, ctx.actor.principal):
+        payload = json.loads(entry.payload)
+        if payload["session"] != session.id:
+            continue
+        if entry.action == "append":
+            numbers.update(range(payload["first"], payload["last"] + 1))
+        else:
+            # Another session may have had this name before.
+            numbers.clear()
+    return numbers

@@ -18,16 +18,15 @@ from commonbook.model.request import RequestContext
 from commonbook.model.session import Message, Session, SettleReport
 from commonbook.model.spaces import Actor, SpaceScope
 from commonbook.model.stored_memory import StoredMemory
-from commonbook.ports.database import Result
+from commonbook.ports.database import Result, retry_read
 from commonbook.ports.embedding import Similarity
 from commonbook.ports.engines import Engines
-from commonbook.ports.retry_read import retry_read
 from commonbook.sessions import episode_boundaries
 from commonbook.tables import memories, sessions, spaces
 from commonbook.tables.sessions import SessionKey
 from commonbook.text import titles
 from commonbook.write.context import WriteContext
-from commonbook.write.new_memory import new_memory
+from commonbook.write.store_version import new_memory
 from commonbook.write.transaction import write
 
 _MAX_ATTEMPTS: Final = 5

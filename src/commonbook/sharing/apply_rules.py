@@ -16,10 +16,9 @@ from commonbook.model.ids import new_id
 from commonbook.model.sharing import ShareRequest, SharingRule
 from commonbook.model.spaces import READER, WRITER, Actor, SpaceScope
 from commonbook.model.stored_memory import StoredMemory
-from commonbook.sharing import make_copy, words_for_copies
+from commonbook.sharing import make_copy
 from commonbook.tables import jobs, sharing_requests, sharing_rules
-from commonbook.write.context import WriteContext
-from commonbook.write.foreign_writes import ForeignWrite
+from commonbook.write.context import ForeignWrite, WriteContext
 
 MAX_PER_WRITE: Final = 100
 """Maximum number of copies and requests that rules make in the transaction of the write."""
@@ -76,7 +75,7 @@ def _matching_rules(ctx: WriteContext, rules: Sequence[SharingRule], memory: Sto
     matching = [rule for rule in rules if sharing_rules.matches(rule, memory)]
     matching = [rule for rule in matching if not sharing_rules.has_applied(ctx.tx, rule, memory.root)]
     # An episode all of whose messages were rewound has nothing to share.
-    return matching if matching and words_for_copies.of_source(ctx, memory).source is not None else []
+    return matching if matching and make_copy.of_source(ctx, memory).source is not None else []
 
 
 def _apply_rule(ctx: WriteContext, rule: SharingRule, memory: StoredMemory, *, raise_conflicts: bool) -> int:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final, NamedTuple
 
-from commonbook.errors import BadInput
+from commonbook.errors import BadInput, Conflict
+from commonbook.markdown import transcript
 from commonbook.model.ids import new_id
-from commonbook.model.memory import MODES, Refresh
+from commonbook.model.memory import LAZY, LIVE, MODES, Refresh
 from commonbook.model.sharing import ShareReceipt
 from commonbook.model.spaces import Space
 from commonbook.model.stored_memory import StoredCopyInfo, StoredLink, StoredMemory
 from commonbook.ports.database import RetryTransaction
-from commonbook.sharing import words_for_copies
+from commonbook.sharing import freshness
 from commonbook.tables import copies, links, memories
-from commonbook.write import proposals
+from commonbook.write import rewound_messages, store_version
 from commonbook.write.context import WriteContext
-from commonbook.write.new_memory import identity_fields
+from commonbook.write.store_version import identity_fields
 
 
 def make_copy(
@@ -35,7 +37,7 @@ def make_copy(
     existing = existing_copy(ctx, source, to)
     if existing is not None:
         return _receipt(existing, source, new=False)
-    copy = _new_copy(ctx, words_for_copies.require_given(ctx, source), to, refresh, requested_by)
+    copy = _new_copy(ctx, require_given(ctx, source), to, refresh, requested_by)
     if ctx.engines.folder.keeps_files:
         # An unusable path is refused before anything is written.
         ctx.engines.folder.require_place(copy.path)
@@ -55,7 +57,7 @@ def make_copy(
 
 def require_shareable(source: StoredMemory) -> None:
     """Refuse a memory that cannot be shared: a notice, and one that is only proposed."""
-    proposals.require_approved(source)
+    store_version.require_approved(source)
     if source.kind == "notice":
         raise BadInput(
             "a notice cannot be shared: it concerns one memory of its space", fix="share the memory that it names"
@@ -114,3 +116,45 @@ def locked_memories(ctx: WriteContext, ids: Sequence[str]) -> list[StoredMemory]
     ctx.lock(ids)
     by_id = memories.get_many(ctx.tx, ctx.spaces, ids)
     return [by_id[id_] for id_ in ids if id_ in by_id]
+
+
+_FOLLOWING: Final = (LIVE, LAZY)
+
+
+class GivenWords(NamedTuple):
+    """A source as its copies take it over, None if all of its messages were rewound; and the modes that do so at once.
+
+    A lazy copy mostly waits until it is opened. But a rewind removes words from recall at once.
+    """
+
+    source: StoredMemory | None
+    modes: tuple[str, ...] = (LIVE,)
+
+
+def of_source(ctx: WriteContext, source: StoredMemory) -> GivenWords:
+    """Return the words that a source gives; a copy that follows an episode gives no rewound message either.
+
+    A snapshot, and a copy that was edited or detached, has words of its own.
+    """
+    if source.shared is None:
+        has_messages = source.session is not None
+    else:
+        has_messages = source.shared.mode in _FOLLOWING and not freshness.was_edited(source)
+    rewound = rewound_messages.rewound_in(ctx.tx, ctx.spaces, source) if has_messages else frozenset()
+    if not rewound:
+        return GivenWords(source)
+    text = transcript.without(source.text, rewound)
+    if text == source.text or text is None:
+        return GivenWords(source if text else None, _FOLLOWING)
+    return GivenWords(store_version.with_hashes(ctx, source._replace(text=text)), _FOLLOWING)
+
+
+def require_given(ctx: WriteContext, source: StoredMemory) -> StoredMemory:
+    """Return a source as a copy takes it over; Conflict if all of its messages were rewound."""
+    given = of_source(ctx, source).source
+    if given is None:
+        raise Conflict(
+            f"all messages of the episode {source.id} were rewound",
+            fix="`commonbook session show` still has them; append again what should stay, and share that",
+        )
+    return given

@@ -15,8 +15,7 @@ from commonbook.model.request import RequestContext
 from commonbook.model.spaces import Actor
 from commonbook.model.stored_memory import StoredMemory, receipt_of
 from commonbook.ports.engines import Engines
-from commonbook.sharing import freshness, make_copy, propagate, words_for_copies
-from commonbook.sharing import refresh as sharing_refresh
+from commonbook.sharing import freshness, make_copy, propagate
 from commonbook.sharing.freshness import DIVERGED, REVOKED, SOURCE_DELETED
 from commonbook.tables import copies, memories, spaces
 from commonbook.text import validation
@@ -50,10 +49,10 @@ def refresh(engines: Engines, caller: RequestContext, copy_id: str) -> Receipt:
                 f"the copy {copy.id} was imported, and its sharer is unknown here",
                 fix="`adopt` binds it to its source in your name, `detach` separates the two",
             )
-        sharing_refresh.refresh_chain(ctx, copy.id, readable=ctx.readable)
+        propagate.refresh_chain(ctx, copy.id, readable=ctx.readable)
         return memories.find(ctx.tx, ctx.spaces, copy.id) or copy
 
-    return _with_copy(engines, caller, copy_id, operation, lock=sharing_refresh.lock_chain)
+    return _with_copy(engines, caller, copy_id, operation, lock=propagate.lock_chain)
 
 
 def detach(engines: Engines, caller: RequestContext, copy_id: str) -> Receipt:
@@ -89,10 +88,10 @@ def adopt(engines: Engines, caller: RequestContext, copy_id: str) -> Receipt:
             _require_readable_source(ctx, copy)
         if not is_revoked and not shared.claimed and not freshness.is_stale(copy, source):
             return copy
-        given = words_for_copies.require_given(ctx, source)
-        return sharing_refresh.overwrite_copy(ctx, copy, given, take_over=is_revoked)
+        given = make_copy.require_given(ctx, source)
+        return propagate.overwrite_copy(ctx, copy, given, take_over=is_revoked)
 
-    return _with_copy(engines, caller, copy_id, operation, lock=sharing_refresh.lock_chain)
+    return _with_copy(engines, caller, copy_id, operation, lock=propagate.lock_chain)
 
 
 def adopt_all(engines: Engines, actor: Actor) -> tuple[Receipt, ...]:
@@ -106,7 +105,7 @@ def adopt_all(engines: Engines, actor: Actor) -> tuple[Receipt, ...]:
     for copy_id in claimed:
         # Removed, detached or moved meanwhile, or by a source that this actor may not read: the others go on.
         with suppress(Conflict, FileInTheWay, NotAllowed, NotFound):
-            receipt = _with_copy(engines, RequestContext(actor), copy_id, _tie, lock=sharing_refresh.lock_chain)
+            receipt = _with_copy(engines, RequestContext(actor), copy_id, _tie, lock=propagate.lock_chain)
             receipts.append(receipt)
     return tuple(receipts)
 
@@ -128,7 +127,7 @@ def _tie(ctx: WriteContext, copy: StoredMemory) -> StoredMemory:
     )
     store_version.store_version(ctx, copy, tied, ["shared"], how="share", source=source.id)
     if shared.mode == LIVE:
-        sharing_refresh.refresh_chain(ctx, copy.id, readable=ctx.readable)
+        propagate.refresh_chain(ctx, copy.id, readable=ctx.readable)
     return memories.find(ctx.tx, ctx.spaces, copy.id) or tied
 
 
@@ -149,10 +148,10 @@ def set_refresh(engines: Engines, caller: RequestContext, copy_id: str, mode: Re
             changed = copy._replace(shared=shared._replace(mode=mode, mode_set=ctx.tx.now))
             copy = store_version.store_version(ctx, copy, changed, ["shared"], how="set_refresh", refresh=mode)
         if mode == LIVE:
-            sharing_refresh.refresh_chain(ctx, copy.id, readable=ctx.readable)
+            propagate.refresh_chain(ctx, copy.id, readable=ctx.readable)
         return memories.find(ctx.tx, ctx.spaces, copy.id) or copy
 
-    return _with_copy(engines, caller, copy_id, operation, lock=sharing_refresh.lock_chain)
+    return _with_copy(engines, caller, copy_id, operation, lock=propagate.lock_chain)
 
 
 def _lock_only_copy(_ctx: WriteContext, _copy_id: str) -> object:

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple, TypeAlias
 from commonbook.errors import TooLarge
 from commonbook.model.memory import MODES
 from commonbook.model.stored_memory import StoredMemory
-from commonbook.sharing import make_copy, refresh, words_for_copies
-from commonbook.sharing.words_for_copies import GivenWords
+from commonbook.sharing import make_copy, refresh
+from commonbook.sharing.make_copy import GivenWords
 from commonbook.tables import copies, jobs, memories
 from commonbook.write.context import WriteContext
 
@@ -41,7 +41,7 @@ def propagate_to_copies(ctx: WriteContext) -> list[StoredMemory]:
                 continue
             seen.add((source.id, source.content_hash))
             room = MAX_PER_WRITE - len(refreshed)
-            given = words_for_copies.of_source(ctx, source)
+            given = make_copy.of_source(ctx, source)
             ids = _copies_to_check(ctx, source, given, limit=room + 1)
             refreshed += _update_copies(ctx, ids[:room], source, given)
             if len(ids) > room:
@@ -121,6 +121,6 @@ def propagate_batch(ctx: WriteContext, *, source_id: str, after: str) -> Propaga
     source = memories.find(ctx.tx, ctx.spaces, source_id)
     if source is None:
         return None
-    given = words_for_copies.of_source(ctx, source)
+    given = make_copy.of_source(ctx, source)
     ids = _copies_to_check(ctx, source, given, after=after, limit=_BATCH)
     return PropagationProgress(ids[-1], bool(_update_copies(ctx, ids, source, given))) if ids else None

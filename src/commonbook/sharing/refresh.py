@@ -16,11 +16,10 @@ from commonbook.model.spaces import Actor, SpaceScope
 from commonbook.model.stored_memory import StoredCopyInfo, StoredMemory
 from commonbook.ports.database import Transaction
 from commonbook.ports.engines import Engines
-from commonbook.sharing import freshness, words_for_copies
+from commonbook.sharing import freshness, make_copy
 from commonbook.tables import copies, jobs, memories, spaces
 from commonbook.write import store_version
-from commonbook.write.context import WriteContext
-from commonbook.write.foreign_writes import ForeignWrite
+from commonbook.write.context import ForeignWrite, WriteContext
 from commonbook.write.transaction import write
 
 _MAX_LINK_BYTES: Final = 64
@@ -56,7 +55,7 @@ def refresh_chain(ctx: WriteContext, copy_id: str, *, readable: SpaceScope) -> N
         source, copy = (memories.find(ctx.tx, ctx.spaces, memory_id) for memory_id in (source_id, id_))
         if source is None or copy is None:
             continue
-        given = words_for_copies.of_source(ctx, source).source
+        given = make_copy.of_source(ctx, source).source
         if given is not None:
             refresh_copy(ctx, copy, given, readable=readable)
 

@@ -22,8 +22,7 @@ from commonbook.sharing import make_copy
 from commonbook.tables import memories, rate_counts, sharing_requests, sharing_rules, spaces
 from commonbook.text import space_names, validation
 from commonbook.write import context
-from commonbook.write.context import WriteContext
-from commonbook.write.foreign_writes import ForeignWrite
+from commonbook.write.context import ForeignWrite, WriteContext
 from commonbook.write.transaction import write
 
 MAX_NOTE_CHARS: Final = 1000

@@ -16,7 +16,9 @@ from hashlib import blake2b
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from commonbook.markdown import front_matter
 from commonbook.model.ids import format_optional_time, format_time, parse_optional_time, parse_time
+from commonbook.model.invalidation import Notice, SupersedeReason
 from commonbook.model.memory import NO_METADATA, Filter
 from commonbook.model.spaces import SpaceScope
 from commonbook.model.stored_memory import StoredCopyInfo, StoredLink, StoredMemory
@@ -24,20 +26,17 @@ from commonbook.ports.database import Reading, RetryTransaction, Row, Transactio
 from commonbook.runtime.lazy_modules import LazyModule
 
 if TYPE_CHECKING:
-    from commonbook.markdown import judgements, keyed_hashes, obsidian
-    from commonbook.model.invalidation import Notice
+    from commonbook.markdown import keyed_hashes, obsidian
     from commonbook.ports.keys import Keys
     from commonbook.runtime import compressed_text
     from commonbook.tables import links
     from commonbook.text import metadata as metadata_text
     from commonbook.text import validation
 else:
-    # A command that only counts memories needs none of these.
-    compressed_text = LazyModule("commonbook.runtime.compressed_text")
-    judgements = LazyModule("commonbook.markdown.judgements")
-    links = LazyModule("commonbook.tables.links")
-    obsidian = LazyModule("commonbook.markdown.obsidian")
     keyed_hashes = LazyModule("commonbook.markdown.keyed_hashes")
+    obsidian = LazyModule("commonbook.markdown.obsidian")
+    compressed_text = LazyModule("commonbook.runtime.compressed_text")
+    links = LazyModule("commonbook.tables.links")
     metadata_text = LazyModule("commonbook.text.metadata")
     validation = LazyModule("commonbook.text.validation")
 
@@ -284,7 +283,7 @@ def get_notices(tx: Reading, ids: Sequence[str]) -> dict[str, Notice]:
     )
     batches = (tuple(ids[at : at + _IDS_PER_QUERY]) for at in range(0, len(ids), _IDS_PER_QUERY))
     rows = (row for batch in batches for row in tx.rows(sql, ids=batch))
-    return {id_: notice for id_, judged in rows if (notice := judgements.load_notice(judged)) is not None}
+    return {id_: notice for id_, judged in rows if (notice := load_notice(judged)) is not None}
 
 
 def _get_many(tx: Reading, spaces: SpaceScope, ids: Sequence[str], columns: str) -> dict[str, StoredMemory]:
@@ -449,7 +448,7 @@ def _values(tx: Transaction, memory: StoredMemory) -> dict[str, object]:
         "deleted": format_optional_time(memory.deleted),
         "session": memory.session,
         "shared": memory.shared.serialize() if memory.shared else None,
-        "judged": judgements.dump(memory),
+        "judged": dump(memory),
         "session_space": memory.session_space,
         "content_hash": memory.content_hash,
         "copy_hash": memory.copy_hash,
@@ -496,7 +495,7 @@ def _memory(row: Row, spaces: SpaceScope) -> StoredMemory:
         copy_hash=copy_hash,
         metadata=NO_METADATA if metadata is None else metadata_text.load(metadata),
     )
-    return memory if judged is None else judgements.load(memory, judged)
+    return memory if judged is None else load(memory, judged)
 
 
 def cursor_position(memory: StoredMemory) -> tuple[str, str]:
@@ -507,3 +506,36 @@ def cursor_position(memory: StoredMemory) -> tuple[str, str]:
 def page_cursor(memory: StoredMemory) -> str:
     """Return the cursor after a memory of a page, as text."""
     return validation.format_cursor(*cursor_position(memory))
+
+
+def dump(memory: StoredMemory) -> str | None:
+    """Return these parts of a memory as JSON; None if it has none, as most do."""
+    if memory.notice is None and not (memory.decisions or memory.supersede_reasons or memory.message_lines):
+        return None
+    notice = [*memory.notice[:3], format_time(memory.notice.at)] if memory.notice else None
+    decisions = [front_matter.format_decision(decision) for decision in memory.decisions]
+    return json.dumps([notice, decisions, memory.supersede_reasons, memory.message_lines], ensure_ascii=False)
+
+
+def load(memory: StoredMemory, judged: str) -> StoredMemory:
+    """Return a memory with what `dump` returned."""
+    notice, decisions, reasons, lines = json.loads(judged)
+    return memory._replace(
+        notice=_notice(notice),
+        decisions=tuple(front_matter.parse_decision(line) for line in decisions),
+        supersede_reasons=tuple(SupersedeReason(*reason) for reason in reasons),
+        message_lines=tuple(lines),
+    )
+
+
+def load_notice(judged: str) -> Notice | None:
+    """Return only the notice of what `dump` returned."""
+    notice, *_ = json.loads(judged)
+    return _notice(notice)
+
+
+def _notice(fields: list[str] | None) -> Notice | None:
+    if not fields:
+        return None
+    dependent, invalidated, invalidating, at = fields
+    return Notice(dependent, invalidated, invalidating, parse_time(at))

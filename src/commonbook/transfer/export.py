@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
-from commonbook.access import permissions, scope
+from commonbook.access import permissions
 from commonbook.errors import NotFound
 from commonbook.files import refused_files
 from commonbook.markdown import file_format, okf, space_file
@@ -64,10 +64,10 @@ def export(
     foreign: list[Finding] = []
     ids: list[str] = []
     with engines.db.reading() as tx:
-        chosen = scope.select(tx, actor, space)
+        chosen = permissions.select(tx, actor, space)
         if as_okf:
             # Other programs would take proposals for memories.
-            chosen = scope.without_proposals(chosen, space)
+            chosen = permissions.without_proposals(chosen, space)
         if space is not None and not chosen:
             raise NotFound(f"there is no space {space!r}", fix="`commonbook space list` shows the spaces")
         paths = [(path, memory_id) for path, memory_id in _paths(tx, chosen) if files.takes(path)]

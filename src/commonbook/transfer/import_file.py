@@ -35,7 +35,7 @@ from commonbook.transfer import import_sessions, import_spaces
 from commonbook.transfer.import_spaces import Place
 from commonbook.write import idempotency, store_version
 from commonbook.write.context import WriteContext
-from commonbook.write.new_memory import free_path, log_new_memory, new_memory, path_of_restored
+from commonbook.write.store_version import free_path, log_new_memory, new_memory, path_of_restored
 
 _LINK_BYTES: Final = 64
 _OWN_BYTES: Final = 4096

@@ -26,8 +26,7 @@ from commonbook.ports.database import Database, Reading, Row, Transaction
 from commonbook.ports.engines import Engines
 from commonbook.runtime.compressed_text import compress, decompress
 from commonbook.tables import home, memories, spaces
-from commonbook.write.context import WriteContext
-from commonbook.write.pending import Pending
+from commonbook.write.context import Pending, WriteContext
 
 _BATCH: Final = 500
 

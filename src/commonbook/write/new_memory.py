@@ -15,7 +15,7 @@ from commonbook.model.spaces import Space
 from commonbook.model.stored_memory import StoredMemory
 from commonbook.tables import memories
 from commonbook.text import file_paths, titles
-from commonbook.write import superseded_log
+from commonbook.write import store_version
 from commonbook.write.context import WriteContext
 
 
@@ -52,7 +52,7 @@ def new_memory(
 def log_new_memory(ctx: WriteContext, memory: StoredMemory, action: str, **payload: object) -> None:
     """Record that a memory was added, and what it supersedes."""
     ctx.log_memory(memory, action, **payload)
-    superseded_log.record(ctx, None, memory)
+    store_version.record(ctx, None, memory)
 
 
 def identity_fields(

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from commonbook.access import permissions, review
+from commonbook.access import permissions
 from commonbook.errors import Conflict
 from commonbook.model.memory import WOULD_SUPERSEDE
 from commonbook.model.spaces import Actor, Space
 from commonbook.model.stored_memory import StoredLink, StoredMemory
 from commonbook.text import space_names
-from commonbook.write.context import WriteContext
-from commonbook.write.foreign_writes import ForeignWrite
+from commonbook.write.context import ForeignWrite, WriteContext
 
 _SUPERSEDES: Final = "supersedes"
 
@@ -26,7 +25,7 @@ def space_for_new_memory(ctx: WriteContext, name: str) -> tuple[Space, Space]:
 
     Spaces are created if needed; the actor must be allowed to write to them or create them.
     """
-    if not review.holds_back(ctx.actor, name, ctx.spaces):
+    if not permissions.holds_back(ctx.actor, name, ctx.spaces):
         space = ctx.require_writable_space(name)
         return space, space
     named = ctx.space_named(name) or _new_space(ctx, name)

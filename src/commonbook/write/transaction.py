@@ -13,25 +13,25 @@ The steps of a write, in order:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 
+from commonbook.access import permissions, rate_limits
 from commonbook.access import permissions as access_permissions
-from commonbook.access import rate_limits
-from commonbook.errors import CommonbookError
+from commonbook.errors import CommonbookError, NotAllowed, NotFound
 from commonbook.log import chain
 from commonbook.model.reports import Change
 from commonbook.model.request import RequestContext
-from commonbook.model.spaces import Actor
-from commonbook.ports.database import Result, RetryTransaction, Transaction
+from commonbook.model.spaces import Actor, Space, SpaceScope
+from commonbook.model.stored_memory import StoredMemory
+from commonbook.ports.database import Reading, Result, RetryTransaction, Transaction
 from commonbook.ports.engines import Engines
 from commonbook.ports.files import FilesToWrite
-from commonbook.tables import changes, home, memories, rate_counts, spaces
+from commonbook.tables import changes, copies, home, memories, rate_counts, spaces, supersession
+from commonbook.tables.rate_counts import MAX_LOGGED_REFUSALS
 from commonbook.write import idempotency
-from commonbook.write.affected import affected_by
-from commonbook.write.context import WriteContext
-from commonbook.write.pending import LogLocks, Pending
+from commonbook.write.context import HOME_SPACE, ForeignWrite, LogLocks, Pending, WriteContext
 
 
 def write(
@@ -229,3 +229,66 @@ def _request_names(
     any_granted = not all(access_permissions.is_owner(ctx.actor) for ctx in contexts)
     wanted = (space for space, changed in by_space.items() if any_granted or any(change.subjects for change in changed))
     return spaces.names_deferred(tx, sorted(wanted))
+
+
+def affected_by(tx: Reading, spaces: SpaceScope, changed: Iterable[StoredMemory]) -> set[str]:
+    """Return the memories that these supersede, all copies of either, what those copies supersede, and so on.
+
+    A memory may be given in two states, before and after a change. Those given are not returned themselves, unless they
+    affect each other. All copies are found at once, however many: only their numbers of changes are written. Deleted
+    copies are among them, since the copies below a deleted one are tied through it.
+    """
+    affected: set[str] = set()
+    level = list(changed)
+    while level:
+        superseded = supersession.predecessors_of(tx, spaces, level)
+        sources = {memory.id for memory in level} | superseded
+        copied = copies.tied_to(tx, spaces, sorted(sources))
+        level = [copy for id_, copy in copied.items() if id_ not in affected]
+        affected |= superseded | copied.keys()
+    return affected
+
+
+@contextmanager
+def logging_refusal(engines: Engines, actor: Actor, verb: str, ids: Iterable[str]) -> Iterator[None]:
+    """If the block raises NotAllowed or NotFound, log the refused attempt in the spaces of these memories.
+
+    Also log attempts on memories named by the error; for a notice, log the attempt on its dependent. The attempt counts
+    as a write of the actor, whether there are such memories or not: the write of the block itself was rolled back with
+    its count.
+    """
+    try:
+        yield
+    except (NotAllowed, NotFound) as error:
+        if wanted := (*ids, *(error.aimed_at if isinstance(error, NotAllowed) else ())):
+            # If the home is full or busy, the caller still gets the refusal and not that error.
+            with suppress(CommonbookError):
+                write(engines, RequestContext(actor), partial(_note_refusals, verb=verb, ids=wanted))
+        raise
+
+
+def _note_refusals(ctx: WriteContext, *, verb: str, ids: Sequence[str]) -> None:
+    if permissions.is_owner(ctx.actor):
+        return
+    writable = ctx.writable
+    aimed_at = memories.get_many(ctx.tx, ctx.spaces, sorted(set(ids)))
+    notices = {memory.id: memory.notice.dependent for memory in aimed_at.values() if memory.notice}
+    if notices:
+        ids = [notices.get(id_, id_) for id_ in ids]
+        aimed_at = memories.get_many(ctx.tx, ctx.spaces, sorted(set(ids)))
+    refused = [(memory.space, memory.id) for memory in aimed_at.values() if memory.space.id not in writable]
+    refused += [(ctx.system_space(HOME_SPACE), id_) for id_ in sorted(set(ids) - aimed_at.keys())]
+    # The counts are locked in the order of the spaces, against deadlocks.
+    for space, memory_id in sorted(refused, key=lambda attempt: (attempt[0].id, attempt[1])):
+        _note_refusal(ctx, space, verb=verb, memory=memory_id)
+
+
+def _note_refusal(ctx: WriteContext, space: Space, *, verb: str, memory: str) -> None:
+    refusals = rate_counts.count_refusal(ctx.tx, space=space.id, principal=ctx.actor.principal)
+    refused = ctx.because(ForeignWrite.REFUSAL)
+    former = {"not_logged": refusals.not_logged, "in_hour": refusals.former_hour} if refusals.not_logged else {}
+    if refusals.number <= MAX_LOGGED_REFUSALS:
+        refused.log(space, "refused", (), verb=verb, memory=memory, **former)
+    elif refusals.number == MAX_LOGGED_REFUSALS + 1:
+        # The number of those that follow is in the first entry of a later hour.
+        refused.log(space, "refused.more", (), logged=MAX_LOGGED_REFUSALS, in_hour=refusals.hour)

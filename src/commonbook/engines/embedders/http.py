@@ -27,7 +27,7 @@ from commonbook.ports.embedding import EmbeddingInput
 from commonbook.runtime.back_off import pause_seconds
 
 if TYPE_CHECKING:
-    from commonbook.ports.arrays import Floats
+    from commonbook.ports.embedding import Floats
 
 
 _ENDPOINT: Final = "/embeddings"

@@ -19,7 +19,7 @@ from commonbook.errors import EmbedderFailed
 from commonbook.ports.embedding import EmbeddingInput
 
 if TYPE_CHECKING:
-    from commonbook.ports.arrays import Floats
+    from commonbook.ports.embedding import Floats
 
 
 _ORGANISATION: Final = "sentence-transformers"
