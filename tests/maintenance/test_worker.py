@@ -220,7 +220,7 @@ def test_each_attempt_to_settle_is_reported_and_nothing_else(timed, clock, handl
 
 
 def test_a_long_job_that_runs_out_of_time_is_finished_by_the_next_worker(chosen, timed, clock, monkeypatch):
-    monkeypatch.setattr(apply_rules, "MAX_PER_WRITE", 5)
+    monkeypatch.setattr(rules, "MAX_PER_WRITE", 5)
     timed.create_space("team")
     timed.add_rule("team", "lab")
     timed.remember_many([Draft(f"number {at}", space="lab") for at in range(20)])
@@ -230,7 +230,7 @@ def test_a_long_job_that_runs_out_of_time_is_finished_by_the_next_worker(chosen,
         clock.forward(seconds=10)
         return some(ctx, space=space)
 
-    monkeypatch.setattr(apply_rules, "apply_batch", slow)
+    monkeypatch.setattr(rules, "apply_batch", slow)
     counts = [_count(timed, "team")]
     with closing(compose_book(chosen, clock=clock, create=True)) as another:
         while waiting(timed):

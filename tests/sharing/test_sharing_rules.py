@@ -8,7 +8,7 @@ import pytest
 
 from commonbook.errors import BadInput, Conflict, NotAllowed, NotFound, TooLarge
 from commonbook.model.memory import Draft, Filter
-from commonbook.sharing import rules
+from commonbook.sharing import rules as sharing_rules
 from tests.support.writers_child import together
 
 ALICE, BOB, CAROL = "user:alice", "user:bob", "user:carol"
@@ -143,7 +143,7 @@ def test_a_copy_that_arrives_is_taken_on_as_a_copy_of_the_copy(book):
 
 
 def test_more_than_are_taken_in_at_once_are_taken_in_by_a_job(book, monkeypatch):
-    monkeypatch.setattr(apply_rules, "MAX_PER_WRITE", 10)
+    monkeypatch.setattr(sharing_rules, "MAX_PER_WRITE", 10)
     for name in ("lab", "team", "board"):
         book.create_space(name)
     book.add_rule("team", "lab", tags=["open"])

@@ -264,8 +264,8 @@ def _confined_roles(within: Iterable[str], roles: Mapping[str, str], spaces: Spa
 
 # --- under review
 #
-# An agent reads, talks and proposes there, and no more. Its role is limited, whatever it was granted, so that every verb
-# that would change a memory of the space, or its grants, refuses it.
+# An agent reads, talks and proposes there, and no more. Its role is limited, whatever it was granted, so that every
+# verb that would change a memory of the space, or its grants, refuses it.
 
 
 def holds_back(actor: Actor, name: str, spaces: SpaceScope) -> bool:

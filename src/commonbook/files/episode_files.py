@@ -17,7 +17,6 @@ from commonbook.markdown import keyed_hashes, transcript
 from commonbook.markdown.keyed_hashes import ClientIds
 from commonbook.model.session import Message, Session
 from commonbook.tables import sessions
-from commonbook.tables.session_places import moves as session_moves
 
 if TYPE_CHECKING:
     from commonbook.model.spaces import Space
@@ -216,6 +215,6 @@ def _distinct(messages: list[transcript.TranscriptMessage]) -> list[transcript.T
 def create_session(ctx: WriteContext, memory: StoredMemory, session_id: str, *, generation: int) -> Session:
     """Create the session of an episode in the space of the episode, without messages."""
     session = Session(session_id, memory.space, None, memory.tags, memory.created, None, generation, last=0)
-    session_moves.forget(ctx.tx, (memory.space.id, session_id))
+    sessions.forget_move(ctx.tx, (memory.space.id, session_id))
     sessions.add(ctx.tx, session)
     return session

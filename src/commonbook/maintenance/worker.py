@@ -11,8 +11,7 @@ from commonbook.access import permissions
 from commonbook.errors import NotAllowed, TooMany
 from commonbook.model.request import RequestContext
 from commonbook.model.session import SettleReport, WorkReport
-from commonbook.ports.database import Reading, Result, Transaction
-from commonbook.ports.database import retry_read
+from commonbook.ports.database import Reading, Result, Transaction, retry_read
 from commonbook.tables import jobs, spaces
 from commonbook.tables.jobs import Job
 
@@ -160,8 +159,8 @@ def _write(context: WorkContext, operation: Callable[[WriteContext], Result]) ->
 
 
 def _settle_session(context: WorkContext, job: Job) -> Outcome:
-    from commonbook.sessions.settle import settle
     from commonbook.sessions.episode_boundaries import SILENCE
+    from commonbook.sessions.settle import settle
 
     key = (job.space, job.subject)
     settled = settle(

@@ -16,8 +16,7 @@ from commonbook.errors import Ambiguous, BadInput, CommonbookError, NotFound
 from commonbook.memories.marks import live_ids, with_invalidations, with_marks
 from commonbook.model.memory import KINDS, LAZY, MENTIONS, Filter, Kind, Link, Memory, Page
 from commonbook.model.stored_memory import StoredMemory
-from commonbook.sharing import freshness
-from commonbook.sharing import propagate
+from commonbook.sharing import freshness, propagate
 from commonbook.sharing.freshness import REFRESHED_BY_READING
 from commonbook.tables import links, memories, spaces
 from commonbook.tables.memories import page_cursor

@@ -24,8 +24,7 @@ from commonbook.runtime.compressed_text import CACHED_TEXTS, compress
 from commonbook.tables import links, memories
 from commonbook.text import masking, space_names, titles, user_times, validation
 from commonbook.wire import encoding
-from commonbook.write import idempotency
-from commonbook.write import store_version
+from commonbook.write import idempotency, store_version
 from commonbook.write.context import WriteContext
 from commonbook.write.store_version import log_new_memory, new_memory
 from commonbook.write.transaction import logging_refusal, write

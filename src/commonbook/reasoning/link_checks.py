@@ -1,4 +1,4 @@
-"""Checks new reasoning links: no cycle of dependencies or supersessions, limited depth, no notices, no proposals.
+"""Checks new reasoning links: no cycle of dependencies or supersessions, limited depth, no notices, no store_version.
 
 It also checks who may remove the link of a successor.
 """
@@ -14,8 +14,7 @@ from commonbook.model.reasoning import depth_cap
 from commonbook.model.stored_memory import StoredLink, StoredMemory
 from commonbook.reasoning import invalidations as graph
 from commonbook.tables import memories
-from commonbook.write import supersession_cycles
-from commonbook.write import store_version
+from commonbook.write import store_version, supersession_cycles
 from commonbook.write.context import WriteContext
 
 

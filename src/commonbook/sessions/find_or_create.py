@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from commonbook.access import permissions
 from commonbook.errors import BadInput, Conflict
 from commonbook.model.session import Session
 from commonbook.model.spaces import Actor, Space
 from commonbook.ports.database import Reading, RetryTransaction
-from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.sessions.read import no_session
 from commonbook.tables import sessions
 from commonbook.tables.sessions import SessionKey
 from commonbook.text import masking, space_names, validation
 from commonbook.write.context import WriteContext
-
-if TYPE_CHECKING:
-    from commonbook.tables.session_places import moves as session_moves
-    from commonbook.tables.session_places import parents as session_parents
-else:
-    # Few sessions have a parent, or were moved.
-    session_moves = LazyModule("commonbook.tables.session_places.moves")
-    session_parents = LazyModule("commonbook.tables.session_places.parents")
 
 
 class NewSessionOptions(NamedTuple):
@@ -44,9 +35,9 @@ def key_for_append(ctx: WriteContext, key: SessionKey) -> SessionKey:
     present = sessions.present_key(ctx.tx, key)
     if present == key:
         return key
-    for space, principal in session_moves.movers(ctx.tx, key):
+    for space, principal in sessions.movers(ctx.tx, key):
         if not ctx.permissions_of(Actor(principal)).may_write(ctx.spaces[space], ctx.spaces):
-            session_moves.forget(ctx.tx, key)
+            sessions.forget_move(ctx.tx, key)
             return key
     return present
 
@@ -120,7 +111,7 @@ def _create(ctx: WriteContext, space: Space, session_id: str, options: NewSessio
 
 def _require_no_cycle(tx: Reading, session: SessionKey, parent: SessionKey) -> None:
     """Refuse a parent that descends from the session itself: a session may name a parent that does not exist yet."""
-    if session_parents.descends_from(tx, parent, session):
+    if sessions.descends_from(tx, parent, session):
         raise BadInput(
             f"the session {session[1]} cannot go on from {parent[1]}, which goes on from it", fix="name another parent"
         )

@@ -1,6 +1,6 @@
 """Moves a session with its messages and episodes into another space, in one transaction.
 
-The old space keeps a row that says where the session is (`tables.session_places.moves`). An append that names the old
+The old space keeps a row that says where the session is (`tables.sessions`). An append that names the old
 space goes to the new one, so that a client that sends a message again, or has it in its outbox, does not store it
 twice.
 """
@@ -15,11 +15,8 @@ from commonbook.model.spaces import Space
 from commonbook.model.stored_memory import StoredMemory
 from commonbook.ports.engines import Engines
 from commonbook.sessions.find_or_create import require_writable
-from commonbook.tables import memories, sessions
-from commonbook.tables.session_places import moves as session_moves
-from commonbook.tables.session_places import parents as session_parents
+from commonbook.tables import memories, prompt_uses, sessions
 from commonbook.tables.sessions import SessionKey
-from commonbook.tables.usage import prompt_uses
 from commonbook.text import space_names
 from commonbook.write import rewound_messages, store_version
 from commonbook.write.context import WriteContext
@@ -41,10 +38,10 @@ def move(engines: Engines, caller: RequestContext, key: SessionKey, to: str) -> 
         if space_names.is_system(target.name):
             raise BadInput(f"the space {target.name!r} is for the book's own memories", fix="name another space")
         _require_free(ctx, session, target)
-        episodes = session_moves.episodes(ctx.tx, session)
+        episodes = sessions.episodes(ctx.tx, session)
         ctx.lock(episodes)
         unsettled = [message.id for message in sessions.unsettled(ctx.tx, session)]
-        count = session_moves.move(ctx.tx, session, target.id, by=ctx.actor.principal)
+        count = sessions.move(ctx.tx, session, target.id, by=ctx.actor.principal)
         prompt_uses.move(ctx.tx, session, target.id)
         for episode in episodes:
             _move_episode(ctx, session, target, episode, scanned=scanned)
@@ -69,7 +66,7 @@ def _require_free(ctx: WriteContext, session: Session, target: Space) -> None:
             f"the space {target.name!r} has or had a session {session.id} already",
             fix="name another space, or append to that session",
         )
-    if present == there and session_parents.descends_from(ctx.tx, key, there):
+    if present == there and sessions.descends_from(ctx.tx, key, there):
         raise Conflict(
             f"a session of {target.name!r} names {session.id} as its parent, and the session goes on from that one",
             fix="name another space",
@@ -101,7 +98,7 @@ def _move_episode(ctx: WriteContext, session: Session, target: Space, episode: s
 def _join(ctx: WriteContext, memory: StoredMemory) -> StoredMemory:
     """Join an episode to its session again, without what was rewound while the session was elsewhere."""
     text = rewound_messages.text_after_move(ctx.tx, memory, memory, by_hand=False)
-    joined = store_version.after_move(ctx, memory, memory._replace(text=text))
+    joined = store_version.with_session_space(ctx, memory, memory._replace(text=text))
     changed = ["session_space"] if text == memory.text else ["session_space", "text"]
     return store_version.store_version(ctx, memory, joined, changed, how="move")
 

@@ -19,9 +19,8 @@ from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
 from commonbook.sessions.find_or_create import require_writable
 from commonbook.sessions.read import require_readable, without_hidden_episodes
-from commonbook.tables import memories, sessions
+from commonbook.tables import memories, prompt_uses, sessions
 from commonbook.tables.sessions import SessionKey
-from commonbook.tables.usage import prompt_uses
 from commonbook.text import validation
 from commonbook.write.context import WriteContext
 from commonbook.write.transaction import write

@@ -7,7 +7,6 @@ where there are several, it is refused as ambiguous.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from commonbook.access import permissions
 from commonbook.errors import Ambiguous, NotFound
@@ -15,16 +14,9 @@ from commonbook.model.session import Message, MessagePage, Session
 from commonbook.model.spaces import Actor, SpaceScope
 from commonbook.ports.database import Reading, retry_read
 from commonbook.ports.engines import Engines
-from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.tables import memories, sessions, spaces
 from commonbook.tables.sessions import SessionKey
 from commonbook.text import validation
-
-if TYPE_CHECKING:
-    from commonbook.tables.session_places import moves as session_moves
-else:
-    # Few sessions are moved.
-    session_moves = LazyModule("commonbook.tables.session_places.moves")
 
 
 def no_session(session_id: str) -> NotFound:
@@ -53,7 +45,7 @@ def require_readable(tx: Reading, actor: Actor, session_id: str, space: str | No
 def _moved_from(tx: Reading, actor: Actor, selected: SpaceScope, session_id: str) -> list[Session]:
     """Return the readable sessions of this name that were moved out of the given spaces."""
     readable = permissions.select(tx, actor)
-    keys = dict.fromkeys(session_moves.moved_from(tx, selected, session_id))
+    keys = dict.fromkeys(sessions.moved_from(tx, selected, session_id))
     return [session for key in keys if (session := sessions.find(tx, readable, key))]
 
 
@@ -71,7 +63,7 @@ def locate_writable(engines: Engines, actor: Actor, session_id: str, *, space: s
     """Return the key of the existing session that a write means, which creates none.
 
     Without a space it is the session in the default space, else the only one of that name that the actor may write to.
-    A session that is moved meanwhile is found under this key all the same (`tables.session_places.moves`).
+    A session that is moved meanwhile is found under this key all the same (`tables.sessions`).
     """
     session_id = validation.validate_session_id(session_id)
     with engines.db.reading() as tx:

@@ -19,8 +19,6 @@ from commonbook.model.reports import Finding
 from commonbook.model.session import Message, Session
 from commonbook.ports.files import ExternalFiles, SourceFile
 from commonbook.tables import jobs, memories, sessions
-from commonbook.tables.session_places import moves as session_moves
-from commonbook.tables.session_places import parents as session_parents
 from commonbook.text import masking, validation
 from commonbook.transfer import import_spaces
 from commonbook.transfer.import_spaces import Place, SourceSpaces
@@ -238,7 +236,7 @@ def _create(ctx: WriteContext, imported: ImportedSession, *, dry_run: bool) -> S
     lost = [line.seq for line in imported.lines if line.id not in words]
     parent, findings = _parent(ctx, imported, space)
     session = Session(about.id, space, None, about.tags, about.created, None, sessions.FIRST_GENERATION, last=0)
-    session_moves.forget(ctx.tx, (space.id, about.id))
+    sessions.forget_move(ctx.tx, (space.id, about.id))
     sessions.add(ctx.tx, session, parent=parent)
     if messages:
         sent = {line.id: sessions.SENT_OTHERWISE for line in imported.lines if line.edited}
@@ -314,7 +312,7 @@ def _parent(ctx: WriteContext, imported: ImportedSession, space: Space) -> tuple
         return None, []
     parent_space = import_spaces.find_space(ctx.spaces, place) if place else space
     key = (parent_space.id, about.parent) if parent_space else None
-    if key is not None and not session_parents.descends_from(ctx.tx, key, (space.id, about.id)):
+    if key is not None and not sessions.descends_from(ctx.tx, key, (space.id, about.id)):
         return key, []
     name = place.space if place else space.name
     why = f"the parent {about.parent} of {about.id} is in the space {name}, which is not here, or goes on from it"

@@ -13,7 +13,6 @@ from commonbook.errors import Conflict
 from commonbook.log import chain
 from commonbook.markdown import transcript
 from commonbook.tables import memories, sessions
-from commonbook.tables.session_places import moves
 
 if TYPE_CHECKING:
     from commonbook.model.spaces import SpaceScope
@@ -59,7 +58,7 @@ def _lost_before_move(tx: Reading, spaces: SpaceScope, episode: StoredMemory) ->
 
     An episode that a rewind deleted has lost all of them, although its tombstone keeps the last text.
     """
-    rewound = moves.rewound_elsewhere(tx, episode.id, episode.space.id) if episode.session else frozenset()
+    rewound = sessions.rewound_elsewhere(tx, episode.id, episode.space.id) if episode.session else frozenset()
     present = memories.find(tx, spaces, episode.id) if rewound else None
     if present is None or (present.deleted is not None and _was_deleted_by_rewind(tx, present.id)):
         return rewound

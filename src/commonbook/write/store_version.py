@@ -1,23 +1,35 @@
-"""Stores a new version of a memory: rows, links, history, copy binding, log entry and file.
+"""Stores new memories and new versions of memories: rows, links, history, copy binding, log entry and file.
 
-Every change of a memory ends here, whether it came through the API or from an edited file.
+Every change of a memory ends here, whether it came through the API or from an edited file. Here is decided, too,
+where a new memory goes if it is only proposed, and what links from files remember of their targets.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import posixpath
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
-from commonbook.markdown import keyed_hashes, memory_conversion
+from commonbook.access import permissions
+from commonbook.errors import Conflict, NotAllowed
+from commonbook.markdown import file_format, keyed_hashes, memory_conversion, transcript
 from commonbook.markdown.front_matter import Document
+from commonbook.markdown.memory_conversion import title_of_note
+from commonbook.model.ids import new_id
 from commonbook.model.invalidation import REASONING, RETRACT
-from commonbook.model.memory import DETACHED, SNAPSHOT
-from commonbook.model.spaces import SpaceScope
-from commonbook.model.stored_memory import StoredMemory, is_retracted
-from commonbook.tables import copies, file_journal, links, memories, revisions
-from commonbook.write import episode_sessions, link_hashes, proposals, rewound_messages, superseded_log
-from commonbook.write.context import WriteContext
+from commonbook.model.memory import DETACHED, SNAPSHOT, WOULD_SUPERSEDE, Kind
+from commonbook.model.spaces import Actor, Space, SpaceScope
+from commonbook.model.stored_memory import StoredLink, StoredMemory, is_retracted
+from commonbook.tables import copies, file_journal, links, memories, revisions, sessions, supersession
+from commonbook.text import file_paths, space_names, titles
+from commonbook.write import rewound_messages
+from commonbook.write.context import ForeignWrite, WriteContext
+
+if TYPE_CHECKING:
+    from commonbook.ports.database import Reading
+    from commonbook.ports.keys import Keys
+
 
 _REASONING_RELATIONS: Final = frozenset((*REASONING, "supersedes", "shared_from"))
 """Relations whose change may need a notice to dependents."""
@@ -43,14 +55,14 @@ def store_version(
     that a person saved, if it is at the path of the memory. `version` is the new version, if it is not the next one.
     """
     if new.space.id != old.space.id:
-        new = proposals.after_move(old, episode_sessions.after_move(ctx, old, new))
+        new = _with_links_in_effect(old, with_session_space(ctx, old, new))
         text = rewound_messages.text_after_move(ctx.tx, old, new, by_hand=how == "file")
         if text != new.text:
             new, changed_fields = new._replace(text=text), sorted({*changed_fields, "text"})
     if how in _FROM_FILES:
-        new = proposals.in_effect(new)
+        new = in_effect(new)
     new = _without_stale_reasons(new._replace(version=version or old.version + 1, updated=ctx.tx.now))
-    new = link_hashes.with_known_hashes(ctx.tx, ctx.engines.keys, ctx.spaces, _rebind(ctx, old, new))
+    new = with_known_hashes(ctx.tx, ctx.engines.keys, ctx.spaces, _rebind(ctx, old, new))
     new = with_hashes(ctx, new)
     if "title" in changed_fields or "text" in changed_fields:
         revisions.archive(ctx.tx, old)
@@ -73,7 +85,7 @@ def store_version(
     if _reasoning_differs(old, new):
         ctx.note_reasoning_change(old, new)
     ctx.log_memory(new, _action(old, new, how), fields=sorted(changed_fields), **logged)
-    superseded_log.record(ctx, old if old.deleted is None else None, new)
+    _log_superseded(ctx, old if old.deleted is None else None, new)
     _write_file(ctx, new, document, how=how)
     return new
 
@@ -194,8 +206,8 @@ def add_from_file(ctx: WriteContext, memory: StoredMemory, *, readable: SpaceSco
 
     The links that it has are translated if their targets are in the spaces `readable`.
     """
-    keys, memory = ctx.engines.keys, proposals.in_effect(memory)
-    memory = link_hashes.with_known_hashes(ctx.tx, keys, readable, _bind_copy_from_file(ctx, memory))
+    keys, memory = ctx.engines.keys, in_effect(memory)
+    memory = with_known_hashes(ctx.tx, keys, readable, _bind_copy_from_file(ctx, memory))
     (memory,) = memories.add(ctx.tx, keys, [memory])
     links.add(ctx.tx, memory.space.id, memory.links)
     _note_new_target(ctx, memory)
@@ -219,7 +231,7 @@ def add_many_from_files(ctx: WriteContext, new: Sequence[StoredMemory], *, reada
 
 def _note_new_target(ctx: WriteContext, memory: StoredMemory) -> None:
     """Note a new memory to which others may have links already: dependents, copies, and what supersedes it."""
-    link_hashes.confirm_incoming(ctx, memory)
+    confirm_incoming(ctx, memory)
     ctx.pending.note_changed_text(memory)
     ctx.note_validity_change(memory)
     ctx.note_reasoning_change(None, memory)
@@ -289,3 +301,302 @@ def _action(old: StoredMemory, new: StoredMemory, how: str) -> str:
     if new.space.id != old.space.id:
         return "move.in"
     return "edit" if how == "file" else how
+
+
+def with_known_hashes(tx: Reading, keys: Keys, spaces: SpaceScope, memory: StoredMemory) -> StoredMemory:
+    """Return a memory whose links have hashes of this home, as far as these spaces have the targets.
+
+    It is not known which words another home meant, so that a link is taken as confirmed. Not so that of a copy, which
+    has to prove what it took over: else anybody could have a guess about an unreadable memory imported as a copy of
+    it, and learn from its freshness whether the guess is right.
+    """
+    to_translate = [link for link in memory.links if _is_foreign(keys, link) and link != memory.source]
+    if not to_translate:
+        return memory
+    targets = memories.get_headers(tx, spaces, sorted({link.target for link in to_translate}))
+    translated = [
+        link._replace(target_hash=targets[link.target].content_hash)
+        if link in to_translate and link.target in targets
+        else link
+        for link in memory.links
+    ]
+    return memory._replace(links=tuple(translated))
+
+
+def confirm_incoming(ctx: WriteContext, target: StoredMemory) -> None:
+    """Translate what links to a memory remember of it, now that it is here; they came from files before it.
+
+    Their files are left alone: they may belong to a clone, which would write its own hashes again.
+    """
+    keys = ctx.engines.keys
+    incoming = links.incoming_any_space(ctx.tx, [target.id], relations=None)
+    unknown = {link.source for link in incoming if _is_foreign(keys, link)}
+    for memory in memories.get_many(ctx.tx, ctx.spaces, sorted(unknown)).values():
+        confirmed = with_known_hashes(ctx.tx, keys, {target.space.id: target.space}, memory)
+        if confirmed != memory:
+            memories.replace_hashes(ctx.tx, keys, [confirmed])
+            links.replace(ctx.tx, confirmed.space.id, confirmed)
+
+
+def _is_foreign(keys: Keys, link: StoredLink) -> bool:
+    return link.target_hash is not None and keyed_hashes.is_foreign(keys, link.target_hash)
+
+
+def with_session_space(ctx: WriteContext, old: StoredMemory, new: StoredMemory) -> StoredMemory:
+    """Return an episode with the space of its session, after one of both was moved; none if it is beside the session.
+
+    The session may have been moved while the episode was elsewhere: its messages tell where it is.
+    """
+    if new.session is None:
+        return new
+    former = old.session_space or old.space.name
+    present = ctx.spaces.get(sessions.space_of_episode(ctx.tx, new.id) or "")
+    name = former if present is None else present.name
+    source = next((space for space in ctx.spaces.values() if space.name == former), None)
+    if present is not None and source is not None and present.id != source.id:
+        new = new._replace(message_lines=_signed_again(ctx, new, source, present))
+    return new._replace(session_space=None if name == new.space.name else name)
+
+
+def _signed_again(ctx: WriteContext, memory: StoredMemory, source: Space, target: Space) -> tuple[str, ...]:
+    """Return the lines that prove the messages of an episode whose session was moved, with MACs for its new space."""
+    keys = ctx.engines.keys
+    proven = keyed_hashes.proven_messages(keys, memory._replace(space=source))
+    return tuple(
+        keyed_hashes.message_line(keys, target.id, memory.session or "", message, proven[message.id])
+        for message in transcript.parse(memory.text).messages
+        if message.id in proven
+    )
+
+
+def _log_superseded(ctx: WriteContext, old: StoredMemory | None, new: StoredMemory) -> None:
+    """Record that a memory supersedes others from now on, in the log of each other space that these are in.
+
+    `old` is the memory as it was, None if it is new or comes back. For files that a lost database reads again, the
+    caller records nothing: their memories supersede what they superseded before.
+    """
+    targets = set(supersession.targets_of(new)) if new.deleted is None else set()
+    if targets and old is not None and not _holds_again(ctx, old, new):
+        targets -= set(supersession.targets_of(old))
+    if not targets:
+        return
+    elsewhere = [memory for memory in _superseded_by(ctx, new, targets) if memory.space.id != new.space.id]
+    if ctx.foreign is None and not all(ctx.may_write(memory.space) for memory in elsewhere):
+        raise _refusal(ctx.actor, new, elsewhere)
+    for memory in elsewhere:
+        if memory.deleted is None:
+            ctx.log(memory.space, "superseded", (memory.id,), by=new.id)
+
+
+def _holds_again(ctx: WriteContext, old: StoredMemory, new: StoredMemory) -> bool:
+    """Tell whether a memory had ended and is valid for longer now, by itself or, as a copy, by another source."""
+    ends, ended = ((one.expires, one.shared, copies.copied_from(one)) for one in (new, old))
+    if ends == ended:
+        # Most changes: the sources of a copy, of which there may be many, need not be read.
+        return False
+    return _has_ended(ctx, old) and not _has_ended(ctx, new)
+
+
+def _has_ended(ctx: WriteContext, memory: StoredMemory) -> bool:
+    return supersession.has_ended(supersession.with_ends(ctx.tx, ctx.spaces, [memory])[memory.id], ctx.tx.now)
+
+
+def _superseded_by(ctx: WriteContext, new: StoredMemory, targets: Iterable[str]) -> list[StoredMemory]:
+    """Lock and return the memories that one supersedes: those of its links, and what ended ones of them superseded.
+
+    A successor stands in the place of an ended memory that it supersedes, unless it has ended itself. A copy has ended
+    with its source.
+    """
+    goes_on = not _has_ended(ctx, new)
+    found: dict[str, StoredMemory] = {}
+    level = set(targets)
+    while level:
+        ctx.lock(level)
+        headers = memories.get_headers_any_space(ctx.tx, ctx.spaces, sorted(level))
+        found |= headers
+        until = supersession.with_ends(ctx.tx, ctx.spaces, headers.values()) if goes_on else {}
+        ended = [memory for memory in until.values() if supersession.has_ended(memory, ctx.tx.now)]
+        level = {id_ for memory in ended for id_ in supersession.targets_of(memory)} - found.keys() - {new.id}
+    return list(found.values())
+
+
+def _refusal(actor: Actor, new: StoredMemory, superseded: Iterable[StoredMemory]) -> NotAllowed:
+    """Return the error for superseding memories in spaces that the actor may not write to, which are not named."""
+    error = NotAllowed(
+        f"{new.id} would supersede a memory in a space that {actor.principal} may not write to",
+        fix="let somebody do it who may write to both, or first `reinstate` the superseded memory",
+    )
+    error.aimed_at = tuple(memory.id for memory in superseded)
+    return error
+
+
+def new_memory(
+    ctx: WriteContext,
+    *,
+    space: Space,
+    title: str,
+    text: str,
+    how: str,
+    memory_id: str | None = None,
+    path: str | None = None,
+    kind: Kind = "note",
+    tags: tuple[str, ...] = (),
+    **fields: Any,  # noqa: ANN401 - further fields of a stored memory
+) -> StoredMemory:
+    """Return the first version of a memory, written now by the actor; `how` is the verb that its history shows.
+
+    Without `memory_id` it gets a new id; without `path` it gets the default path for its title. It gets its hashes when
+    it is added.
+    """
+    identity = identity_fields(ctx, memory_id=memory_id or new_id(), space=space, title=title, how=how, path=path)
+    return StoredMemory(
+        **identity,
+        kind=kind,
+        title=title,
+        text=text,
+        tags=tags,
+        author=ctx.actor.principal,
+        **fields,
+    )
+
+
+def log_new_memory(ctx: WriteContext, memory: StoredMemory, action: str, **payload: object) -> None:
+    """Record that a memory was added, and what it supersedes."""
+    ctx.log_memory(memory, action, **payload)
+    _log_superseded(ctx, None, memory)
+
+
+def identity_fields(
+    ctx: WriteContext, *, memory_id: str, space: Space, title: str, how: str, path: str | None = None
+) -> dict[str, Any]:
+    """Return the fields that a new memory never takes from another, even if it is a copy: identity, place, history."""
+    now = ctx.tx.now
+    return {
+        "id": memory_id,
+        "space": space,
+        "created": now,
+        "updated": now,
+        "revision": 1,
+        "version": 1,
+        "revised_by": ctx.actor.principal,
+        "revised_at": now,
+        "revised_how": how,
+        "path": path or _path_for(ctx, space, title, memory_id),
+        "layout": "",
+    }
+
+
+def title_with_text(memory: StoredMemory, text: str) -> str:
+    """Return the title of a memory that gets another text: a title that was derived follows it."""
+    if "title" in file_format.absent_fields(memory.layout) and memory.title == title_of_note(memory, memory.text):
+        return title_of_note(memory, text)
+    return titles.derive_title(text) if memory.title == titles.derive_title(memory.text) else memory.title
+
+
+def _path_for(ctx: WriteContext, space: Space, title: str, memory_id: str) -> str:
+    """Return the default path of a new file; if it is taken, one with more digits of the id."""
+    slug = titles.slug(title)
+    path = file_paths.memory_path(space.base, ctx.tx.now, slug, memory_id)
+    if memories.at_path(ctx.tx, path):
+        path = file_paths.memory_path(space.base, ctx.tx.now, slug, memory_id, taken=True)
+    return path
+
+
+def path_of_restored(ctx: WriteContext, tombstone: StoredMemory) -> str:
+    """Return the path for the file of a deleted memory that comes back: its former one, or a free one beside it."""
+    lies_in = file_paths.space_at(tombstone.path, ctx.spaces.values())
+    if lies_in is not None and lies_in.id == tombstone.space.id:
+        return free_path(ctx, tombstone.path)
+    # Its space was renamed since.
+    former = tombstone.space._replace(own_folder=file_paths.name_by_folders(tombstone.path))
+    return free_path(ctx, file_paths.moved_path(tombstone.path, former, tombstone.space, ctx.spaces.values()))
+
+
+def moved_path(ctx: WriteContext, memory: StoredMemory, space: Space) -> str:
+    """Return a free path for a memory that is moved into a space."""
+    moved = file_paths.moved_path(memory.path, memory.space, space, ctx.spaces.values())
+    # The slug may be of an earlier title, which is not for the readers of the new space.
+    return free_path(ctx, file_paths.with_slug(moved, titles.slug(memory.title), memory.id))
+
+
+def free_path(ctx: WriteContext, path: str, *, taken: Collection[str] = ()) -> str:
+    """Return the path, or a numbered one beside it if a memory or a file has it, or if it is one of `taken`."""
+    stem, ending = posixpath.splitext(path)
+    for number in range(1, 1000):
+        candidate = path if number == 1 else f"{stem}-{number}{ending}"
+        is_taken = candidate in taken or memories.at_path(ctx.tx, candidate) is not None
+        if not is_taken and not ctx.engines.folder.exists(candidate):
+            return candidate
+    raise Conflict(f"there is no free name beside {path}", fix="move some of those files away")
+
+
+_SUPERSEDES: Final = "supersedes"
+
+
+def space_for_new_memory(ctx: WriteContext, name: str) -> tuple[Space, Space]:
+    """Return the space of that name, and the one that a new memory of the actor goes into: it may have to be proposed.
+
+    Spaces are created if needed; the actor must be allowed to write to them or create them.
+    """
+    if not permissions.holds_back(ctx.actor, name, ctx.spaces):
+        space = ctx.require_writable_space(name)
+        return space, space
+    named = ctx.space_named(name) or _new_space(ctx, name)
+    proposals = ctx.system_space(space_names.proposals_of(name))
+    if proposals.id not in ctx.writable:
+        raise permissions.refusal(ctx.actor, name)
+    return named, proposals
+
+
+def _new_space(ctx: WriteContext, name: str) -> Space:
+    """Create a space below one that is under review, by the right that the actor has without the review."""
+    permissions.require_create(ctx.tx, ctx.actor.recording(), ctx.spaces, name)
+    proposing = ctx.because(ForeignWrite.PROPOSAL)
+    return proposing.add_space(space_names.require_new_name(name), ctx.choose_folder(name), origin="new")
+
+
+def proposed_relation(relation: str) -> str:
+    """Return the relation that a proposed memory has in place of one that would take effect at once."""
+    return WOULD_SUPERSEDE if relation == _SUPERSEDES else relation
+
+
+def to_be_superseded(memory: StoredMemory) -> list[str]:
+    """Return the ids of the memories that a proposed one supersedes once it is approved."""
+    return [link.target for link in memory.links if link.relation == WOULD_SUPERSEDE]
+
+
+def _proposed_links(memory: StoredMemory) -> tuple[StoredLink, ...]:
+    links = (link._replace(relation=proposed_relation(link.relation)) for link in memory.links)
+    return tuple({(link.relation, link.target): link for link in links}.values())
+
+
+def require_approved(memory: StoredMemory) -> None:
+    """Raise Conflict if a memory is proposed: it supersedes nothing, and is not copied, before a person approves it."""
+    if memory.space.holds_proposals:
+        raise Conflict(
+            f"memory {memory.id} is only proposed",
+            fix="let a person approve it first; `remember` with `replaces` proposes a successor",
+        )
+
+
+def approved_links(memory: StoredMemory) -> tuple[StoredLink, ...]:
+    """Return the links of a proposed memory as they are after its approval."""
+    links = (link._replace(relation=_SUPERSEDES) if link.relation == WOULD_SUPERSEDE else link for link in memory.links)
+    # An older file of an approved memory may have the one link, and the memory the other.
+    return tuple({(link.relation, link.target): link for link in links}.values())
+
+
+def _with_links_in_effect(old: StoredMemory, new: StoredMemory) -> StoredMemory:
+    """Return a moved memory, whose links take effect if it was proposed before and is no longer."""
+    return in_effect(new) if old.space.holds_proposals else new
+
+
+def in_effect(memory: StoredMemory) -> StoredMemory:
+    """Return the memory of a file with its links as they are where it is: they take effect outside of the proposals.
+
+    A file may have been moved out of the proposals while no database knew it. Only agents propose, so the links of a
+    memory of a person take no effect by that.
+    """
+    if memory.space.holds_proposals:
+        return memory._replace(links=_proposed_links(memory))
+    return memory._replace(links=approved_links(memory)) if Actor(memory.author).is_agent else memory

@@ -1,1 +1,0 @@
-"""Where sessions are, and which sessions they continue: rows of the table `session` that refer to others."""

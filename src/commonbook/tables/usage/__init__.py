@@ -1,1 +1,0 @@
-"""Tables about what the book was used for."""
