@@ -11,18 +11,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from commonbook.markdown import obsidian
 from commonbook.model.spaces import SpaceScope
 from commonbook.model.stored_memory import StoredLink, StoredMemory
 from commonbook.ports.database import Reading, Transaction
-from commonbook.runtime.lazy_modules import LazyModule
-
-if TYPE_CHECKING:
-    from commonbook.markdown import obsidian
-else:
-    # Most questions about links are about those of verbs.
-    obsidian = LazyModule("commonbook.markdown.obsidian")
 
 _IDS_PER_QUERY: Final = 1000
 _FIRST_SEARCH: Final = 64

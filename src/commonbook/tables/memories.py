@@ -16,29 +16,20 @@ from hashlib import blake2b
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from commonbook.markdown import front_matter
+from commonbook.markdown import front_matter, keyed_hashes, obsidian
 from commonbook.model.ids import format_optional_time, format_time, parse_optional_time, parse_time
 from commonbook.model.invalidation import Notice, SupersedeReason
 from commonbook.model.memory import NO_METADATA, Filter
 from commonbook.model.spaces import SpaceScope
 from commonbook.model.stored_memory import StoredCopyInfo, StoredLink, StoredMemory
 from commonbook.ports.database import Reading, RetryTransaction, Row, Transaction
-from commonbook.runtime.lazy_modules import LazyModule
+from commonbook.runtime import compressed_text
+from commonbook.tables import links
+from commonbook.text import metadata as metadata_text
+from commonbook.text import validation
 
 if TYPE_CHECKING:
-    from commonbook.markdown import keyed_hashes, obsidian
     from commonbook.ports.keys import Keys
-    from commonbook.runtime import compressed_text
-    from commonbook.tables import links
-    from commonbook.text import metadata as metadata_text
-    from commonbook.text import validation
-else:
-    keyed_hashes = LazyModule("commonbook.markdown.keyed_hashes")
-    obsidian = LazyModule("commonbook.markdown.obsidian")
-    compressed_text = LazyModule("commonbook.runtime.compressed_text")
-    links = LazyModule("commonbook.tables.links")
-    metadata_text = LazyModule("commonbook.text.metadata")
-    validation = LazyModule("commonbook.text.validation")
 
 
 class _MemoryRow(NamedTuple):
