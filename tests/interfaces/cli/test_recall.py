@@ -577,7 +577,6 @@ WRITE_PATH = {
         "files.hand_edits",
         "reasoning.notices",
         "sessions.settle",
-        "sharing.apply_rules",
         "sharing.propagate",
         "tables.sharing_rules",
         "write.transaction",
