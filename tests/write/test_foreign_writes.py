@@ -95,6 +95,7 @@ CALLS: dict[str, Callable[[Book, str], Any]] = {
     "add_rule": lambda bob, id_: bob.add_rule("vault", "hr"),
     "acting_as": lambda bob, id_: bob.acting_as("user:local"),
     "adopt": lambda bob, id_: bob.adopt(id_),
+    "adopt_all": lambda bob, _: bob.adopt_all(),
     "approve": lambda bob, id_: bob.approve(id_),
     "close_session": lambda bob, id_: bob.close_session("talk", space="hr"),
     "move_session": lambda bob, id_: bob.move_session("talk", "vault", space="hr"),
