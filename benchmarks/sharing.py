@@ -67,7 +67,7 @@ def _with_copies(book: Book, home: str, n: int) -> str:
         book.create_space(f"team/s{at}")
     _copy_by_hand(home, [(new_id(), source, source, f"team/s{at}") for at in range(n)])
     book.sync()
-    assert len(book.copies(source)) == n
+    assert len(book.adopt_all()) == n
     return source
 
 
@@ -76,9 +76,9 @@ def _copy_by_hand(home: str, copies: list[tuple[str, str, str, str]]) -> None:
         folder = Path(home, space, "2026-11")
         folder.mkdir(parents=True)
         (folder / f"the-text-of-the-source--{own[-8:]}.md").write_text(
-            f"---\nid: {own}\ntitle: the text of the source\nkind: note\ncreated: {_TIME}\nupdated: {_TIME}\n"
-            f"author: user:local\nlinks:\n  - shared_from {source}@1\nshared: live {root} user:local {_TIME} 1\n"
-            "revision: 1\nversion: 1\n---\n\nthe text of the source\n"
+            f"---\nid: {own}\ntitle: the text of the source\ntype: note\ncreated: {_TIME}\n"
+            f"author: user:local\nlinks:\n  - shared_from {source}\nshared: live {root} user:local {_TIME}\n"
+            "---\n\nthe text of the source\n"
         )
 
 

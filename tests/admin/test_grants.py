@@ -233,6 +233,7 @@ OWNERS = {
 }
 HARMLESS = {
     "actor",
+    "adopt_all",
     "changes",
     "close",
     "default_space",

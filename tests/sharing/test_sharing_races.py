@@ -337,16 +337,16 @@ def wrong_with_fan_out(book: Book, source: str, copies: list[str], text: str) ->
 CRASH = """
 import os, signal, sys
 import commonbook
-from commonbook.sharing import propagate, refresh
+from commonbook.sharing import propagate
 place, source, point = sys.argv[1], sys.argv[2], int(sys.argv[3])
-real, done = refresh.overwrite_copy, 0
+real, done = propagate.overwrite_copy, 0
 def overwrite_copy(*args):
     global done
     done += 1
     if done == point:
         os.kill(os.getpid(), signal.SIGKILL)
     return real(*args)
-refresh.overwrite_copy = overwrite_copy
+propagate.overwrite_copy = overwrite_copy
 book = commonbook.open(place, create=True)
 book.edit(source, text="the second words")
 book.work()
