@@ -9,20 +9,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from commonbook.errors import Busy, DiskFull
-from commonbook.files import hand_edits, write_out
+from commonbook.files import write_out
 from commonbook.model.reports import Progress, no_progress
 from commonbook.model.request import FILESYSTEM_CONTEXT
 from commonbook.ports.database import Transaction
 from commonbook.ports.engines import Engines
 from commonbook.ports.files import FilesToWrite
 from commonbook.runtime.batches import in_batches
+from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.tables import file_journal, memories
 from commonbook.tables.file_journal import WrittenFile
-from commonbook.write import transaction
-from commonbook.write.context import WriteContext
+
+if TYPE_CHECKING:
+    from commonbook.files import hand_edits
+    from commonbook.write import transaction
+    from commonbook.write.context import WriteContext
+else:
+    # A home with an empty journal is opened without the modules that write.
+    hand_edits = LazyModule("commonbook.files.hand_edits")
+    transaction = LazyModule("commonbook.write.transaction")
 
 # A save made while we write is applied at once. If a person saves again and again, the next scan applies the rest.
 _MAX_ROUNDS: Final = 5

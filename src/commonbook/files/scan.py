@@ -14,10 +14,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from threading import Event
-from typing import Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from commonbook.errors import CommonbookError, HomeOfAnotherBuild
-from commonbook.files import hand_edits, journal, space_files
+from commonbook.files import journal
 from commonbook.model.memory import MARKDOWN_ENDINGS
 from commonbook.model.reports import Progress, SyncReport, no_progress
 from commonbook.model.request import FILESYSTEM_CONTEXT, RequestContext
@@ -25,11 +25,20 @@ from commonbook.model.spaces import is_space_file
 from commonbook.ports.database import Transaction
 from commonbook.ports.engines import Engines
 from commonbook.runtime.batches import in_batches
+from commonbook.runtime.lazy_modules import LazyModule
 from commonbook.tables import file_journal, spaces
 from commonbook.tables.file_journal import MISSING
 from commonbook.text import space_names
-from commonbook.write import transaction
-from commonbook.write.context import WriteContext
+
+if TYPE_CHECKING:
+    from commonbook.files import hand_edits, space_files
+    from commonbook.write import transaction
+    from commonbook.write.context import WriteContext
+else:
+    # A home in which nothing has changed is opened without the modules that write.
+    hand_edits = LazyModule("commonbook.files.hand_edits")
+    space_files = LazyModule("commonbook.files.space_files")
+    transaction = LazyModule("commonbook.write.transaction")
 
 Result_co = TypeVar("Result_co", covariant=True)
 

@@ -6,7 +6,6 @@ It also tells when files are rather left as git has checked them out.
 from __future__ import annotations
 
 import os
-import subprocess
 from contextlib import suppress
 from typing import Final
 
@@ -89,6 +88,9 @@ def _first_line(path: str) -> str:
 
 def _run(folder: str, command: str, *arguments: str) -> str:
     """Return the output of a git command about a path, the last argument; '' if it fails."""
+    # Only a home in a git repository needs it.
+    import subprocess
+
     *options, path = arguments
     try:
         return subprocess.run(  # noqa: S603 - no argument comes from outside
