@@ -6,7 +6,6 @@ It also says whose memories the space has reviewed, if it has any, so that a los
 from __future__ import annotations
 
 import re
-import tomllib
 from typing import NamedTuple
 
 from commonbook.errors import BadFile, BadSpaceName
@@ -33,6 +32,8 @@ def render(space: Space) -> bytes:
 
 def parse(data: bytes) -> SpaceFile:
     """Return what a file says; BadFile if it names no space that a folder can be. Other fields are left alone."""
+    import tomllib  # noqa: PLC0415 - most runs have no file to parse
+
     try:
         values = tomllib.loads(data.decode())
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
