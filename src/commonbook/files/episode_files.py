@@ -86,7 +86,7 @@ def _renumbered(
 
 
 def _repeated(ctx: WriteContext, session: Session, proven: Mapping[str, ClientIds]) -> dict[str, Message]:
-    """Return the messages that a session has under other ids, since a client sent them again, by those of the file."""
+    """Return the messages that a session has under other ids, as a client sent them again, by the ids in the file."""
     client_ids = [ids.client_id for ids in proven.values() if ids.client_id is not None]
     if not client_ids:
         return {}

@@ -135,7 +135,7 @@ def _require_room(ctx: WriteContext, document: Document) -> None:
 
 
 def _wait(ctx: WriteContext, memory: StoredMemory | None) -> Outcome:
-    """Let the file of a copy wait for those of others, by which it may have a place, or else have ended.
+    """Let the file of a copy wait for the files of others, by which it may have a place, or else have ended.
 
     A memory whose file was moved is not one whose file is missing. Its row stays, so that no refresh writes the file
     to its former place meanwhile: the file that waits would then be a copy of it.
@@ -307,7 +307,7 @@ def apply_document(ctx: WriteContext, memory: StoredMemory, document: Document) 
 
 
 def _with_own_hashes(ctx: WriteContext, memory: StoredMemory, edited: StoredMemory) -> StoredMemory:
-    """Return an edited memory whose links keep the hashes that they have, where the file has those of another home."""
+    """Return an edited memory whose links keep the hashes that they have, where the file has hashes of another home."""
     own = {(link.relation, link.target): link for link in memory.links}
     keys = ctx.engines.keys
     links = tuple(
@@ -323,7 +323,7 @@ def with_words_taken(ctx: WriteContext, copy: StoredMemory, document: Document) 
     """Return a copy with the words of its file as ones that it took over, if the file proves that.
 
     The hash of its link to the source is keyed: only this home can have written one that fits these words. So an older
-    file of the copy is no edit of it.
+    file of the copy is not an edit of it.
     """
     link, hash_ = copy.source, store_version.with_hashes(ctx, copy).copy_hash
     if link is None or hash_ is None or (link.relation, link.target, hash_) not in document.links:
@@ -355,7 +355,7 @@ def check_copy(ctx: WriteContext, memory_id: str | None) -> None:
 
 
 def _claim_path(ctx: WriteContext, path: str, stat: FileStat, hash_: str, memory: StoredMemory) -> None:
-    """Record the path as that of this memory; another memory whose file was there has lost its file."""
+    """Record that the path belongs to this memory; another memory whose file was there has lost its file."""
     before = file_journal.synced_file(ctx.tx, path)
     file_journal.set_synced(ctx.tx, path, stat, hash_, memory=memory.id, version=memory.version)
     if before is not None and before.memory not in {None, memory.id}:
@@ -363,7 +363,7 @@ def _claim_path(ctx: WriteContext, path: str, stat: FileStat, hash_: str, memory
 
 
 def handle_missing_file(ctx: WriteContext, path: str, memory_id: str | None) -> bool:
-    """Delete the memory whose file is missing at this path, unless its file is to be elsewhere; tell whether it was."""
+    """Delete the memory whose file is missing at this path, unless it is to be elsewhere; return whether it was."""
     memory = memories.find(ctx.tx, ctx.spaces, memory_id) if memory_id else None
     if memory is None or memory.deleted is not None or memory.path != path:
         return False
@@ -487,13 +487,13 @@ def known_without_id(ctx: WriteContext, path: str, document: Document, gone_id: 
 
 
 def _waits_for_its_id(ctx: WriteContext, memory: StoredMemory) -> bool:
-    """Tell whether the file of a memory was still to be completed, so that its id may never have stood in the file."""
+    """Return whether the file of a memory was still to be completed, so that its id may never have been in it."""
     pending = file_journal.journal_entries(ctx.tx, [memory.id]).get(memory.id)
     return pending is not None and pending.is_write_back
 
 
 def is_in_place(ctx: WriteContext, memory: StoredMemory) -> bool:
-    """Tell whether the file of a memory is still at its path; a file there that names another memory does not count."""
+    """Return whether the file of a memory is still at its path; a file that names another memory does not count."""
     try:
         data = ctx.engines.folder.read(memory.path)
         named_id = None if data is None else parse_file(data, ctx.engines).id
@@ -503,7 +503,7 @@ def is_in_place(ctx: WriteContext, memory: StoredMemory) -> bool:
 
 
 def is_place_taken(ctx: WriteContext, path: str, memory: StoredMemory | None, document: Document) -> bool:
-    """Tell whether a copy that is new in this space cannot be tied here: its root, or another copy of it, is there.
+    """Return whether a copy that is new in this space cannot be tied here: its root, or another copy of it, is there.
 
     In an older database, that may be a memory whose file is gone, since it was moved or deleted since.
     """
@@ -519,7 +519,7 @@ def is_place_taken(ctx: WriteContext, path: str, memory: StoredMemory | None, do
 
 
 def _is_new_in(ctx: WriteContext, memory: StoredMemory, space: Space) -> bool:
-    """Tell whether a memory whose file is in this space was deleted, or was elsewhere before."""
+    """Return whether a memory whose file is in this space was deleted, or was elsewhere before."""
     return memory.deleted is not None or (memory.space.id != space.id and not is_in_place(ctx, memory))
 
 
@@ -579,7 +579,7 @@ def apply_concurrent_saves(ctx: WriteContext, saves: Sequence[ConcurrentSave]) -
 
 
 def _is_newer(save: ConcurrentSave, memory: StoredMemory) -> bool:
-    """Tell whether a displaced save is newer than its memory: what was written meanwhile is a person's save, or older.
+    """Return whether a displaced save is newer than its memory: what we wrote meanwhile is a person's save, or older.
 
     After a crash nothing is known about it, and it goes into the history.
     """

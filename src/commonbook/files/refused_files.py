@@ -1,9 +1,9 @@
 """Files that are not taken in, and how to correct them: too large ones, conflicts, and others that do not parse.
 
 - A conflict that a merge of git has left in a file waits until a person has settled it.
-- The second version of a file that a sync program has left beside the first is no note of its own. Syncthing, Dropbox,
-  Nextcloud, ownCloud, Obsidian Sync and Resilio mark such a file in its name. iCloud and Google Drive only add a
-  number, and OneDrive the name of a computer: such a name alone proves nothing.
+- The second version of a file that a sync program has left beside the first is not a note of its own. Syncthing,
+  Dropbox, Nextcloud, ownCloud, Obsidian Sync and Resilio mark such a file in its name. iCloud and Google Drive only add
+  a number, and OneDrive the name of a computer: such a name alone proves nothing.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _FIX_FRONT_MATTER: Final = "correct the front matter (docs/FRONT-MATTER.md)"
 
 
 def is_blank(data: bytes) -> bool:
-    """Tell whether a file has nothing in it yet, as a note that was just made in Obsidian."""
+    """Return whether a file has nothing in it yet, as a note that was just made in Obsidian."""
     return not data.removeprefix(_BYTE_ORDER_MARK).strip()
 
 
@@ -55,7 +55,7 @@ def kind_of(trouble: str) -> str:
 
 
 def fix_of(path: str, trouble: str, *, is_memory: bool) -> str:
-    """Return how to correct a file with this trouble; one that is no memory yet need not become one."""
+    """Return how to correct a file with this trouble; a file that is not a memory yet need not become one."""
     if _is_second_version(trouble):
         return _fix_of_second_version(path, trouble)
     if _is_merge_conflict(trouble):
@@ -105,7 +105,7 @@ def _line_of(match: re.Match[str]) -> int:
 
 
 def _is_merge_conflict(trouble: str) -> bool:
-    """Tell whether a trouble is that of a merge conflict."""
+    """Return whether a trouble is a merge conflict."""
     return _NOT_SETTLED in trouble
 
 
@@ -141,7 +141,7 @@ def marked_original(path: str) -> str | None:
 
 
 def numbered_original(path: str) -> str | None:
-    """Return the path of the file that a name with a number, or with that of a computer, may be the second of."""
+    """Return the path of the file that a name with a number, or with a computer's name, may be a second version of."""
     return _original(path, _NUMBERED)
 
 
@@ -209,7 +209,7 @@ def _id_of(engines: Engines, data: bytes) -> str | None:
 
 
 def _is_second_version(trouble: str) -> bool:
-    """Tell whether a trouble is that of a second version."""
+    """Return whether a trouble is a second version of a file."""
     return trouble.startswith(_SECOND_VERSION)
 
 

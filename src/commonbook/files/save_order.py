@@ -36,7 +36,7 @@ def is_newest(*, row_version: int, journal: JournalEntry | None) -> bool:
 
 
 def _is_based_on_present(text: str, *, present: str, before: str) -> bool:
-    """Tell whether a save was made over the text of a pending write: whether it has clearly more in common with it."""
+    """Return whether a save was made over the text of a pending write: it has clearly more in common with it."""
     return nearest(text, [before, present], at_least=_MIN_SIMILARITY) == 1
 
 
@@ -48,13 +48,13 @@ def is_earlier(
     journal: JournalEntry | None,
     synced: SyncedFile | None,
 ) -> bool:
-    """Tell whether a save was made before the present text: there is a pending write, and it was not made over it."""
+    """Return whether a save was made before the present text: there is a pending write, and it was not made over it."""
     newest = is_newest(row_version=memory.version, journal=journal)
     return not newest and not _is_over_pending(ctx, memory, synced, document)
 
 
 def _is_over_pending(ctx: WriteContext, memory: StoredMemory, synced: SyncedFile | None, document: Document) -> bool:
-    """Tell whether a save at the path of a pending write was made over the content of that write."""
+    """Return whether a save at the path of a pending write was made over the content of that write."""
     if synced is None:
         return document.id == memory.id
     before = revisions.find(ctx.tx, memory, memory.revision - 1)
@@ -62,7 +62,7 @@ def _is_over_pending(ctx: WriteContext, memory: StoredMemory, synced: SyncedFile
 
 
 def is_known(ctx: WriteContext, memory: StoredMemory, document: Document) -> bool:
-    """Tell whether the title and text of a file are those of the memory or of one of its older revisions."""
+    """Return whether the title and text of a file are the present ones of the memory or of an older revision."""
     content = (title_in_file(memory, document), document.text)
     older = ((revision.title, revision.text) for revision in revisions.past_revisions(ctx.tx, memory))
     return content == (memory.title, memory.text) or content in older
@@ -76,7 +76,7 @@ def title_in_file(memory: StoredMemory, document: Document) -> str:
 
 
 def record_earlier(ctx: WriteContext, memory: StoredMemory, document: Document) -> bool:
-    """Record a save that was made before the present text and arrived after it; tell whether its text is new.
+    """Record a save that was made before the present text and arrived after it; return whether its text is new.
 
     It becomes a revision in the history, and the present text follows it as a revision of its own. A text that the
     history has already was written out late by another process, or a person went back to it.
@@ -113,7 +113,7 @@ def record_earlier(ctx: WriteContext, memory: StoredMemory, document: Document) 
 
 
 def takes_back(ctx: WriteContext, old: StoredMemory, new: StoredMemory) -> bool:
-    """Tell whether a person's save takes back what a verb has changed, as an old buffer of an editor does.
+    """Return whether a person's save takes back what a verb has changed, as an old buffer of an editor does.
 
     People may take back what people wrote, so there must be a text of a verb behind the one that came back.
     """

@@ -92,7 +92,7 @@ def scan_paths(engines: Engines, paths: Collection[str]) -> SyncReport:
     if not engines.folder.is_present():
         return SyncReport()
     if any(map(is_space_file, paths)):
-        # It may be that of a folder that was moved, and decides about other files.
+        # It may belong to a folder that was moved, and decides about other files.
         return scan(engines)
     with engines.db.reading() as tx:
         synced_files = {path: file_journal.synced_file(tx, path) for path in map(engines.folder.canonical_path, paths)}
@@ -174,7 +174,7 @@ def accept_deletions(engines: Engines) -> int:
 
 
 def _scan_once(engines: Engines, outcomes: Counter[str], progress: Progress) -> tuple[list[str], list[str]]:
-    """Apply every file that changed; return the paths that are missing, and those of files that were not applied yet.
+    """Apply every file that changed; return the missing paths, and the paths of files that were not applied yet.
 
     These wait until the memories of missing files are deleted.
     """

@@ -41,7 +41,7 @@ def _write_new(ctx: WriteContext, ids: Sequence[str]) -> None:
 
 
 def apply_files(engines: Engines, paths: Sequence[str], present: Collection[str]) -> None:
-    """Apply space files that are new or changed, those of the upper folders first; `present` are all paths there."""
+    """Apply space files that are new or changed, upper folders first; `present` are all paths there."""
     ordered = sorted(paths, key=lambda path: (path.count("/"), path))
     write(engines, FILESYSTEM_CONTEXT, partial(_apply_all, paths=ordered, present=present))
 
@@ -97,7 +97,7 @@ def _trouble(ctx: WriteContext, folder: str, claim: SpaceFile, present: Collecti
 def _with_review(ctx: WriteContext, space: Space, claim: SpaceFile) -> Space:
     """Return a space with the review that its file has and the database does not, which may be the older of the two.
 
-    The stricter one holds until a person decides. A file that is still to be written anew does not count.
+    The stricter one holds until a person decides. A file that is still to be written again does not count.
     """
     is_known = claim.review is None or space.review is not None
     if is_known or claim.name != space.name or file_journal.journal_entries(ctx.tx, [space.id]):
@@ -150,7 +150,7 @@ def _trouble_with_move(
 
 
 def _is_in_place(ctx: WriteContext, space: Space, present: Collection[str]) -> bool:
-    """Tell whether the folder of a space still has its space file or a file of the space."""
+    """Return whether the folder of a space still has its space file or a file of the space."""
     if file_paths.space_file(space.folder) in present:
         return True
     below = (path for path in present if file_paths.is_below(path, space.folder))

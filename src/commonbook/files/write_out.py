@@ -190,13 +190,13 @@ class _FileWrite(NamedTuple):
 
     @property
     def known_hashes(self) -> frozenset[str]:
-        """Hashes of every content that is no save of a person still to be applied."""
+        """Hashes of every content that is not a save of a person still to be applied."""
         return self.entry.hashes | file_journal.agreed_hashes(self.synced)
 
     def to_prepare(self, new: Collection[str]) -> tuple[tuple[str, bytes, str], ...]:
         """Return the file that will certainly be written: none if it may be right already, or is only to be renamed.
 
-        Nor that of a new memory, which was written before the lock was taken.
+        Nor is the content of a new memory, which was written before the lock was taken.
         """
         entry, renamed = self.entry, any(synced.hash == self.entry.hash for synced in self.synced)
         if self.recovering or renamed or not entry.path or not self.data or entry.memory in new:
@@ -239,7 +239,7 @@ def _write_file(engines: Engines, write: _FileWrite, saves: list[ConcurrentSave]
 
 
 def _rename(engines: Engines, entry: JournalEntry, synced_files: Collection[SyncedFile]) -> bool:
-    """Rename a file whose content stays the same, rather than write it again; tell whether that was done."""
+    """Rename a file whose content stays the same, rather than write it again; return whether that was done."""
     for synced in synced_files:
         if entry.path is not None and synced.path != entry.path and synced.hash == entry.hash:
             renamed = engines.folder.rename_if_free(synced.path, entry.path)
@@ -262,7 +262,7 @@ def _check_displaced(
 
 
 def _is_outdated(engines: Engines, displaced: ConcurrentSave) -> bool:
-    """Tell whether another process has written the same entry before, and marked it as done since we read it.
+    """Return whether another process has written the same entry before, and marked it as done since we read it.
 
     The displaced save was then made over that content, and may have been applied already. Our content in its place
     would look like another save.

@@ -199,7 +199,7 @@ def add_fields(data: bytes, fields: Mapping[str, Sequence[str]], dialect: Dialec
     eol = "\r\n" if opening.endswith("\r\n") else "\n"
     present = _yaml_fields(raw, dialect)
     filled = {field.name for field in present if field.value not in (None, "")}
-    # The line of the opening `---` comes first, so that the numbers of the lines are those of the fields.
+    # The line of the opening `---` comes first, so that line numbers are right for the fields.
     kept = [opening, *raw.splitlines(keepends=True)]
     for field in present:
         if field.name in fields.keys() - filled:
@@ -295,7 +295,7 @@ class _Front(NamedTuple):
 
 
 def _yaml_fields(raw: str, dialect: Dialect) -> list[YamlField]:
-    # The empty line replaces the opening `---`, so that line numbers are those of the file.
+    # The empty line replaces the opening `---`, so that line numbers are right for the file.
     return dialect.yaml.fields("\n" + raw)
 
 
@@ -430,7 +430,7 @@ def _edit_front(raw: str, values: _Values, eol: str, dialect: Dialect) -> str:
 
 
 def _insert(lines: list[str], inserted: Mapping[str, str], present: Mapping[str, YamlField], eol: str) -> None:
-    """Add the lines of new fields to those of ours that the file has, in one order; at the end if it has none."""
+    """Add the lines of new fields to our lines that the file has, in one order; at the end if it has none."""
     place = len(lines)
     first_of_ours = present["id"].first_line if "id" in present else place
     for field in FIELDS:

@@ -2,7 +2,7 @@
 
 A content hash is an HMAC under the hashing key of the home, shortened to 16 hexadecimal digits. It covers the id, so
 that nobody can confirm a guess about an unreadable memory by writing the guess into a memory of their own. Its first
-four digits identify the key, so that a hash of another home is not mistaken for that of another text.
+four digits identify the key, so that a hash of another home is not mistaken for the hash of another text.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def with_hashes(keys: Keys, memory: StoredMemory) -> StoredMemory:
 
 
 def is_foreign(keys: Keys, hash_: str) -> bool:
-    """Tell whether another home made a content hash, so that it can be compared with nothing here."""
+    """Return whether another home made a content hash, so that it can be compared with nothing here."""
     return len(hash_) == HASH_DIGITS and hash_ != UNKNOWN_HASH and not hash_.startswith(_key_digits(keys))
 
 

@@ -89,7 +89,7 @@ def title_of_note(memory: StoredMemory, text: str) -> str:
 
 
 def says_the_same(document: Document, memory: StoredMemory, engines: Engines) -> bool:
-    """Tell whether a file says what its memory says, so that it need not be written again.
+    """Return whether a file says what its memory says, so that it need not be written again.
 
     The form of the file does not count. Nor do hashes of another home, of which this one is a clone: each would put its
     own in their place for ever.

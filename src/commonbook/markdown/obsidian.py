@@ -30,7 +30,7 @@ _HASHTAG: Final = re.compile(
 _MAYBE_HASHTAG: Final = re.compile(r"#[^\s#]")
 """A text without it has no tag, as most texts with headings: this is faster than looking for code."""
 _WIKI_LINK: Final = re.compile(r"(!?)\[\[([^\[\]\n]+)\]\]")
-# `[text](place "title")`, or the definition `[label]: place` that `[text][label]` refers to; not that of a footnote.
+# `[text](place "title")`, or the definition `[label]: place` that `[text][label]` refers to; not a footnote.
 _MARKDOWN_LINK: Final = re.compile(
     r"(?:(?<!\\)\]\([ \t]*|^ {0,3}\[(?!\^)[^\[\]\n]{1,200}\]:[ \t]*)"
     r"(?:<([^<>\n]*)>|([^\s()<>]*(?:\([^\s()<>]*\)[^\s()<>]*)*))(?=[ \t\r\n)]|\Z)",
@@ -83,7 +83,7 @@ def _place(address: str) -> str:
 
 
 def tags_of(memory: StoredMemory) -> tuple[str, ...]:
-    """Return the tags of a memory: those of its front matter, then those in its text."""
+    """Return the tags of a memory: from its front matter, then from its text."""
     if memory.kind in _WITHOUT_SYNTAX or "#" not in memory.text:
         return memory.tags
     tags = {tag.casefold(): tag for tag in memory.tags}
@@ -128,7 +128,7 @@ def aliases_in(layout: str) -> tuple[str, ...]:
 
 
 def _front(layout: str) -> str:
-    # Most layouts have none: it is that of a file in canonical form, or of one without front matter.
+    # Most layouts have none: the file is in canonical form, or without front matter.
     return str(json.loads(layout).get("front") or "") if '"front"' in layout else ""
 
 
@@ -138,7 +138,7 @@ def file_stem(path: str) -> str:
 
 
 def is_generated_name(stem: str) -> bool:
-    """Tell whether a name of a file ends in digits of an id, as in the files that this program names."""
+    """Return whether a name of a file ends in digits of an id, as in the files that this program names."""
     return _GENERATED.search(stem) is not None
 
 

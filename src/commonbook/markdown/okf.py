@@ -1,7 +1,7 @@
 """The Open Knowledge Format (OKF) v0.2: the front matter of a concept, read and written, and the listing of a folder.
 
-A bundle is a folder of Markdown whose files have front matter with a `type`. `index.md` and `log.md` are reserved. Who
-reads a bundle must accept every other field, so the fields of a home stay in the file, and those of OKF come behind.
+A bundle is a folder of Markdown whose files have front matter with a `type`. `index.md` and `log.md` are reserved. A
+reader of a bundle must accept every other field, so the fields of a home stay in the file, before the fields of OKF.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def concept_path(resource: str, *, origin: str, paths: Mapping[str, object]) -> 
     """Return the file of the bundle that a resource names in the concept `origin`, or None.
 
     `/path.md` is a path from the root. Any other path is relative to the concept, else from the root, as in
-    `references/policy.md`. The ending may be missing: it is no part of the id of a concept.
+    `references/policy.md`. The ending may be missing: it is not a part of the id of a concept.
     """
     path = unquote(resource.partition("#")[0])
     from_here = () if path.startswith("/") else (posixpath.join(posixpath.dirname(origin), path),)
@@ -181,7 +181,7 @@ def describe(memory: StoredMemory) -> str:
 
 
 def indexes(entries: Iterable[Entry]) -> dict[str, str]:
-    """Return the text of `index.md` of every folder, by its path; that of the root names the version of OKF."""
+    """Return the text of `index.md` of every folder, by its path; the root names the version of OKF."""
     concepts: dict[str, list[Entry]] = {"": []}
     folders: dict[str, set[str]] = {"": set()}
     for entry in entries:

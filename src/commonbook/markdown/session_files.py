@@ -72,7 +72,7 @@ def path_of(folder: str, session_id: str, part: int) -> str:
 
 
 def is_session_file(data: bytes) -> bool:
-    """Tell whether a file is that of a session."""
+    """Return whether a file belongs to a session."""
     return _BEGINNING.match(data) is not None
 
 

@@ -1,6 +1,6 @@
 """Render messages as the text of an episode, and parse them back without loss.
 
-docs/TRANSCRIPTS.md describes the format. Rendering and then parsing gives the same messages, whatever text they have: a
+docs/TRANSCRIPTS.md describes the format. Rendering and then parsing gives the same messages, with any text: a
 line that would be mistaken for a heading is escaped with a backslash. A person may edit the text under a heading, or
 remove a message with its heading.
 """
@@ -57,7 +57,7 @@ def render(messages: Iterable[TranscriptMessage], *, introduction: str = "") -> 
 
 
 def parse(text: str) -> Transcript:
-    """Parse a transcript; every line that is no heading belongs to the message above it."""
+    """Parse a transcript; every line that is not a heading belongs to the message above it."""
     above: list[str] = []
     messages: list[TranscriptMessage] = []
     for heading, lines in _sections(text):
@@ -111,7 +111,7 @@ def message_at(text: str, start: int, end: int) -> str:
 
 
 def is_transcript(text: str) -> bool:
-    """Tell whether a text has at least one message in it."""
+    """Return whether a text has at least one message in it."""
     return any(heading for heading, _ in _sections(text))
 
 
@@ -163,7 +163,7 @@ def _decode(author: str) -> str:
 
 
 def _decode_letter(match: re.Match[str]) -> str:
-    """Return the character of an encoded number; leave a number that is no character as it is."""
+    """Return the character of an encoded number; leave any other number as it is."""
     number = int(match[0][1:-1], 16)
     return chr(number) if number <= 0x10FFFF and not 0xD800 <= number <= 0xDFFF else match[0]
 
@@ -194,7 +194,7 @@ def _content_range(lines: list[str]) -> tuple[int, int]:
 
 
 def _needs_escape(line: str) -> bool:
-    """Tell whether a line is a heading, a heading behind backslashes, or nothing but backslashes."""
+    """Return whether a line is a heading, a heading behind backslashes, or nothing but backslashes."""
     bare = line.lstrip("\\")
     if bare != line and not bare.strip():
         return True

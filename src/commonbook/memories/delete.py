@@ -120,7 +120,7 @@ def _restore(ctx: WriteContext, tombstone: StoredMemory) -> StoredMemory:
 def _with_tie(ctx: WriteContext, tombstone: StoredMemory) -> StoredMemory:
     """Return a copy with the tie that it may have: it follows its source again only by a reader of that.
 
-    Else every writer of the space could have the words of a source whose sharing was ended, by whatever deletion. As a
+    Else every writer of the space could have the words of a source whose sharing was ended, by any deletion. As a
     snapshot it is still no better than its source.
     """
     link = tombstone.source

@@ -48,7 +48,7 @@ def history(engines: Engines, actor: Actor, memory_id: str) -> tuple[Revision, .
 
 
 def readable_past(tx: Reading, memory: StoredMemory, readable: SpaceScope) -> list[Revision]:
-    """Return the past revisions of a memory, oldest first; those of other spaces have only their number and time."""
+    """Return the past revisions of a memory, oldest first; past texts of other spaces have only a number and a time."""
     return [
         revision if space in readable else _redacted(revision)
         for revision, space in revisions.past_revisions_by_space(tx, memory)

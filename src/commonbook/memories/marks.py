@@ -39,7 +39,7 @@ class Doubts(NamedTuple):
     copy_states: Mapping[str, freshness.CopyState]
 
     def is_suspect(self, memory: StoredMemory) -> bool:
-        """Tell whether a decision about a memory is waited for, because of a memory that it depends on."""
+        """Return whether a decision about a memory is waited for, because of a memory that it depends on."""
         causes = graph.open_causes(memory, self.sources, self.noticed, {}) if self.noticed else ()
         return any(invalidating != ENDED for _, invalidating in causes)
 
@@ -71,7 +71,7 @@ class _Surroundings(NamedTuple):
     now: datetime
 
     def is_plain(self, memory: StoredMemory) -> bool:
-        """Tell whether a memory can have no marks but those of its file: it has no links, times, notices or successors.
+        """Return whether only its file can mark a memory: it has no links, times, notices or successors.
 
         Most are so, which is told faster than each mark can be looked for.
         """

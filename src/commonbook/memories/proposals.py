@@ -41,7 +41,7 @@ def pending(engines: Engines, actor: Actor, *, space: str | None, decided: bool)
     # A writer decides about proposals alone.
     if space is None or administers or not (decides or proposals):
         shares = requests.list_requests(engines, actor, space=space, decided=decided)
-    # A memory that is proposed again waits, whatever was decided before.
+    # A memory that is proposed again waits, also if it was decided before.
     by_id = {request.id: request for request in (*shares, *proposals)}
     return tuple(by_id[id_] for id_ in sorted(by_id))
 
@@ -157,7 +157,7 @@ def reject(engines: Engines, caller: RequestContext, request_id: str, *, note: s
 
 
 def _is_proposal(engines: Engines, actor: Actor, memory_id: str) -> bool:
-    """Tell whether an id is that of a proposed memory that the actor may read."""
+    """Return whether an id names a proposed memory that the actor may read."""
     with engines.db.reading() as tx:
         memory = memories.find(tx, permissions.select(tx, actor), memory_id)
         return memory is not None and memory.deleted is None and memory.space.holds_proposals

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from commonbook.ports.engines import Engines
 
 _MAX_NAMED: Final = 5
-"""An error names at most so many memories."""
+"""The number of memories that an error names at most."""
 
 # --- reading
 

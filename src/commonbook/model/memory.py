@@ -291,7 +291,7 @@ class Revision(NamedTuple):
     """A title and text that a memory had or has: by whom, when, and by which action (`how`).
 
     A past one that is not `readable` has neither title, text nor author: the memory was then in a space that the caller
-    may not read. `deletions` are those of the time when the memory had this text.
+    may not read. `deletions` happened while the memory had this text.
     """
 
     revision: int

@@ -1,4 +1,4 @@
-"""Selects files by patterns: those of `--include` and `--exclude` of an import or export."""
+"""Selects files by the patterns of `--include` and `--exclude` of an import or export."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class PathFilter(NamedTuple):
     exclude: tuple[str, ...] = ()
 
     def takes(self, path: str) -> bool:
-        """Tell whether a file is selected."""
+        """Return whether a file is selected."""
         return (not self.include or self.names(path)) and not _matches(path, self.exclude)
 
     def names(self, path: str) -> bool:
-        """Tell whether a pattern of `include` matches a file."""
+        """Return whether a pattern of `include` matches a file."""
         return _matches(path, self.include)
 
 

@@ -80,14 +80,14 @@ def tokens(text: str) -> int:
 
 
 def as_prompt(hits: Sequence[Excerpt], tag: str, *, max_tokens: int) -> str:
-    """Return the best stretches of these hits that fit into so many tokens, fenced; "" if not even one fits."""
+    """Return the best stretches of these hits that fit into `max_tokens`, fenced; "" if not even one fits."""
     budget = max_tokens - tokens(fence(["\n"], tag))
     lines = _within(budget, hits)
     return fence(list(_runs(lines)), tag)
 
 
 def _within(budget: int, hits: Sequence[Excerpt]) -> list[_Line]:
-    """Return the lines that fit, those of the best hits first."""
+    """Return the lines that fit, the best hits first."""
     chosen: dict[tuple[str, int], _Line] = {}
     headed: set[str] = set()
     texts: set[str] = set()
@@ -138,20 +138,20 @@ def _after(hit: Excerpt, limit: int) -> _Line:
 
 
 def _neighbour(hit: Excerpt, text: str) -> str:
-    """Return the text of a neighbour; that of a message begins with its author."""
+    """Return the text of a neighbour; a message begins with its author."""
     author, colon, rest = text.partition(": ")
     return f"{_author(author)}: {rest.strip()}" if colon and hit.is_message else text.strip()
 
 
 def _author(author: str) -> str:
-    """Return the name of an author; one that is no person is marked."""
+    """Return the name of an author; an assistant is marked."""
     kind, _, name = author.rpartition(":")
     is_assistant = kind in _ASSISTANTS or name.lower() in _ASSISTANTS
     return f"{name} (assistant)" if is_assistant else name
 
 
 def _clip(text: str, limit: int) -> str:
-    """Return the beginning of a text that is longer than so many tokens."""
+    """Return a text, cut to a limit of tokens."""
     if tokens(text) <= limit:
         return text
     kept = text[: max(0, 4 * limit - len(_CUT))]

@@ -15,7 +15,7 @@ _DEFAULT_MAX_DEPTH: Final = 3
 
 
 def depth_cap(space: Space, spaces: SpaceScope) -> int:
-    """Return the limit of the depth of reflections in a space: its own, or that of the nearest space above it."""
+    """Return the limit of the depth of reflections in a space: its own, or the limit of the nearest space above it."""
     depth_by_name = {other.name: other.depth for other in spaces.values()}
     parts = space.name.split("/")
     depths = (depth_by_name.get("/".join(parts[:end])) for end in range(len(parts), 0, -1))

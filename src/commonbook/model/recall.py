@@ -22,7 +22,7 @@ class RecallRequest(NamedTuple):
     query: str = ""
     spaces: tuple[str, ...] = ()
     spaces_by_default: bool = False
-    """Whether the caller has named no spaces; those of the default that it may not read are then left out."""
+    """Whether the caller has named no spaces; spaces of the default that it may not read are then left out."""
     k: int = 10
     kinds: tuple[Kind, ...] = ()
     tags: tuple[str, ...] = ()
@@ -50,9 +50,9 @@ class Hit(NamedTuple):
 
     `passage` is the matching text, `before` and `after` are the texts around it; `text` is the whole message or memory.
     `path` is the file of its memory, which is at `revision`; both are None for a message that is in no episode yet.
-    `session` and `seq` are those of a message, and None for a memory. `confidence` is the estimated chance that this
+    `session` and `seq` are the place of a message, None for a memory. `confidence` is the estimated chance that this
     hit answers the query, from 0 to 1; 0 without a query. `also_in` names the other searched spaces where a memory of
-    the same root says the same; it is no hit of its own.
+    the same root says the same; it is not a hit of its own.
     """
 
     type: HitType
@@ -103,7 +103,7 @@ class RecallResult(NamedTuple):
     fence: str = ""
 
     def as_prompt(self, *, max_tokens: int) -> str:
-        """Return the most useful stretches of the hits as a block for a prompt, of at most so many tokens.
+        """Return the most useful stretches of the hits as a block for a prompt, of at most `max_tokens`.
 
         Messages that follow each other are merged into runs. Times, spaces, titles and authors are named, and what an
         assistant wrote is marked. More hits than the default of ten fill a large budget better.

@@ -33,7 +33,7 @@ class MigrationReport(NamedTuple):
 class BackupReport(NamedTuple):
     """The result of a backup of a home: what is where, and what was left out, each with the reason.
 
-    `size` is in bytes: that of the archive, or of all files in the folder.
+    `size` is the size of the archive, or of all files in the folder, in bytes.
     """
 
     home: str

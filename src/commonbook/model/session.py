@@ -30,7 +30,7 @@ class NewMessage(NamedTuple):
 
 
 class ChatObject(Protocol):
-    """A message of a client library, such as those of OpenAI and Anthropic, which can be dumped as a mapping."""
+    """A message of a client library, such as OpenAI's and Anthropic's, which can be dumped as a mapping."""
 
     def model_dump(self) -> Mapping[str, object]:
         """Return the fields of the message."""
@@ -66,7 +66,7 @@ class Session(NamedTuple):
     """An ordered log of messages in a space; `generation` counts switches and rewinds, `last` is the last number.
 
     `id` is the name that its users gave it; the same name in two spaces is two sessions. `parent` is the session that
-    it goes on from, in the space `parent_space`.
+    it continues, in the space `parent_space`.
     """
 
     id: str
@@ -129,7 +129,7 @@ class WorkReport(NamedTuple):
 class PromptPassage(NamedTuple):
     """A passage that was put into a prompt: the memory or message that it is from, and the SHA-256 of its bytes.
 
-    `revision` is that of the memory at the time; None for a message that is in no episode yet.
+    `revision` is the one that the memory had then; None for a message that is in no episode yet.
     """
 
     id: str

@@ -139,7 +139,7 @@ class CopyNode(NamedTuple):
 class Lineage(NamedTuple):
     """The ancestors of a memory, nearest first, and the tree of its copies; `truncated` if there are more.
 
-    The other fields describe the memory itself, as those of an `Ancestor` do.
+    The other fields describe the memory itself, as in an `Ancestor`.
     """
 
     id: str

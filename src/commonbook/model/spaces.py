@@ -24,7 +24,7 @@ _PROPOSED_ENDING: Final = f"/{PROPOSED}"
 
 
 def is_space_file(path: str) -> bool:
-    """Tell whether a path is that of a space file."""
+    """Return whether a path names a space file."""
     return path.rpartition("/")[2] == SPACE_FILE
 
 
@@ -50,7 +50,7 @@ class Space(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """The folder that is the space, with everything below it that is no other space; "" is the whole home."""
+        """The folder that is the space, with everything below it that is not another space; "" is the whole home."""
         return default_folder(self.name) if self.own_folder is None else self.own_folder
 
     @property
@@ -74,7 +74,7 @@ SpaceScope: TypeAlias = Mapping[str, Space]
 
 
 def is_reviewed(name: str, spaces: SpaceScope) -> bool:
-    """Tell whether the memories of agents are proposed first in a space: it says so itself, or a space above it."""
+    """Return whether the memories of agents are proposed first in a space: it says so itself, or a space above it."""
     if name.endswith(_PROPOSED_ENDING):
         return False
     reviewed = {space.name for space in spaces.values() if space.review is not None}
@@ -113,7 +113,7 @@ class Actor(NamedTuple):
 
     @property
     def is_agent(self) -> bool:
-        """Whether its memories are reviewed where those of agents are."""
+        """Whether its memories are reviewed where memories of agents are."""
         return self.principal.startswith("agent:")
 
     def recording(self) -> Actor:
@@ -170,7 +170,7 @@ class SpaceRole(NamedTuple):
 class Identity(NamedTuple):
     """The identity of a caller: its principal, its default space, and its roles on the spaces that it reaches.
 
-    `key_id`, `limits` and `expires` are those of its API key. A key without limits has None; of the limits on spaces
+    `key_id`, `limits` and `expires` describe its API key. A key without limits has None; of the limits on spaces
     that the caller does not reach there is nothing to see.
     """
 

@@ -214,7 +214,7 @@ class StoredMemory(NamedTuple):
 
 
 def is_retracted(memory: StoredMemory, now: datetime) -> bool:
-    """Tell whether a memory has ended because somebody retracted it."""
+    """Return whether a memory has ended because somebody retracted it."""
     ended = memory.expires is not None and memory.expires <= now
     return ended and any(decision.verdict == RETRACT for decision in memory.decisions)
 
@@ -236,7 +236,7 @@ _LONG_AGO: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def is_missing(memory: StoredMemory) -> bool:
-    """Tell whether a memory is a tombstone for one that this book does not have."""
+    """Return whether a memory is a tombstone for one that this book does not have."""
     return not memory.space.id
 
 
