@@ -55,7 +55,7 @@ def _for_one_caller(
 
     def run(contexts: Sequence[WriteContext]) -> Result:
         (ctx,) = contexts
-        return idempotency.answer_once(ctx, caller, run_counted)
+        return run_counted(ctx) if caller.key is None else idempotency.answer_once(ctx, caller, run_counted)
 
     return run
 
