@@ -21,7 +21,7 @@ import commonbook
 from commonbook.adapters.hermes.provider import CommonbookMemoryProvider
 from commonbook.book.book import Book
 from commonbook.compose.databases import make_keys
-from commonbook.engines.process.clock import SystemClock
+from commonbook.engines.process import SystemClock
 from commonbook.settings.settings import Settings
 from tests.support import new_databases
 from tests.support.places import in_memory

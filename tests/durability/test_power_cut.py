@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from commonbook.engines.process.clock import SystemClock
+from commonbook.engines.process import SystemClock
 from commonbook.engines.sqlite.database import SqliteDatabase
 from commonbook.engines.sqlite.migrations import MIGRATIONS
 from tests.support import crashing

@@ -15,7 +15,7 @@ import pytest
 import commonbook
 from commonbook.book.book import Book
 from commonbook.engines.disk.home_folder import HomeFolder
-from commonbook.engines.process.fair_lock import FairLock
+from commonbook.engines.process import FairLock
 from commonbook.errors import FileInTheWay, HomeError, NotFound
 from commonbook.model.ids import new_id
 from commonbook.model.memory import Draft
@@ -298,7 +298,7 @@ def test_a_lock_waited_for_in_vain_by_an_interrupted_thread_is_let_go(tmp_path: 
             raise KeyboardInterrupt
 
     with held.hold(60):
-        monkeypatch.setattr("commonbook.engines.process.fair_lock.threading.Event", Interrupted)
+        monkeypatch.setattr("commonbook.engines.process.threading.Event", Interrupted)
         with pytest.raises(KeyboardInterrupt), lock.hold(60):
             pass
         monkeypatch.undo()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from commonbook import runtime
 from commonbook.model.memory import Draft
-from commonbook.runtime import compressed_text
 
 ENTRY = "The lighthouse keeper wrote a long entry into the book of the lighthouse. " * 20
 
@@ -26,9 +26,9 @@ def test_only_some_texts_are_kept_and_none_that_is_very_long(open_book):
     with open_book() as book:
         receipts = book.remember_many([Draft(text=f"{ENTRY} {number}") for number in range(300)])
         assert [book.get(one.id).text for one in receipts] == [f"{ENTRY} {number}" for number in range(300)]
-    assert len(compressed_text._KEPT) <= 128
+    assert len(runtime._KEPT) <= 128
     huge = "a" * 1_000_000
-    stored = compressed_text.compress(huge)
+    stored = runtime.compress(huge)
     assert len(stored) < 8_000
-    assert compressed_text.decompress(stored) == huge
-    assert stored not in compressed_text._KEPT
+    assert runtime.decompress(stored) == huge
+    assert stored not in runtime._KEPT

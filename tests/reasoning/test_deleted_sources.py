@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from commonbook.book.book import Book
-from commonbook.engines.process.clock import SystemClock
+from commonbook.engines.process import SystemClock
 from tests.support.lost_databases import lose_database
 
 

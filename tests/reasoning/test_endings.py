@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from commonbook.book.book import Book
-from commonbook.engines.process.clock import SystemClock
+from commonbook.engines.process import SystemClock
 from commonbook.errors import Conflict, NotAllowed
 from commonbook.model.memory import Draft
 

@@ -30,7 +30,7 @@ from commonbook.compose import book as book_root
 from commonbook.engines.embedders.static_table import StaticTable
 from commonbook.engines.index import array_files
 from commonbook.engines.index.mapped_index import MappedIndex
-from commonbook.engines.process.fair_lock import FairLock
+from commonbook.engines.process import FairLock
 from commonbook.errors import Busy, HomeReadOnly, NotFound
 from commonbook.model.memory import Draft
 from commonbook.model.recall import RecallResult

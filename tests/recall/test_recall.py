@@ -21,7 +21,7 @@ import pytest
 import commonbook
 from commonbook.book.book import Book
 from commonbook.engines.index.mapped_index import MappedIndex
-from commonbook.engines.process.clock import SystemClock
+from commonbook.engines.process import SystemClock
 from commonbook.errors import BadInput, BadSpaceName, BadText, BadTime, CommonbookError
 from commonbook.markdown.transcript import TranscriptMessage, render
 from commonbook.model.memory import Draft, Kind

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from commonbook.runtime.back_off import pause_seconds
+from commonbook.runtime import pause_seconds
 
 
 def test_pauses_grow_up_to_a_limit_and_have_a_random_part() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import commonbook
 from commonbook.book.book import Book
-from commonbook.engines.process.clock import SystemClock
+from commonbook.engines.process import SystemClock
 from commonbook.model.memory import Refresh
 from tests.support.lost_databases import lose_database
 

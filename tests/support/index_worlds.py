@@ -41,7 +41,7 @@ from commonbook.ports.index import (
     IndexView,
     SpacePosition,
 )
-from commonbook.recall.neighbours import squares_of_rows
+from commonbook.recall.scoring import squares_of_rows
 from tests.support.crashing import environment
 
 DIMENSIONS: Final = 70

@@ -22,7 +22,7 @@ from typing import Any
 from commonbook.client import sender
 from commonbook.client.outbox_client import Client
 from commonbook.compose.client import open_client
-from commonbook.engines.process.fork_safety import ForkGate
+from commonbook.engines.process import ForkGate
 from commonbook.engines.sqlite.outbox import OutboxFile
 from commonbook.errors import Refused, ServerBusy, ServerFailed, Unreachable
 from commonbook.ports.outbox import OutboxEntry, OutboxMessage, SessionContext

@@ -4,14 +4,24 @@ Every read and write asks here which spaces the actor may reach, in the same tra
 
 Limits of an actor: an API key opens at most what its principal may reach, an actor can be confined to spaces, and an
 agent proposes in spaces under review. Names of spaces are resolved here to those that an actor may read (`select`).
+
+Rate limits: counts each use of a class of verbs, and refuses uses above the limit per minute of the principal.
+
+| class | counted by |
+| --- | --- |
+| `write` | the write transaction of every verb that changes something, and each append |
+| `share` | each memory that is shared, besides the write |
+| `request` | each request to share, besides the write |
+| `recall` | each recall, prefetched ones too |
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from commonbook.errors import BadInput, NotAllowed, NotFound
+from commonbook.errors import BadInput, NotAllowed, NotFound, TooMany
 from commonbook.model.spaces import (
     ADMIN,
     FILESYSTEM,
@@ -24,7 +34,7 @@ from commonbook.model.spaces import (
     SpaceScope,
     is_reviewed,
 )
-from commonbook.tables import api_keys, grants, spaces
+from commonbook.tables import api_keys, grants, rate_counts, spaces
 from commonbook.text import space_names
 from commonbook.text.space_names import is_within
 
@@ -32,6 +42,11 @@ if TYPE_CHECKING:
     from commonbook.model.spaces import ApiKey
     from commonbook.model.stored_memory import StoredMemory
     from commonbook.ports.database import Reading
+
+if TYPE_CHECKING:
+    from commonbook.model.sharing import LimitedAction
+    from commonbook.ports.database import Reading, Transaction
+    from commonbook.ports.engines import Engines
 
 
 _OWNERS: Final = frozenset({LOCAL_OWNER, FILESYSTEM})
@@ -388,3 +403,46 @@ def _selects(name: str, top: str, space: Space) -> bool:
     if name == "/":
         return True
     return space_names.is_within(space.name, top) if name.endswith("/") else space.name == top
+
+
+def count_use(tx: Transaction, actor: Actor, action: LimitedAction) -> None:
+    """Count one use of the action in the transaction of the use itself; raise TooMany above the limit."""
+    if is_owner(actor):
+        return
+    limit = rate_counts.limit_for(tx, actor.principal, action)
+    if limit.per_minute is None:
+        # Nothing is counted, so that the writes of one principal do not wait for each other.
+        return
+    wait = rate_counts.count(tx, actor.principal, action, limit.per_minute)
+    if wait:
+        seconds = math.ceil(wait)
+        raise TooMany(
+            f"{actor.principal} may {action} {limit.per_minute} times a minute",
+            retry_after=seconds,
+            fix=f"try again in {seconds} seconds",
+        )
+
+
+class NotCounted(Exception):
+    """The recalls of this principal are limited, and this one is not counted yet."""
+
+
+def require_counted(tx: Reading, actor: Actor) -> Callable[[], None]:
+    """Send the query for the limit of an actor's recalls; the result raises NotCounted if there is one.
+
+    So a recall without a limit, as most are, waits for nothing and writes nothing.
+    """
+    if is_owner(actor):
+        return lambda: None
+    limit = rate_counts.limit_for_deferred(tx, actor.principal, rate_counts.RECALL)
+
+    def check() -> None:
+        if limit().per_minute is not None:
+            raise NotCounted
+
+    return check
+
+
+def count_recall(engines: Engines, actor: Actor) -> None:
+    """Count one recall; raise TooMany above the limit. A count that is lost in a power cut does no harm."""
+    engines.db.write(lambda tx: count_use(tx, actor, rate_counts.RECALL), durable=False)

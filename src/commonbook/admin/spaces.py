@@ -15,7 +15,7 @@ from commonbook.model.spaces import AGENTS, Actor, Review, Space
 from commonbook.model.stored_memory import StoredMemory
 from commonbook.ports.engines import Engines
 from commonbook.tables import memories, spaces
-from commonbook.text import file_paths, space_names
+from commonbook.text import space_names, titles
 from commonbook.write import space_folders, store_version
 from commonbook.write.context import WriteContext
 from commonbook.write.store_version import free_path
@@ -51,7 +51,7 @@ def _take_notes(ctx: WriteContext, space: Space) -> None:
         return
     for other in space_folders.others_below(ctx.tx, ctx.spaces.values(), space.folder):
         for memory in list(_live_memories(ctx, other)):
-            if file_paths.is_below(memory.path, space.folder) and memory.notice is None:
+            if titles.is_below(memory.path, space.folder) and memory.notice is None:
                 store_version.store_version(ctx, memory, memory._replace(space=space), ["space"], how="move")
 
 
@@ -110,7 +110,7 @@ def _new_folder(ctx: WriteContext, space: Space, name: str, moving: Sequence[Spa
     old_names = {other.name: other for other in moving}
     new_names = {other.name: other for other in others}
     above, new_above = old_names.get(_above(space.name)), new_names.get(_above(name))
-    if above is not None and new_above is not None and file_paths.is_below(space.folder, above.base):
+    if above is not None and new_above is not None and titles.is_below(space.folder, above.base):
         folder = new_above.base + space.folder.removeprefix(above.base)
         if space_folders.is_free(ctx.tx, others, folder):
             return folder
@@ -147,7 +147,7 @@ def _relocate(ctx: WriteContext, memory: StoredMemory, old: Space, new: Space) -
     if old.folder == new.folder:
         # The home itself is the folder of the space.
         return memory
-    path = file_paths.moved_path(memory.path, old, new, ctx.spaces.values())
+    path = titles.moved_path(memory.path, old, new, ctx.spaces.values())
     if path == memory.path:
         # A person has renamed the folder already.
         return memory

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from commonbook.book.base import BookBase
 from commonbook.ports.database import retry_read
-from commonbook.runtime.lazy_modules import LazyModule
+from commonbook.runtime import LazyModule
 from commonbook.verbs.access import Access
 from commonbook.verbs.declaration import implements
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from commonbook.access import permissions
 from commonbook.model.reports import OutboxStatus
 from commonbook.model.spaces import PERSONAL
-from commonbook.runtime.lazy_modules import LazyModule, loading
+from commonbook.runtime import LazyModule, loading
 from commonbook.verbs import Verbs
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from commonbook.book.sharing import SharingVerbs
 from commonbook.errors import BadInput
 from commonbook.model.request import RequestContext
 from commonbook.model.spaces import Actor
-from commonbook.runtime.lazy_modules import LazyModule
+from commonbook.runtime import LazyModule
 
 if TYPE_CHECKING:
     from commonbook.access import authentication

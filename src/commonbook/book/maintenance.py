@@ -12,7 +12,7 @@ from commonbook.book.recall import RecallVerbs
 from commonbook.errors import BadInput, CommonbookError, HomeError
 from commonbook.model.reports import Finding, no_progress
 from commonbook.ports.database import retry_read
-from commonbook.runtime.lazy_modules import LazyModule
+from commonbook.runtime import LazyModule
 
 if TYPE_CHECKING:
     from commonbook import transfer

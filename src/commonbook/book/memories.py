@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from commonbook.book.base import BookBase
 from commonbook.model.memory import UNSET, Changes, Draft, Filter, Unset
 from commonbook.ports.database import retry_read
-from commonbook.runtime.lazy_modules import LazyModule
+from commonbook.runtime import LazyModule
 from commonbook.verbs.declaration import implements
 from commonbook.verbs.memories import Memories
 

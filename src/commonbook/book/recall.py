@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from commonbook.book.base import BookBase
 from commonbook.model.reports import Progress, no_progress
 from commonbook.ports.database import retry_read
-from commonbook.runtime.lazy_modules import LazyModule
+from commonbook.runtime import LazyModule
 from commonbook.verbs.declaration import implements
 from commonbook.verbs.recall import Recall
 

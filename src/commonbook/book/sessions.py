@@ -12,7 +12,7 @@ from commonbook.book.base import BookBase
 from commonbook.errors import CommonbookError, HomeOfAnotherBuild
 from commonbook.model.session import NewMessage
 from commonbook.ports.database import retry_read
-from commonbook.runtime.lazy_modules import LazyModule
+from commonbook.runtime import LazyModule
 
 if TYPE_CHECKING:
     from commonbook.maintenance import worker
@@ -28,8 +28,9 @@ if TYPE_CHECKING:
         SwitchReason,
         WorkReport,
     )
-    from commonbook.sessions import find_or_create, prompt_uses, read
+    from commonbook.sessions import append as sessions_append
     from commonbook.sessions import move as sessions_move
+    from commonbook.sessions import prompt_uses, read
     from commonbook.sessions import rewind as sessions_rewind
     from commonbook.sessions import settle as settling
     from commonbook.sessions import switch as sessions_switch
@@ -37,7 +38,7 @@ if TYPE_CHECKING:
 else:
     # A verb loads the module that it needs, so that a command loads no more than its own subject.
     chat_messages = LazyModule("commonbook.text.chat_messages")
-    find_or_create = LazyModule("commonbook.sessions.find_or_create")
+    sessions_append = LazyModule("commonbook.sessions.append")
     prompt_uses = LazyModule("commonbook.sessions.prompt_uses")
     read = LazyModule("commonbook.sessions.read")
     sessions_move = LazyModule("commonbook.sessions.move")
@@ -185,8 +186,8 @@ class SessionVerbs(BookBase):
 
     def _new_session_options(
         self, space: str | None, parent: str | None, tags: Iterable[str]
-    ) -> find_or_create.NewSessionOptions:
-        return find_or_create.NewSessionOptions(
+    ) -> sessions_append.NewSessionOptions:
+        return sessions_append.NewSessionOptions(
             space=space or self.space_for_writing(),
             parent=None if parent is None else validation.validate_session_id(parent),
             tags=validation.validate_tags(validation.validate_list(tags, "tags")),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from commonbook.book.base import BookBase
 from commonbook.ports.database import retry_read
-from commonbook.runtime.lazy_modules import LazyModule
+from commonbook.runtime import LazyModule
 
 if TYPE_CHECKING:
     from commonbook.admin import rate_limits

@@ -19,9 +19,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
 from commonbook.errors import BadInput, Busy, CommonbookError, HomeError, ServerFailed, Unreachable, UntrustedServer
-from commonbook.runtime.back_off import pause_seconds
-from commonbook.runtime.fork_reset import reset_in_child
-from commonbook.runtime.lazy_modules import LazyModule
+from commonbook.runtime import LazyModule, pause_seconds, reset_in_child
 from commonbook.version import __version__
 from commonbook.wire.problems import error_of
 from commonbook.wire.verbs import Request

@@ -13,7 +13,7 @@ from commonbook.model.ids import new_id
 from commonbook.model.session import ChatMessage, NewMessage
 from commonbook.ports.keys import Clock
 from commonbook.ports.outbox import OutboxEntry, SessionContext
-from commonbook.runtime.fork_reset import reset_in_child
+from commonbook.runtime import reset_in_child
 from commonbook.text import chat_messages, validation
 
 

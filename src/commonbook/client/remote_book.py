@@ -34,7 +34,7 @@ from commonbook.model.reports import Progress, TransferReport, no_progress, not_
 from commonbook.model.session import AppendReceipt, ChatMessage, MessageReceipt, NewMessage
 from commonbook.model.spaces import NewKey
 from commonbook.ports.files import ArchiveFiles, Outcome
-from commonbook.runtime.lazy_modules import LazyModule
+from commonbook.runtime import LazyModule
 from commonbook.verbs import Verbs
 from commonbook.verbs.declaration import Verb, implements
 from commonbook.verbs.upkeep import Upkeep

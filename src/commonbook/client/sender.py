@@ -15,8 +15,7 @@ from typing import Final
 from commonbook.errors import CommonbookError, Refused, ServerBusy, ServerFailed, TransportError
 from commonbook.model.ids import new_id
 from commonbook.ports.outbox import DeliveryOutcome, Outbox, OutboxBatch, Transport
-from commonbook.runtime.back_off import pause_seconds
-from commonbook.runtime.fork_reset import reset_in_child
+from commonbook.runtime import pause_seconds, reset_in_child
 
 MAX_FAILURES: Final = 500
 """How often the server may fail on a message before it is set aside: some hours of attempts."""

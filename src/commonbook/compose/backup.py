@@ -35,7 +35,7 @@ from commonbook.engines.disk.backup_format import (
 )
 from commonbook.engines.disk.durable_files import make_folders, rename_new, sync_folder
 from commonbook.engines.disk.home_folder import HIDDEN_FOLDER, holds_files, is_home, read_settled
-from commonbook.engines.process.fair_lock import FairLock
+from commonbook.engines.process import FairLock
 from commonbook.errors import Conflict, DatabaseUnfit, HomeDamaged, HomeError
 from commonbook.model.ids import format_time
 from commonbook.model.reports import BackupReport, Progress, RestoreReport, no_progress

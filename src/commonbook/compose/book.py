@@ -19,7 +19,7 @@ from commonbook.engines.disk.home_folder import HIDDEN_FOLDER, HomeFolder, HomeW
 from commonbook.engines.disk.import_export import ExternalFolder
 from commonbook.engines.disk.signing_keys import KeyFiles
 from commonbook.engines.disk.yaml_fields import PyYaml
-from commonbook.engines.process.clock import SystemClock
+from commonbook.engines.process import SystemClock
 from commonbook.engines.sqlite.database import SqliteDatabase
 from commonbook.engines.sqlite.migrations import MIGRATIONS
 from commonbook.errors import DatabaseUnfit, HomeReadOnly, KeyMissing, Moved, NetworkFileSystem, NoHome
@@ -29,8 +29,7 @@ from commonbook.model.ids import format_time, new_id
 from commonbook.model.reports import OutboxStatus, Progress, no_progress
 from commonbook.model.request import OWNER_CONTEXT
 from commonbook.ports.engines import Engines, RecallService
-from commonbook.runtime.fork_reset import reset_in_child
-from commonbook.runtime.lazy_modules import loading
+from commonbook.runtime import loading, reset_in_child
 from commonbook.settings.settings import DatabaseChoice, Settings
 from commonbook.tables import home
 from commonbook.text import user_times
@@ -379,9 +378,9 @@ def _outbox_status(settings: Settings, clock: Clock) -> OutboxStatus:
 
 def _mapped_index(hidden: str) -> Index:
     from commonbook.engines.index.mapped_index import MappedIndex
-    from commonbook.recall import neighbours
+    from commonbook.recall import scoring
 
-    return MappedIndex(os.path.join(hidden, "index"), pool_squares=neighbours.squares_of_rows)
+    return MappedIndex(os.path.join(hidden, "index"), pool_squares=scoring.squares_of_rows)
 
 
 def _postgres_index(settings: Settings, database: PostgresDatabase) -> Index:

@@ -6,7 +6,7 @@ import os
 from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
-from commonbook.engines.process.clock import SystemClock
+from commonbook.engines.process import SystemClock
 from commonbook.errors import BadInput, CommonbookError
 from commonbook.model.reports import Finding, OutboxStatus
 from commonbook.settings.project_files import default_space

@@ -21,7 +21,7 @@ from commonbook.compose.book import (
 )
 from commonbook.engines.disk.durable_files import make_folders, sync_folder
 from commonbook.engines.disk.home_folder import HIDDEN_FOLDER, holds_files, is_home
-from commonbook.engines.process.clock import SystemClock
+from commonbook.engines.process import SystemClock
 from commonbook.errors import BadInput, CommonbookError, Conflict, HomeError, KeyMissing, NoHome, NotFound
 from commonbook.model.reports import MigrationReport, Progress, no_progress
 from commonbook.settings.settings import DatabaseChoice, Settings, require_address

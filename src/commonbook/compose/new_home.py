@@ -12,7 +12,7 @@ from commonbook.compose.book import open_book, prepare_home, require_folder, wir
 from commonbook.engines.disk import machine_marker
 from commonbook.engines.disk.home_folder import HIDDEN_FOLDER, is_home
 from commonbook.engines.disk.no_files import ReadOnlyFolder
-from commonbook.engines.process.clock import SystemClock
+from commonbook.engines.process import SystemClock
 from commonbook.errors import BadFile, Conflict, ForeignHome
 from commonbook.files.preview import preview
 from commonbook.markdown import space_file

@@ -19,7 +19,7 @@ from urllib.parse import quote
 from commonbook.compose.book import book_over, recall_service, wire_folder
 from commonbook.engines.disk.home_folder import HIDDEN_FOLDER
 from commonbook.engines.disk.no_files import ReadOnlyFolder
-from commonbook.engines.process.clock import SystemClock
+from commonbook.engines.process import SystemClock
 from commonbook.errors import HomeError, HomeReadOnly
 from commonbook.settings.settings import Settings
 

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from commonbook.markdown import keyed_hashes, transcript
-from commonbook.markdown.keyed_hashes import ClientIds
+from commonbook.markdown import memory_conversion, transcript
+from commonbook.markdown.memory_conversion import ClientIds
 from commonbook.model.session import Message, Session
 from commonbook.tables import sessions
 
@@ -50,7 +50,7 @@ def _settle_elsewhere(
     ctx: WriteContext, memory: StoredMemory, space: Space, known: Iterable[tuple[Message, str]]
 ) -> None:
     """Settle the messages that an older database has in another space than the file: their session was moved since."""
-    proven = keyed_hashes.proven_messages(ctx.engines.keys, memory._replace(space=space))
+    proven = memory_conversion.proven_messages(ctx.engines.keys, memory._replace(space=space))
     elsewhere = [(message, space_id) for message, space_id in known if message.id in proven and space_id != space.id]
     for space_id in sorted({space_id for _, space_id in elsewhere}):
         session = find_locked(ctx, ctx.spaces[space_id], memory.session or "")
@@ -63,7 +63,7 @@ def _restore_unknown(ctx: WriteContext, session: Session | None, memory: StoredM
 
     Its other episodes come one by one. A proven message whose number was given to another meanwhile gets the next one.
     """
-    proven = keyed_hashes.proven_messages(ctx.engines.keys, memory)
+    proven = memory_conversion.proven_messages(ctx.engines.keys, memory)
     unknown = unknown_messages(ctx, memory, session)
     if session is not None and session.generation != sessions.RESTORED_GENERATION:
         unknown = _renumbered(ctx, session, [message for message in unknown if message.id in proven])
@@ -101,7 +101,7 @@ def without_repeats(ctx: WriteContext, memory: StoredMemory) -> StoredMemory | N
     Such a message is stored already: the episode has it under the id that it has now, and not at all if it is settled
     elsewhere or rewound. None if nothing else is in the episode.
     """
-    proven = keyed_hashes.proven_messages(ctx.engines.keys, memory)
+    proven = memory_conversion.proven_messages(ctx.engines.keys, memory)
     session = find_locked(ctx, memory.space, memory.session) if proven and memory.session else None
     repeated = _repeated(ctx, session, proven) if session else {}
     if session is None or not repeated:
@@ -112,7 +112,7 @@ def without_repeats(ctx: WriteContext, memory: StoredMemory) -> StoredMemory | N
     if not messages:
         return None
     lines = tuple(
-        keyed_hashes.message_line(ctx.engines.keys, session.space.id, session.id, stored, proven[message.id])
+        memory_conversion.message_line(ctx.engines.keys, session.space.id, session.id, stored, proven[message.id])
         for message, stored in kept
         if stored is not None and message.id in proven
     )

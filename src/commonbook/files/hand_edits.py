@@ -15,7 +15,7 @@ from typing import Final, Literal
 from commonbook.errors import BadFile, FileInTheWay, TooLarge
 from commonbook.files import episode_files, refused_files, save_order
 from commonbook.files.write_out import ConcurrentSave
-from commonbook.markdown import keyed_hashes
+from commonbook.markdown import memory_conversion
 from commonbook.markdown.front_matter import VERBATIM_FIELDS, Document
 from commonbook.markdown.memory_conversion import (
     claim_of,
@@ -33,7 +33,7 @@ from commonbook.model.spaces import Space
 from commonbook.model.stored_memory import StoredMemory
 from commonbook.ports.files import FileStat
 from commonbook.tables import copies, file_journal, memories
-from commonbook.text import file_paths, titles, user_times
+from commonbook.text import titles, user_times
 from commonbook.write import store_version
 from commonbook.write.context import WriteContext
 from commonbook.write.store_version import new_memory
@@ -312,7 +312,7 @@ def _with_own_hashes(ctx: WriteContext, memory: StoredMemory, edited: StoredMemo
     keys = ctx.engines.keys
     links = tuple(
         own.get((link.relation, link.target), link)
-        if link.target_hash and keyed_hashes.is_foreign(keys, link.target_hash)
+        if link.target_hash and memory_conversion.is_foreign(keys, link.target_hash)
         else link
         for link in edited.links
     )
@@ -509,7 +509,7 @@ def is_place_taken(ctx: WriteContext, path: str, memory: StoredMemory | None, do
     """
     ties = (claim_of(document), memory.shared if memory else None)
     roots = {tie.root for tie in ties if tie is not None and tie.mode != DETACHED}
-    space = file_paths.space_at(path, ctx.spaces.values())
+    space = titles.space_at(path, ctx.spaces.values())
     if not roots or space is None or (memory is not None and not _is_new_in(ctx, memory, space)):
         return False
     bound = {copies.of_root(ctx.tx, root, space.id) or root for root in roots}

@@ -18,8 +18,7 @@ from commonbook.model.request import FILESYSTEM_CONTEXT
 from commonbook.ports.database import Transaction
 from commonbook.ports.engines import Engines
 from commonbook.ports.files import FilesToWrite
-from commonbook.runtime.batches import in_batches
-from commonbook.runtime.lazy_modules import LazyModule
+from commonbook.runtime import LazyModule, in_batches
 from commonbook.tables import file_journal, memories
 from commonbook.tables.file_journal import WrittenFile
 

@@ -16,7 +16,7 @@ from commonbook.files import scan
 from commonbook.markdown import memory_conversion
 from commonbook.model.reports import Finding, HomePlan, Progress
 from commonbook.model.spaces import is_space_file
-from commonbook.runtime.batches import in_batches
+from commonbook.runtime import in_batches
 from commonbook.tables import file_journal, memories, spaces
 from commonbook.text import masking
 

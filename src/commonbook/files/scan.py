@@ -24,8 +24,7 @@ from commonbook.model.request import FILESYSTEM_CONTEXT, RequestContext
 from commonbook.model.spaces import is_space_file
 from commonbook.ports.database import Transaction
 from commonbook.ports.engines import Engines
-from commonbook.runtime.batches import in_batches
-from commonbook.runtime.lazy_modules import LazyModule
+from commonbook.runtime import LazyModule, in_batches
 from commonbook.tables import file_journal, spaces
 from commonbook.tables.file_journal import MISSING
 from commonbook.text import space_names

@@ -18,7 +18,7 @@ from commonbook.markdown import space_file
 from commonbook.model.request import FILESYSTEM_CONTEXT
 from commonbook.model.spaces import Space
 from commonbook.tables import file_journal, spaces
-from commonbook.text import file_paths, space_names
+from commonbook.text import space_names, titles
 from commonbook.write import space_folders
 from commonbook.write.transaction import write
 
@@ -35,9 +35,7 @@ def write_new(engines: Engines, ids: Sequence[str]) -> None:
 
 def _write_new(ctx: WriteContext, ids: Sequence[str]) -> None:
     new = (ctx.spaces[id_] for id_ in ids)
-    ctx.enqueue_space_files(
-        space for space in new if not ctx.engines.folder.exists(file_paths.space_file(space.folder))
-    )
+    ctx.enqueue_space_files(space for space in new if not ctx.engines.folder.exists(titles.space_file(space.folder)))
 
 
 def apply_files(engines: Engines, paths: Sequence[str], present: Collection[str]) -> None:
@@ -151,14 +149,14 @@ def _trouble_with_move(
 
 def _is_in_place(ctx: WriteContext, space: Space, present: Collection[str]) -> bool:
     """Return whether the folder of a space still has its space file or a file of the space."""
-    if file_paths.space_file(space.folder) in present:
+    if titles.space_file(space.folder) in present:
         return True
-    below = (path for path in present if file_paths.is_below(path, space.folder))
+    below = (path for path in present if titles.is_below(path, space.folder))
     return any(_lies_in(ctx, path, space) for path in below)
 
 
 def _lies_in(ctx: WriteContext, path: str, space: Space) -> bool:
-    around = file_paths.space_at(path, ctx.spaces.values())
+    around = titles.space_at(path, ctx.spaces.values())
     return around is not None and around.id == space.id
 
 
@@ -167,7 +165,7 @@ def _move(ctx: WriteContext, space: Space, folder: str, present: Collection[str]
     old = space.folder
     moved = [other for other in ctx.spaces.values() if other.folder.startswith(old + "/")]
     for other in (space, *(other for other in moved if not _is_in_place(ctx, other, present))):
-        file_journal.drop_synced(ctx.tx, file_paths.space_file(other.folder), other.id)
+        file_journal.drop_synced(ctx.tx, titles.space_file(other.folder), other.id)
         ctx.spaces[other.id] = spaces.set_folder(ctx.tx, other, folder + other.folder.removeprefix(old))
         ctx.log(other, "space.folder", (), folder=ctx.spaces[other.id].folder)
 
@@ -189,7 +187,7 @@ def _handle_missing(ctx: WriteContext, paths: Sequence[str]) -> None:
         if synced is None or ctx.engines.folder.exists(path):
             continue
         space = ctx.spaces.get(synced.memory or "")
-        if space is None or file_paths.space_file(space.folder) != path:
+        if space is None or titles.space_file(space.folder) != path:
             file_journal.drop_synced(ctx.tx, path, synced.memory)
         else:
             file_journal.set_trouble(ctx.tx, path, file_journal.ABSENT)
@@ -203,6 +201,6 @@ def folders_by_case(paths: Iterable[str], all_spaces: Iterable[Space]) -> list[t
     by_case = {
         space.folder.lower(): space for space in all_spaces if space.folder and space_names.has_folder(space.name)
     }
-    folders = sorted({folder for path in paths for folder in file_paths.folders_above(path)})
+    folders = sorted({folder for path in paths for folder in titles.folders_above(path)})
     similar = ((folder, by_case.get(folder.lower())) for folder in folders)
     return [(folder, space) for folder, space in similar if space is not None and space.folder != folder]

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from commonbook.errors import CommonbookError
-from commonbook.runtime.fork_reset import reset_in_child
+from commonbook.runtime import reset_in_child
 
 if TYPE_CHECKING:
     from commonbook.ports.engines import Engines, RecallService

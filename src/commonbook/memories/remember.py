@@ -20,7 +20,7 @@ from commonbook.model.stored_memory import StoredLink, StoredMemory, receipt_of
 from commonbook.ports.database import RetryTransaction
 from commonbook.ports.engines import Engines
 from commonbook.reasoning import link_checks
-from commonbook.runtime.compressed_text import CACHED_TEXTS, compress
+from commonbook.runtime import CACHED_TEXTS, compress
 from commonbook.tables import links, memories
 from commonbook.text import masking, space_names, titles, user_times, validation
 from commonbook.wire import encoding

@@ -20,7 +20,7 @@ from commonbook.reasoning import invalidations as graph
 from commonbook.reasoning.dependents import dependents_of, with_notices
 from commonbook.reasoning.invalidations import NOTICE_RELATION, notice_id
 from commonbook.tables import copies, file_journal, jobs, links, memories, supersession
-from commonbook.text import file_paths, space_names
+from commonbook.text import space_names, titles
 from commonbook.write.context import ForeignWrite, WriteContext
 from commonbook.write.store_version import new_memory
 from commonbook.write.transaction import affected_by
@@ -207,7 +207,7 @@ def _new_notice(
         ctx,
         memory_id=id_,
         space=space,
-        path=file_paths.memory_path(space.base, now, "invalidation", id_, taken=True),
+        path=titles.memory_path(space.base, now, "invalidation", id_, taken=True),
         how="notify",
         kind="notice",
         title=f"invalidation: {invalidation.invalidated} -> {dependent.id}",
@@ -264,7 +264,7 @@ def _move_notice(ctx: WriteContext, header: StoredMemory, to: Space) -> None:
     """Move a notice after its dependent was moved to another space."""
     notice = memories.get_many(ctx.tx, ctx.spaces, [header.id])[header.id]
     space = ctx.system_space(_notice_space_name(to))
-    path = file_paths.memory_path(space.base, notice.created, "invalidation", notice.id, taken=True)
+    path = titles.memory_path(space.base, notice.created, "invalidation", notice.id, taken=True)
     moved = notice._replace(space=space, path=_free_path(ctx, notice._replace(path=path)), version=notice.version + 1)
     ctx.record_move(notice, moved.path)
     _store(ctx, notice, moved)

@@ -29,7 +29,7 @@ import numpy as np
 import numpy.typing as npt
 
 from commonbook.errors import HomeError
-from commonbook.markdown import keyed_hashes, transcript
+from commonbook.markdown import memory_conversion, transcript
 from commonbook.memories import marks
 from commonbook.model import prompts
 from commonbook.model.memory import LAZY
@@ -557,7 +557,7 @@ def _same_words(keys: Keys, hit: StoredMemory, candidates: Iterable[StoredMemory
         for memory in candidates
         if root_of(memory) == root_of(hit)
         and memory.space.id != hit.space.id
-        and memory.content_hash == keyed_hashes.content_hash(keys, memory.id, hit.title, hit.text)
+        and memory.content_hash == memory_conversion.content_hash(keys, memory.id, hit.title, hit.text)
     )
     return tuple(sorted(same))[:MAX_PLACES]
 

@@ -50,7 +50,7 @@ from commonbook.recall.indexed_passages import (
     indexed_passages,
     vectors_of,
 )
-from commonbook.runtime.batches import in_batches
+from commonbook.runtime import in_batches
 from commonbook.tables import changes, home, memories, sessions, spaces, vectors
 
 INDEX_RULES: Final = "11"

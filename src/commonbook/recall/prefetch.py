@@ -17,7 +17,7 @@ from commonbook.model.recall import RecallResult
 from commonbook.model.spaces import Actor
 from commonbook.ports.database import retry_read
 from commonbook.ports.engines import Engines
-from commonbook.runtime.fork_reset import reset_in_child
+from commonbook.runtime import reset_in_child
 from commonbook.tables import memories, sessions
 
 _MAX_RUNNING: Final = 8

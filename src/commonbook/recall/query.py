@@ -19,9 +19,9 @@ from commonbook.model.spaces import SpaceScope
 from commonbook.ports.embedding import Thesaurus
 from commonbook.ports.engines import Engines
 from commonbook.ports.index import FOREVER, IndexQuery
-from commonbook.recall import confidence, indexed_passages, neighbours, scoring
+from commonbook.recall import confidence, indexed_passages, scoring
 from commonbook.recall.indexed_passages import micros
-from commonbook.text import dates_in_text, quotes, stopwords, terms, user_times, validation
+from commonbook.text import dates_in_text, recall_fence, stopwords, terms, user_times, validation
 
 MAX_HITS: Final = 200
 INCLUDE: Final[tuple[Include, ...]] = get_args(Include)
@@ -227,7 +227,7 @@ class IndexQueryBuilder:
             superseded="superseded" in include,
             now=indexed_passages.micros(query.now),
             max_candidates=max(_MIN_CANDIDATES, query.request.k),
-            reach=neighbours.REACH,
+            reach=scoring.REACH,
             newest=query.is_empty,
             required_terms=max(query.quoted, key=lambda phrase: len(phrase.terms)).terms if query.quoted else (),
             phrase_terms=phrase_terms,
@@ -327,7 +327,7 @@ def _phrase_of(text: str) -> Phrase:
 
 def _quoted_phrases(text: str) -> tuple[Phrase, ...]:
     """Return the phrases of a query that stand in double quotes and have words."""
-    return tuple(found for part in quotes.quoted_parts(text) if (found := _phrase_of(part)).terms)
+    return tuple(found for part in recall_fence.quoted_parts(text) if (found := _phrase_of(part)).terms)
 
 
 def _sequence(text: str) -> str:

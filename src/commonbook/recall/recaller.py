@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from commonbook.access import permissions, rate_limits
+from commonbook.access import permissions
 from commonbook.errors import Busy, CommonbookError, EmbedderFailed
 from commonbook.model.recall import RecallRequest, RecallResult
 from commonbook.model.reports import Finding, Progress
@@ -32,7 +32,7 @@ from commonbook.recall.confidence import QueryRarity
 from commonbook.recall.hits import HitBuilder, result_of
 from commonbook.recall.index_updater import ViewOutdated
 from commonbook.recall.query import MAX_QUERY_CHARS, IndexQueryBuilder, ParsedQuery, parse
-from commonbook.runtime.fork_reset import reset_in_child
+from commonbook.runtime import reset_in_child
 from commonbook.sharing import propagate
 from commonbook.tables import changes
 from commonbook.text import dates_in_text, terms
@@ -102,8 +102,8 @@ class Recaller:
         query = parse(engines, request)
         try:
             return self._recall(engines, _Call(actor, query, watch), progress)
-        except rate_limits.NotCounted:
-            rate_limits.count_recall(engines, actor)
+        except permissions.NotCounted:
+            permissions.count_recall(engines, actor)
             return self._recall(engines, _Call(actor, query, watch, is_counted=True), progress)
 
     def _recall(self, engines: Engines, call: _Call, progress: Progress) -> RecallResult:
@@ -138,7 +138,7 @@ class Recaller:
         watch.lap("embed")
         with self._turn, engines.db.reading() as tx:
             total_changes = changes.total_deferred(tx)
-            require_counted = None if call.is_counted else rate_limits.require_counted(tx, actor)
+            require_counted = None if call.is_counted else permissions.require_counted(tx, actor)
             allowed = permissions.without_proposals(
                 permissions.scope_of(tx, actor, request.spaces, refuse=not request.spaces_by_default), *request.spaces
             )

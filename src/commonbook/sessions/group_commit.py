@@ -29,7 +29,7 @@ from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from commonbook.errors import Busy, CommonbookError, HomeError
-from commonbook.runtime.fork_reset import reset_in_child
+from commonbook.runtime import reset_in_child
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")

@@ -14,7 +14,7 @@ from commonbook.model.session import Session
 from commonbook.model.spaces import Space
 from commonbook.model.stored_memory import StoredMemory
 from commonbook.ports.engines import Engines
-from commonbook.sessions.find_or_create import require_writable
+from commonbook.sessions.append import require_writable
 from commonbook.tables import memories, prompt_uses, sessions
 from commonbook.tables.sessions import SessionKey
 from commonbook.text import space_names

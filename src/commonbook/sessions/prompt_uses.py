@@ -17,7 +17,7 @@ from commonbook.model.session import PromptPassage, PromptUse, Session
 from commonbook.model.spaces import Actor, SpaceScope
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
-from commonbook.sessions.find_or_create import require_writable
+from commonbook.sessions.append import require_writable
 from commonbook.sessions.read import require_readable, without_hidden_episodes
 from commonbook.tables import memories, prompt_uses, sessions
 from commonbook.tables.sessions import SessionKey

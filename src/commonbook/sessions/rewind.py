@@ -14,7 +14,7 @@ from commonbook.markdown import transcript
 from commonbook.model.request import RequestContext
 from commonbook.model.session import Message, Session
 from commonbook.ports.engines import Engines
-from commonbook.sessions.find_or_create import require_writable
+from commonbook.sessions.append import require_writable
 from commonbook.sessions.read import without_hidden_episodes
 from commonbook.tables import memories, revisions, sessions
 from commonbook.tables.sessions import SessionKey

@@ -12,8 +12,8 @@ from functools import partial
 from typing import Final, NamedTuple, TypeAlias
 
 from commonbook.access import permissions
-from commonbook.markdown import keyed_hashes, transcript
-from commonbook.markdown.keyed_hashes import ClientIds
+from commonbook.markdown import memory_conversion, transcript
+from commonbook.markdown.memory_conversion import ClientIds
 from commonbook.model.request import RequestContext
 from commonbook.model.session import Message, Session, SettleReport
 from commonbook.model.spaces import Actor, SpaceScope
@@ -185,5 +185,5 @@ def _memory(ctx: WriteContext, session: Session, messages: Sequence[Message]) ->
         occurred=min(message.time for message in messages),
         session=session.id,
     )
-    proofs = tuple(keyed_hashes.message_line(keys, *key, *pair) for pair in zip(lines, ids, strict=True))
+    proofs = tuple(memory_conversion.message_line(keys, *key, *pair) for pair in zip(lines, ids, strict=True))
     return memory._replace(message_lines=proofs)

@@ -10,7 +10,7 @@ from commonbook.model.session import Session, SettleReport, SwitchReason
 from commonbook.ports.embedding import Similarity
 from commonbook.ports.engines import Engines
 from commonbook.sessions import settle
-from commonbook.sessions.find_or_create import (
+from commonbook.sessions.append import (
     NewSessionOptions,
     find_or_create,
     key_for_append,

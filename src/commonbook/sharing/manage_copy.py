@@ -9,7 +9,7 @@ from typing import Final
 from commonbook.access import permissions
 from commonbook.errors import CommonbookError, Conflict, FileInTheWay, NotAllowed, NotFound
 from commonbook.files import hand_edits, scan
-from commonbook.markdown import keyed_hashes
+from commonbook.markdown import memory_conversion
 from commonbook.model.memory import DETACHED, LIVE, SNAPSHOT, Receipt, Refresh
 from commonbook.model.request import RequestContext
 from commonbook.model.spaces import Actor
@@ -118,7 +118,7 @@ def _tie(ctx: WriteContext, copy: StoredMemory) -> StoredMemory:
     source = _require_source(ctx, copy, refused=(DETACHED, SOURCE_DELETED))
     shared, link = copies.require_copy(copy)
     is_fresh = not freshness.is_stale(copy, source)
-    if not shared.claimed or (not is_fresh and keyed_hashes.is_foreign(ctx.engines.keys, link.target_hash or "")):
+    if not shared.claimed or (not is_fresh and memory_conversion.is_foreign(ctx.engines.keys, link.target_hash or "")):
         raise _diverged_error(copy.id)
     taken = link._replace(target_hash=source.content_hash) if is_fresh else link
     tied = copy._replace(

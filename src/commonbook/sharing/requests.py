@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from commonbook.access import permissions, rate_limits
+from commonbook.access import permissions
 from commonbook.errors import CommonbookError, Conflict, NotAllowed, NotFound, TooLarge, VersionConflict
 from commonbook.model.ids import new_id
 from commonbook.model.memory import LIVE, Refresh
@@ -44,7 +44,7 @@ def create_request(
     def operation(ctx: WriteContext) -> ShareRequest:
         space = context.readable_space(ctx, to)
         source = ctx.require_readable(memory_id)
-        rate_limits.count_use(ctx.tx, ctx.actor, rate_counts.REQUEST)
+        permissions.count_use(ctx.tx, ctx.actor, rate_counts.REQUEST)
         make_copy.require_shareable(source)
         existing = make_copy.existing_copy(ctx, source, space)
         if existing is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from commonbook.access import authentication, permissions, rate_limits
+from commonbook.access import authentication, permissions
 from commonbook.errors import BadInput, CommonbookError, NotAllowed, TooLarge
 from commonbook.files import hand_edits, scan
 from commonbook.model.memory import DETACHED, LIVE, Refresh
@@ -39,7 +39,7 @@ def share(
     def operation(ctx: WriteContext, *, scanned: bool) -> ShareReceipt:
         space = ctx.require_writable_space(to)
         source = ctx.require_readable(memory_id)
-        rate_limits.count_use(ctx.tx, ctx.actor, rate_counts.SHARE)
+        permissions.count_use(ctx.tx, ctx.actor, rate_counts.SHARE)
         return _copy_or_tie(ctx, source, space, refresh, scanned=scanned)
 
     return _write(engines, caller, operation)
@@ -90,7 +90,7 @@ def share_with(
 
     def operation(ctx: WriteContext, *, scanned: bool) -> ShareReceipt:
         source = ctx.require_readable(memory_id)
-        rate_limits.count_use(ctx.tx, ctx.actor, rate_counts.SHARE)
+        permissions.count_use(ctx.tx, ctx.actor, rate_counts.SHARE)
         return _copy_or_tie(ctx, source, _space_between(ctx, principal), refresh, scanned=scanned)
 
     return _write(engines, caller, operation)

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from commonbook.model.ids import format_time
 from commonbook.ports.database import Reading, Transaction
 from commonbook.ports.files import FileStat
-from commonbook.runtime.batches import in_batches
+from commonbook.runtime import in_batches
 
 MISSING: Final = "missing"
 ABSENT: Final = "absent"

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from commonbook.errors import Moved
 from commonbook.ports.database import Reading, Row, Transaction
-from commonbook.runtime.lazy_modules import LazyModule
+from commonbook.runtime import LazyModule
 
 if TYPE_CHECKING:
     import shlex

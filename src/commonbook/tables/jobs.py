@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 from commonbook.model.ids import format_time, new_id, parse_time
 from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading, Transaction
-from commonbook.runtime.back_off import pause_seconds
+from commonbook.runtime import pause_seconds
 
 # The kinds of jobs. Some values predate their names: they are stored in existing books.
 SETTLE_JOB: Final = "settle"

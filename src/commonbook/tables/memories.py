@@ -16,14 +16,14 @@ from hashlib import blake2b
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from commonbook.markdown import front_matter, keyed_hashes, obsidian
+from commonbook import runtime
+from commonbook.markdown import front_matter, memory_conversion, obsidian
 from commonbook.model.ids import format_optional_time, format_time, parse_optional_time, parse_time
 from commonbook.model.invalidation import Notice, SupersedeReason
 from commonbook.model.memory import NO_METADATA, Filter
 from commonbook.model.spaces import SpaceScope
 from commonbook.model.stored_memory import StoredCopyInfo, StoredLink, StoredMemory
 from commonbook.ports.database import Reading, RetryTransaction, Row, Transaction
-from commonbook.runtime import compressed_text
 from commonbook.tables import links
 from commonbook.text import metadata as metadata_text
 from commonbook.text import validation
@@ -108,7 +108,7 @@ def lock(tx: Transaction, ids: Iterable[str]) -> set[str]:
 
 def add(tx: Transaction, keys: Keys, memories: Iterable[StoredMemory]) -> list[StoredMemory]:
     """Add new memories; return them with the hashes of what they say."""
-    added = [keyed_hashes.with_hashes(keys, memory) for memory in memories]
+    added = [memory_conversion.with_hashes(keys, memory) for memory in memories]
     places = [{"id": memory.id, "space": memory.space.id} for memory in added]
     tx.run_many("INSERT INTO place (id, space) VALUES (:id, :space)", places)
     tx.run_many(_INSERT, [_values(tx, memory) for memory in added])
@@ -119,7 +119,7 @@ def add(tx: Transaction, keys: Keys, memories: Iterable[StoredMemory]) -> list[S
 def replace(tx: Transaction, keys: Keys, old: StoredMemory, new: StoredMemory) -> None:
     """Replace the row of a memory and its derived rows; `old` is the memory as it is stored, in the same space."""
     # `run_many` returns no row count, which on PostgreSQL would cost a round trip.
-    tx.run_many(_UPDATE, [_values(tx, keyed_hashes.with_hashes(keys, new))])
+    tx.run_many(_UPDATE, [_values(tx, memory_conversion.with_hashes(keys, new))])
     _drop_derived(tx, old)
     if new.deleted is None:
         _add_derived(tx, [new])
@@ -130,7 +130,7 @@ def move(tx: Transaction, keys: Keys, old: StoredMemory, new: StoredMemory) -> N
     _drop_derived(tx, old)
     tx.run("DELETE FROM memory WHERE space = :space AND id = :id", space=old.space.id, id=old.id)
     tx.run("UPDATE place SET space = :space WHERE id = :id", space=new.space.id, id=new.id)
-    tx.run(_INSERT, **_values(tx, keyed_hashes.with_hashes(keys, new)))
+    tx.run(_INSERT, **_values(tx, memory_conversion.with_hashes(keys, new)))
     if new.deleted is None:
         _add_derived(tx, [new])
 
@@ -153,7 +153,7 @@ def rename_session_space(tx: Transaction, spaces: SpaceScope, old: str, new: str
 
 def replace_hashes(tx: Transaction, keys: Keys, memories: Iterable[StoredMemory]) -> None:
     """Store the hashes of memories, their links and what makes them copies; nothing else changes."""
-    rows = [_values(tx, keyed_hashes.with_hashes(keys, memory)) for memory in memories]
+    rows = [_values(tx, memory_conversion.with_hashes(keys, memory)) for memory in memories]
     names = ("links", "shared", "content_hash", "copy_hash")
     tx.run_many(
         f"UPDATE memory SET {', '.join(f'{name} = :{name}' for name in names)} WHERE space = :space AND id = :id",
@@ -417,7 +417,7 @@ def _values(tx: Transaction, memory: StoredMemory) -> dict[str, object]:
         "id": memory.id,
         "kind": memory.kind,
         "title": memory.title,
-        "text": compressed_text.compress(memory.text) if tx.compresses_texts else memory.text,
+        "text": runtime.compress(memory.text) if tx.compresses_texts else memory.text,
         "tags": json.dumps(memory.tags, ensure_ascii=False) if memory.tags else "[]",
         "links": json.dumps(links_) if links_ else "[]",
         "author": memory.author,
@@ -460,7 +460,7 @@ def _memory(row: Row, spaces: SpaceScope) -> StoredMemory:
         id=id_,
         kind=kind,
         title=title,
-        text=compressed_text.decompress(text),
+        text=runtime.decompress(text),
         tags=() if tags == "[]" else tuple(json.loads(tags)),
         links=() if links == "[]" else tuple(StoredLink(id_, *link) for link in json.loads(links)),
         author=author,

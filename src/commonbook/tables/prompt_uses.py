@@ -13,7 +13,7 @@ from commonbook.model.ids import format_time, parse_time
 from commonbook.model.session import PromptPassage, PromptUse, Session
 from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading, Transaction
-from commonbook.runtime.batches import in_batches
+from commonbook.runtime import in_batches
 
 _ITEMS_PER_QUERY: Final = 500
 

@@ -13,7 +13,7 @@ from commonbook.model.memory import Revision
 from commonbook.model.spaces import SpaceScope
 from commonbook.model.stored_memory import StoredMemory
 from commonbook.ports.database import Reading, Transaction
-from commonbook.runtime.compressed_text import compress, decompress
+from commonbook.runtime import compress, decompress
 
 
 class _RevisionRow(NamedTuple):

@@ -20,7 +20,7 @@ from commonbook.model.ids import format_time, parse_time
 from commonbook.model.session import Message, Session
 from commonbook.model.spaces import SpaceScope
 from commonbook.ports.database import Reading, RetryTransaction, Row, Transaction
-from commonbook.runtime.batches import in_batches
+from commonbook.runtime import in_batches
 
 
 class _SessionRow(NamedTuple):

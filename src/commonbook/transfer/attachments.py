@@ -14,7 +14,7 @@ from commonbook.errors import Busy, FileInTheWay
 from commonbook.model.reports import Finding
 from commonbook.ports.files import SourceFile
 from commonbook.tables import spaces
-from commonbook.text import file_paths
+from commonbook.text import titles
 from commonbook.transfer.import_reading import not_imported
 
 if TYPE_CHECKING:
@@ -215,7 +215,7 @@ def lies_in(tx: Reading, chosen: SpaceScope, *, whole: bool) -> Callable[[str], 
     everywhere = spaces.get_all(tx).values()
 
     def is_chosen(path: str) -> bool:
-        space = file_paths.space_at(path, everywhere)
+        space = titles.space_at(path, everywhere)
         return whole if space is None else space.id in chosen
 
     return is_chosen

@@ -34,7 +34,7 @@ from commonbook.tables import (
     spaces,
     supersession,
 )
-from commonbook.text import file_paths, space_names
+from commonbook.text import space_names, titles
 from commonbook.transfer import attachments, export_sessions
 
 _BATCH: Final = 200
@@ -164,7 +164,7 @@ def _exported_spaces(
     """Return the spaces that have a file in the export, be it a proposal to them."""
     written = [*(path for path, _ in paths), *(file.path for file in sessions)]
     with_file = [space for space in chosen.values() if space_names.has_space_file(space.name)]
-    found = (file_paths.space_at(path, with_file) for path in written)
+    found = (titles.space_at(path, with_file) for path in written)
     return list({space.id: space for space in found if space is not None}.values())
 
 
@@ -178,7 +178,7 @@ def _put_space_files(out: ExportTarget, spaces: Iterable[Space]) -> list[Finding
     """Write the files that make the exported folders spaces; return findings for those that others changed."""
     foreign = []
     for space in sorted(spaces, key=lambda space: space.folder):
-        path = file_paths.space_file(space.folder)
+        path = titles.space_file(space.folder)
         if (
             space_names.has_space_file(space.name)
             and out.put(path, space_file.render(space), changed=space.created) == "foreign"

@@ -26,7 +26,7 @@ from commonbook.model.spaces import Actor
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
 from commonbook.ports.files import SourceFile
-from commonbook.runtime.batches import in_batches
+from commonbook.runtime import in_batches
 from commonbook.tables import file_journal, memories
 from commonbook.transfer import attachments, import_file, import_okf, import_sessions, import_spaces
 from commonbook.transfer.attachments import TemplateFolders

@@ -16,7 +16,7 @@ from commonbook.markdown import space_file
 from commonbook.markdown.space_file import SpaceFile
 from commonbook.model.reports import Finding
 from commonbook.tables import spaces as space_rows
-from commonbook.text import file_paths, space_names, titles
+from commonbook.text import space_names, titles
 from commonbook.write import space_folders
 
 if TYPE_CHECKING:
@@ -51,10 +51,10 @@ class SourceSpaces(NamedTuple):
     def place(self, path: str) -> Place:
         """Return the place of a file of the source."""
         if self.folders_as_spaces:
-            name = file_paths.name_by_folders(path)
+            name = titles.name_by_folders(path)
             is_inside = path.startswith(name + "/") and name != space_names.PERSONAL
             return Place(name, path.removeprefix(name + "/") if is_inside else path)
-        for folder in file_paths.folders_above(path):
+        for folder in titles.folders_above(path):
             if folder in self.by_folder:
                 return self._below(_in_space(self.by_folder[folder], folder, path))
         return Place(self.space or space_names.PERSONAL, path)
@@ -167,7 +167,7 @@ def attachment_path(spaces: SpaceScope, place: Place) -> str:
 def _path_in(spaces: SpaceScope, space: Space, rest: str) -> str | None:
     for folder in dict.fromkeys((space.folder, space.base)):
         path = f"{folder}/{rest}" if folder else rest
-        lies_in = file_paths.space_at(path, spaces.values())
+        lies_in = titles.space_at(path, spaces.values())
         if lies_in is not None and lies_in.id == space.id:
             return path
     return None
@@ -175,7 +175,7 @@ def _path_in(spaces: SpaceScope, space: Space, rest: str) -> str | None:
 
 def plain_path(memory: StoredMemory) -> str:
     """Return the path that a memory would have if it had been written here."""
-    return file_paths.memory_path(memory.space.base, memory.created, titles.slug(memory.title), memory.id)
+    return titles.memory_path(memory.space.base, memory.created, titles.slug(memory.title), memory.id)
 
 
 def likely_path(place: Place) -> str:

@@ -24,7 +24,7 @@ from commonbook.model.reports import MigrationReport, Progress
 from commonbook.model.spaces import OWNER_ACTOR
 from commonbook.ports.database import Database, Reading, Row, Transaction
 from commonbook.ports.engines import Engines
-from commonbook.runtime.compressed_text import compress, decompress
+from commonbook.runtime import compress, decompress
 from commonbook.tables import home, memories, spaces
 from commonbook.write.context import Pending, WriteContext
 

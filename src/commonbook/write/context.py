@@ -27,7 +27,7 @@ from commonbook.ports.database import RetryTransaction, Row, Transaction
 from commonbook.ports.engines import Engines
 from commonbook.ports.files import FilesToWrite
 from commonbook.tables import file_journal, memories, sessions, spaces
-from commonbook.text import file_paths, space_names, user_times
+from commonbook.text import space_names, titles, user_times
 from commonbook.write import space_folders
 
 
@@ -349,7 +349,7 @@ class WriteContext:
 
         Those of notices and proposals, and `personal`, are created if needed.
         """
-        space = file_paths.space_at(path, self.spaces.values())
+        space = titles.space_at(path, self.spaces.values())
         if space is None:
             space = self.require_writable_space(space_names.PERSONAL, origin="folder")
         if space_names.is_beside_space(space.name):
@@ -491,7 +491,7 @@ class WriteContext:
         for space in changed:
             if not space_names.has_space_file(space.name):
                 continue
-            path, data = file_paths.space_file(space.folder), space_file.render(space)
+            path, data = titles.space_file(space.folder), space_file.render(space)
             try:
                 self.engines.folder.require_place(path)
             except FileInTheWay:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from commonbook.access import permissions
 from commonbook.errors import Conflict, NotAllowed
-from commonbook.markdown import file_format, keyed_hashes, memory_conversion, transcript
+from commonbook.markdown import file_format, memory_conversion, transcript
 from commonbook.markdown.front_matter import Document
 from commonbook.markdown.memory_conversion import title_of_note
 from commonbook.model.ids import new_id
@@ -22,7 +22,7 @@ from commonbook.model.memory import DETACHED, SNAPSHOT, WOULD_SUPERSEDE, Kind
 from commonbook.model.spaces import Actor, Space, SpaceScope
 from commonbook.model.stored_memory import StoredLink, StoredMemory, is_retracted
 from commonbook.tables import copies, file_journal, links, memories, revisions, sessions, supersession
-from commonbook.text import file_paths, space_names, titles
+from commonbook.text import space_names, titles
 from commonbook.write import rewound_messages
 from commonbook.write.context import ForeignWrite, WriteContext
 
@@ -130,7 +130,7 @@ def write_back(ctx: WriteContext, memory: StoredMemory, document: Document | Non
 
 def with_hashes(ctx: WriteContext, memory: StoredMemory) -> StoredMemory:
     """Return a memory with the hashes of what it says now; every row is stored with these."""
-    return keyed_hashes.with_hashes(ctx.engines.keys, memory)
+    return memory_conversion.with_hashes(ctx.engines.keys, memory)
 
 
 def version_from_file(ctx: WriteContext, *, above: int = 0) -> int:
@@ -339,7 +339,7 @@ def confirm_incoming(ctx: WriteContext, target: StoredMemory) -> None:
 
 
 def _is_foreign(keys: Keys, link: StoredLink) -> bool:
-    return link.target_hash is not None and keyed_hashes.is_foreign(keys, link.target_hash)
+    return link.target_hash is not None and memory_conversion.is_foreign(keys, link.target_hash)
 
 
 def with_session_space(ctx: WriteContext, old: StoredMemory, new: StoredMemory) -> StoredMemory:
@@ -361,9 +361,9 @@ def with_session_space(ctx: WriteContext, old: StoredMemory, new: StoredMemory) 
 def _signed_again(ctx: WriteContext, memory: StoredMemory, source: Space, target: Space) -> tuple[str, ...]:
     """Return the lines that prove the messages of an episode whose session was moved, with MACs for its new space."""
     keys = ctx.engines.keys
-    proven = keyed_hashes.proven_messages(keys, memory._replace(space=source))
+    proven = memory_conversion.proven_messages(keys, memory._replace(space=source))
     return tuple(
-        keyed_hashes.message_line(keys, target.id, memory.session or "", message, proven[message.id])
+        memory_conversion.message_line(keys, target.id, memory.session or "", message, proven[message.id])
         for message in transcript.parse(memory.text).messages
         if message.id in proven
     )
@@ -496,27 +496,27 @@ def title_with_text(memory: StoredMemory, text: str) -> str:
 def _path_for(ctx: WriteContext, space: Space, title: str, memory_id: str) -> str:
     """Return the default path of a new file; if it is taken, one with more digits of the id."""
     slug = titles.slug(title)
-    path = file_paths.memory_path(space.base, ctx.tx.now, slug, memory_id)
+    path = titles.memory_path(space.base, ctx.tx.now, slug, memory_id)
     if memories.at_path(ctx.tx, path):
-        path = file_paths.memory_path(space.base, ctx.tx.now, slug, memory_id, taken=True)
+        path = titles.memory_path(space.base, ctx.tx.now, slug, memory_id, taken=True)
     return path
 
 
 def path_of_restored(ctx: WriteContext, tombstone: StoredMemory) -> str:
     """Return the path for the file of a deleted memory that comes back: its former one, or a free one beside it."""
-    lies_in = file_paths.space_at(tombstone.path, ctx.spaces.values())
+    lies_in = titles.space_at(tombstone.path, ctx.spaces.values())
     if lies_in is not None and lies_in.id == tombstone.space.id:
         return free_path(ctx, tombstone.path)
     # Its space was renamed since.
-    former = tombstone.space._replace(own_folder=file_paths.name_by_folders(tombstone.path))
-    return free_path(ctx, file_paths.moved_path(tombstone.path, former, tombstone.space, ctx.spaces.values()))
+    former = tombstone.space._replace(own_folder=titles.name_by_folders(tombstone.path))
+    return free_path(ctx, titles.moved_path(tombstone.path, former, tombstone.space, ctx.spaces.values()))
 
 
 def moved_path(ctx: WriteContext, memory: StoredMemory, space: Space) -> str:
     """Return a free path for a memory that is moved into a space."""
-    moved = file_paths.moved_path(memory.path, memory.space, space, ctx.spaces.values())
+    moved = titles.moved_path(memory.path, memory.space, space, ctx.spaces.values())
     # The slug may be of an earlier title, which is not for the readers of the new space.
-    return free_path(ctx, file_paths.with_slug(moved, titles.slug(memory.title), memory.id))
+    return free_path(ctx, titles.with_slug(moved, titles.slug(memory.title), memory.id))
 
 
 def free_path(ctx: WriteContext, path: str, *, taken: Collection[str] = ()) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager, suppress
 from functools import partial
 
-from commonbook.access import permissions, rate_limits
+from commonbook.access import permissions
 from commonbook.access import permissions as access_permissions
 from commonbook.errors import CommonbookError, NotAllowed, NotFound
 from commonbook.log import chain
@@ -62,7 +62,7 @@ def _for_one_caller(
 
 def count_write(ctx: WriteContext) -> None:
     """Count a write of the actor; raise TooMany above its limit."""
-    rate_limits.count_use(ctx.tx, ctx.actor, rate_counts.WRITE)
+    permissions.count_use(ctx.tx, ctx.actor, rate_counts.WRITE)
 
 
 def write_all(

@@ -19,7 +19,7 @@ import commonbook
 from commonbook.adapters.hermes import cli
 from commonbook.adapters.hermes.provider import CommonbookMemoryProvider
 from commonbook.compose import backup
-from commonbook.engines.process.fair_lock import FairLock
+from commonbook.engines.process import FairLock
 from commonbook.errors import Busy, Conflict
 from commonbook.model.session import NewMessage
 from commonbook.settings.settings import Settings

@@ -22,7 +22,7 @@ import commonbook
 from commonbook.adapters.hermes import provider as hermes_provider
 from commonbook.adapters.hermes.provider import CommonbookMemoryProvider
 from commonbook.book.book import Book
-from commonbook.engines.process.fair_lock import FairLock
+from commonbook.engines.process import FairLock
 from commonbook.errors import Busy, CommonbookError, HomeError
 from tests.support import crashing
 from tests.support.hermes import Hermes, check, everything, reading, turns_of

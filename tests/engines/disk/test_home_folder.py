@@ -10,8 +10,7 @@ import pytest
 
 from commonbook.engines.disk import durable_files
 from commonbook.engines.disk.durable_files import make_folders
-from commonbook.engines.disk.home_folder import HomeFolder
-from commonbook.engines.disk.markdown_tree import IgnorePatterns
+from commonbook.engines.disk.home_folder import HomeFolder, IgnorePatterns
 from commonbook.errors import DiskFull, FileInTheWay
 
 

@@ -13,9 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from commonbook.engines.index import array_files, mapped_index, overlay, postings, segments
-from commonbook.engines.index import best_rows as index_best_rows
-from commonbook.engines.index import search as max_score
+from commonbook.engines.index import array_files, mapped_index, postings, segments
+from commonbook.engines.index import search as index_search
 from commonbook.engines.index.search import Part, search
 from commonbook.engines.index.segments import (
     Segment,
@@ -123,7 +122,7 @@ def test_neither_segments_nor_merges_nor_a_tail_change_what_is_found(
     world = maker.world(owners)
     entries = [one for passages in world.values() for one in passages]
     monkeypatch.setattr(mapped_index, "_MERGE_FACTOR", few)
-    monkeypatch.setattr(overlay, "_MAX_SEPARATE_DELTAS", few)
+    monkeypatch.setattr(index_search, "_MAX_SEPARATE_DELTAS", few)
     monkeypatch.setattr(mapped_index, "_SMALLEST_TIER_ROWS", maker.dice.choice((1, 4, 256)))
     parts = lay(maker.history(world, steps), unwritten=min(unwritten, steps))
     whole = lay(_spread(entries))
@@ -229,10 +228,10 @@ def test_a_guess_where_the_first_pass_ends_changes_no_candidate(lay, monkeypatch
         terms=(), vector=vector(*(dice.gauss(0, 1) for _ in range(DIMENSIONS))), spaces=ALL, max_candidates=10
     )
     with monkeypatch.context() as patched:
-        patched.setattr(max_score, "_FIRST_PASS_ROWS", 100)
+        patched.setattr(index_search, "_FIRST_PASS_ROWS", 100)
         found = []
-        for guessed in (max_score._estimate_cutoff, lambda _distances, nowhere: nowhere - 1, lambda *_: 0):
-            patched.setattr(max_score, "_estimate_cutoff", guessed)
+        for guessed in (index_search._estimate_cutoff, lambda _distances, nowhere: nowhere - 1, lambda *_: 0):
+            patched.setattr(index_search, "_estimate_cutoff", guessed)
             found.append(_found(laid, sought))
     assert found[0] == found[1] == found[2]
 
@@ -267,7 +266,7 @@ def test_rough_sums_leave_out_nobody_who_is_among_the_nearest(seed, spread):
     query_vector = vector(*middle)
     sought = IndexQuery(terms=(), vector=query_vector, spaces=ALL, max_candidates=dice.choice([1, 7, 40]), reach=0)
     found = answer(search([part], sought, exactly=True), sought)
-    cosines = max_score.cosines(built.vectors, query_vector)
+    cosines = index_search.cosines(built.vectors, query_vector)
     best = np.lexsort((built.thread, ~built.order, -cosines))[: sought.max_candidates]
     assert {row[0] for row in found.rows} == {built.passage(row) for row in best}
 
@@ -279,7 +278,7 @@ def test_a_long_memory_whose_parts_are_all_nearest_leaves_room_for_others_among_
     built = build(entries, killed=NOBODY, dimensions=DIMENSIONS)
     sought = IndexQuery(terms=(), vector=near, spaces=ALL, max_candidates=10, reach=0)
     found = answer(search([Part(built, np.ones(600, np.bool_))], sought, exactly=True), sought)
-    assert len({row[1] for row in found.rows}) == 1 + 10 - index_best_rows.MAX_PARTS_PER_MEMORY
+    assert len({row[1] for row in found.rows}) == 1 + 10 - index_search.MAX_PARTS_PER_MEMORY
 
 
 # --- of one memory a few parts
@@ -529,7 +528,7 @@ def test_a_merge_keeps_no_term_and_no_vector_of_what_no_longer_counts():
 @pytest.mark.parametrize("few", [2, 3, 100])
 def test_a_deleted_owner_stays_deleted_through_any_merges(lay, monkeypatch, few):
     monkeypatch.setattr(mapped_index, "_MERGE_FACTOR", few)
-    monkeypatch.setattr(overlay, "_MAX_SEPARATE_DELTAS", few)
+    monkeypatch.setattr(index_search, "_MAX_SEPARATE_DELTAS", few)
     monkeypatch.setattr(mapped_index, "_SMALLEST_TIER_ROWS", 1)
     many = Delta(tuple(entry(number, terms={"apple": 1}) for number in range(1, 101)))
     gone, back = memory_id(1), memory_id(2)

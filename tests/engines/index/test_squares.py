@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from commonbook.engines.index.segments import POSITION_BITS, hash_text
 from commonbook.ports.index import CandidatePool, Delta, IndexedPassage, IndexQuery
-from commonbook.recall import neighbours, scoring
+from commonbook.recall import scoring
 from tests.support.index_worlds import WORDS, Laid, Maker, entry, laid_out, memory_id, vector
 
 _settings = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-APPLES = IndexQuery(terms=("apple",), vector=vector(1, 2), spaces=frozenset({"ours"}), reach=neighbours.REACH)
+APPLES = IndexQuery(terms=("apple",), vector=vector(1, 2), spaces=frozenset({"ours"}), reach=scoring.REACH)
 
 
 @pytest.fixture
@@ -30,8 +30,8 @@ def computed(pool: CandidatePool) -> Any:
     """Return the squared norms of pooled vectors as ranking computes them from the pool alone."""
     assert pool.vectors is not None
     assert pool.scales is not None
-    slots = neighbours.slots_of(pool.threads, pool.positions)
-    return neighbours.pooled_squares(pool.vectors, pool.scales.astype(np.float64), slots)
+    slots = scoring.slots_of(pool.threads, pool.positions)
+    return scoring.pooled_squares(pool.vectors, pool.scales.astype(np.float64), slots)
 
 
 def talk(*positions: int, number: int = 1, owners: bool = False, **more: Any) -> list[IndexedPassage]:
@@ -60,7 +60,7 @@ def known_positions(laid: Laid, query: IndexQuery = APPLES) -> list[int]:
 
 
 def pool_of(seed: int, laid: Laid) -> CandidatePool:
-    query = Maker(seed).sought(terms=(WORDS[seed % len(WORDS)],), vector=vector(1, 2, 3), reach=neighbours.REACH)
+    query = Maker(seed).sought(terms=(WORDS[seed % len(WORDS)],), vector=vector(1, 2, 3), reach=scoring.REACH)
     return laid.search(query).pool
 
 
@@ -112,8 +112,8 @@ def test_norms_do_not_depend_on_how_many_rows_are_pooled_at_once(monkeypatch, at
     positions = np.concatenate(
         [np.cumsum(dice.integers(1, 7, int((threads == one).sum()))) for one in np.unique(threads)]
     )
-    whole = neighbours.pooled_squares(
-        vectors, scales.astype(np.float64), neighbours.slots_of((threads // 2**60).astype(np.int64), positions)
+    whole = scoring.pooled_squares(
+        vectors, scales.astype(np.float64), scoring.slots_of((threads // 2**60).astype(np.int64), positions)
     )
-    monkeypatch.setattr(neighbours, "_ROWS_AT_ONCE", at_once)
-    np.testing.assert_allclose(neighbours.squares_of_rows(vectors, scales, threads, positions), whole, rtol=1e-12)
+    monkeypatch.setattr(scoring, "_ROWS_AT_ONCE", at_once)
+    np.testing.assert_allclose(scoring.squares_of_rows(vectors, scales, threads, positions), whole, rtol=1e-12)

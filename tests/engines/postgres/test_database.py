@@ -21,7 +21,7 @@ import pytest
 from commonbook.engines.postgres import connections, database, retry
 from commonbook.engines.postgres.database import PostgresDatabase, PostgresTransaction
 from commonbook.engines.postgres.migrations import MIGRATIONS
-from commonbook.engines.process.clock import SystemClock
+from commonbook.engines.process import SystemClock
 from commonbook.errors import (
     BadInput,
     Busy,
@@ -260,7 +260,7 @@ def test_a_statement_that_takes_too_long_is_ended(postgres_book, monkeypatch):
 
 _QUIET = """
 import sys
-from commonbook.engines.process.clock import SystemClock
+from commonbook.engines.process import SystemClock
 from commonbook.engines.postgres.database import PostgresDatabase
 from commonbook.engines.postgres.migrations import MIGRATIONS
 

@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from commonbook.engines.process.fair_lock import FairLock
+from commonbook.engines.process import FairLock
 from commonbook.errors import Busy
 
 pytestmark = pytest.mark.promise("processes.waits")
 
 HOLD = """
 import sys, time
-from commonbook.engines.process.fair_lock import FairLock
+from commonbook.engines.process import FairLock
 with FairLock(sys.argv[1]).hold(60):
     print("held", flush=True)
     sys.stdin.read()

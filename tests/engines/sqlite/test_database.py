@@ -7,7 +7,7 @@ import threading
 from contextlib import closing
 from pathlib import Path
 
-from commonbook.engines.process.clock import SystemClock
+from commonbook.engines.process import SystemClock
 from commonbook.engines.sqlite.database import SqliteDatabase
 
 

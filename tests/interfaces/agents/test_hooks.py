@@ -14,7 +14,7 @@ import pytest
 
 import commonbook
 from commonbook.book.book import Book
-from commonbook.engines.process.fair_lock import FairLock
+from commonbook.engines.process import FairLock
 from commonbook.errors import Busy
 from commonbook.interfaces.agents.hooks import context
 from commonbook.interfaces.agents.hooks.events import parse_event

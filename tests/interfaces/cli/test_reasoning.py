@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 
 import commonbook
-from commonbook.engines.process.clock import SystemClock
+from commonbook.engines.process import SystemClock
 from commonbook.model.spaces import Space
 from tests.interfaces.cli.test_cli import INSTANT, MEMORY, RECEIPT, Cli, cli_without_book
 from tests.interfaces.cli.test_terminal import COLOUR, environ, pipe, terminal

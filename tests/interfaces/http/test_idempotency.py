@@ -16,7 +16,7 @@ from httpx2 import Response
 from starlette.testclient import TestClient
 
 from commonbook.book.book import Book
-from commonbook.engines.process.clock import SystemClock
+from commonbook.engines.process import SystemClock
 from commonbook.interfaces.http.app import make_app
 from commonbook.model.memory import Filter, Refresh
 from commonbook.ports.keys import Clock

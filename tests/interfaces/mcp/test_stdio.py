@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 import commonbook
-from commonbook.engines.process.fair_lock import FairLock
+from commonbook.engines.process import FairLock
 from tests.support.best_of import seconds, takes_less_than
 from tests.support.http_servers import ROOT
 from tests.support.mcp_clients import OWNER, PlainClient, over_stdio

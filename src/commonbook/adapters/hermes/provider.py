@@ -24,7 +24,7 @@ from commonbook.adapters.hermes.user_spaces import UserSpaces
 from commonbook.errors import BadInput, CommonbookError, HomeError
 from commonbook.model.session import SwitchReason
 from commonbook.settings import settings
-from commonbook.text.quotes import without_quotes
+from commonbook.text.recall_fence import without_quotes
 
 if TYPE_CHECKING:
     from commonbook.model.recall import Hit

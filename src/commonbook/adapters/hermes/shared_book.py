@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 from commonbook.errors import BadInput, Busy, CommonbookError, Conflict, KeyConflict, NotAllowed, Refused, Unreachable
 from commonbook.model.session import NewMessage
 from commonbook.ports.outbox import OutboxEntry, SessionContext, Transport
-from commonbook.runtime.fork_reset import reset_in_child
+from commonbook.runtime import reset_in_child
 
 if TYPE_CHECKING:
     from collections.abc import Hashable

@@ -32,7 +32,7 @@ from commonbook.engines.disk.archives import (
     is_vault_setting,
     too_large,
 )
-from commonbook.engines.disk.markdown_tree import IgnorePatterns, folder_pattern, template_folder
+from commonbook.engines.disk.home_folder import IgnorePatterns, folder_pattern, template_folder
 from commonbook.errors import BadFile, BadInput, CommonbookError, Conflict, DiskFull, NotFound
 from commonbook.model.reports import Finding
 from commonbook.model.spaces import SPACE_FILE, is_space_file

@@ -24,7 +24,7 @@ import numpy as np
 
 from commonbook.errors import BadInput, EmbedderFailed
 from commonbook.ports.embedding import EmbeddingInput
-from commonbook.runtime.back_off import pause_seconds
+from commonbook.runtime import pause_seconds
 
 if TYPE_CHECKING:
     from commonbook.ports.embedding import Floats

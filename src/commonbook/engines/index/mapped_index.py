@@ -20,10 +20,9 @@ import numpy as np
 
 from commonbook.engines.index import array_files
 from commonbook.engines.index.array_files import Damaged
-from commonbook.engines.index.overlay import NO_OWNERS, OverlaidIndex, add_delta, mask_rows, merge_from
-from commonbook.engines.index.search import Part, search
+from commonbook.engines.index.search import NO_OWNERS, OverlaidIndex, Part, add_delta, mask_rows, merge_from, search
 from commonbook.engines.index.segments import PoolSquares, Segment, with_squares, with_zero_vectors
-from commonbook.engines.process.fair_lock import FairLock
+from commonbook.engines.process import FairLock
 from commonbook.errors import DiskFull, HomeReadOnly
 from commonbook.model.ids import new_id
 from commonbook.ports.database import Reading

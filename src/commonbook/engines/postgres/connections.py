@@ -23,7 +23,7 @@ from psycopg.pq import ConnStatus, PipelineStatus, TransactionStatus
 from psycopg.types.array import ListDumper
 from psycopg.types.numeric import Int8Dumper
 
-from commonbook.engines.process.fork_safety import ForkGate
+from commonbook.engines.process import ForkGate
 from commonbook.errors import (
     BadInput,
     Busy,

@@ -20,8 +20,7 @@ from typing import Any, Final, Protocol, runtime_checkable
 import psycopg
 from psycopg import errors as pg
 
-from commonbook.engines.index.overlay import OverlaidIndex
-from commonbook.engines.index.search import search
+from commonbook.engines.index.search import OverlaidIndex, search
 from commonbook.engines.postgres import vector_index
 from commonbook.engines.postgres.connections import Connection, PooledConnection
 from commonbook.engines.postgres.passage_cache import PassageCache

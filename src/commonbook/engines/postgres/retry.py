@@ -18,7 +18,7 @@ from commonbook.engines.postgres import connections
 from commonbook.errors import Busy, CommonbookError, DatabaseUnreachable
 from commonbook.model.ids import new_id
 from commonbook.ports.database import Result, RetryTransaction, Transaction
-from commonbook.runtime.back_off import pause_seconds
+from commonbook.runtime import pause_seconds
 
 # By the server's clock: a client whose clock is ahead must not delete the marks of others.
 _NOW: Final = """to_char(now() AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""

@@ -14,8 +14,15 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import psycopg
 
-from commonbook.engines.index.best_rows import MAX_PARTS_PER_MEMORY, extra_depth
-from commonbook.engines.index.search import Part, TermCounts, candidates, count, search
+from commonbook.engines.index.search import (
+    MAX_PARTS_PER_MEMORY,
+    Part,
+    TermCounts,
+    candidates,
+    count,
+    extra_depth,
+    search,
+)
 from commonbook.engines.index.segments import Segment, copy_columns, tag_term, with_zero_vectors
 from commonbook.engines.postgres import vector_index
 from commonbook.engines.postgres.connections import Connection, Row

@@ -17,8 +17,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from commonbook.engines import migration_steps
-from commonbook.engines.process.fair_lock import FairLock
-from commonbook.engines.process.fork_safety import ForkGate
+from commonbook.engines.process import FairLock, ForkGate
 from commonbook.engines.sqlite import database_files
 from commonbook.errors import Busy, CommonbookError, DiskFull, HomeDamaged, HomeError, HomeReadOnly
 from commonbook.model.reports import Change, SchemaMigration

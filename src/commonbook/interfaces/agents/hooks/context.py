@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from commonbook.model import prompts
 from commonbook.model.session import PromptPassage
-from commonbook.text.quotes import without_quotes
+from commonbook.text.recall_fence import without_quotes
 
 if TYPE_CHECKING:
     from commonbook.interfaces.agents.hooks.folder import SessionState

@@ -1,9 +1,12 @@
-"""A fair lock between processes and threads: advisory file locks (flock) on a lock file and a turnstile file.
+"""The process and its neighbours: a fair lock between processes, handlers of forks, and the system clock.
 
-Waiters acquire it in the order of their arrival. The kernel releases it when its holder dies. The lock file names the
-process that holds it (`lock_holder`).
+The fair lock consists of advisory file locks (flock) on a lock file and a turnstile file. Waiters acquire it in the
+order of their arrival. The kernel releases it when its holder dies. The holder writes its name into the lock file, so
+that `Busy` can name it.
 
-The holder of a lock file: a process writes its name into the file that it has locked, so that `Busy` can name it.
+Before a fork a gate closes connections, and both sides open them again after it. SQLite keeps its locks and its shared
+memory in tables of the process: a forked child inherits the tables but not the locks, and would read and write pages
+that are no longer valid.
 """
 
 from __future__ import annotations
@@ -13,13 +16,15 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
+from weakref import WeakSet
 
-from commonbook.errors import Busy
-from commonbook.runtime.fork_reset import reset_in_child
+from commonbook.errors import Busy, HomeError
+from commonbook.runtime import reset_in_child
 
 _FIRST_PAUSE_SECONDS: Final = 0.000_05
 _MAX_PAUSE_SECONDS: Final = 0.000_4
@@ -217,3 +222,95 @@ def busy_error(path: str, wait: float) -> Busy:
         f"{os.path.basename(path)} was held for {wait:.0f} s by {holder}",
         fix="wait for that process or end it; COMMONBOOK_BUSY_SECONDS sets how long to wait",
     )
+
+
+class SystemClock:
+    """The clock of the machine."""
+
+    def now(self) -> datetime:
+        """Return the current time in UTC."""
+        return datetime.now(UTC)
+
+
+_DRAIN_SECONDS: Final = 30.0
+
+
+class ForkGate:
+    """Lets any number of threads use a resource, and shuts while the process forks."""
+
+    def __init__(self, release: Callable[[], None]) -> None:
+        """Call `release` before each fork, when no thread is inside."""
+        self._release = release
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._entries: dict[int, int] = {}
+        self._is_shut = False
+        self._forked_inside = False
+        _GATES.add(self)
+
+    def __enter__(self) -> None:
+        """Enter the gate; meanwhile no other thread can fork."""
+        if self._forked_inside:
+            raise HomeError(
+                "this process was forked in the middle of a transaction, and cannot use the book",
+                fix="fork outside of transactions, or start processes with the method `spawn`",
+            )
+        thread_id = threading.get_ident()
+        # The lock itself is entered and left without a call of Python's, the condition is not.
+        with self._lock:
+            if self._is_shut:
+                self._changed.wait_for(lambda: not self._is_shut or thread_id in self._entries)
+            self._entries[thread_id] = self._entries.get(thread_id, 0) + 1
+
+    def __exit__(self, *_: object) -> None:
+        """Leave the gate."""
+        thread_id = threading.get_ident()
+        with self._lock:
+            # A child that was forked inside begins without entries.
+            if (entered := self._entries.get(thread_id, 0)) > 1:
+                self._entries[thread_id] = entered - 1
+            else:
+                self._entries.pop(thread_id, None)
+            if self._is_shut:
+                self._changed.notify_all()
+
+    def shut(self) -> None:
+        """Wait until no other thread is inside, then release; not if the forking thread is inside itself."""
+        thread_id = threading.get_ident()
+        with self._changed:
+            self._is_shut = True
+            self._changed.wait_for(lambda: not self._entries.keys() - {thread_id}, timeout=_DRAIN_SECONDS)
+            if not self._entries:
+                self._release()
+
+    def open_again(self) -> None:
+        """Let threads in again, in the parent after the fork."""
+        with self._changed:
+            self._is_shut = False
+            self._changed.notify_all()
+
+    def open_in_child(self) -> None:
+        """Start over in the child, which has only the thread that forked."""
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._forked_inside = bool(self._entries)
+        self._entries = {}
+        self._is_shut = False
+
+
+_GATES: Final[WeakSet[ForkGate]] = WeakSet()
+
+
+def _for_each_gate(action: Callable[[ForkGate], None]) -> Callable[[], None]:
+    def handler() -> None:
+        for gate in list(_GATES):
+            action(gate)
+
+    return handler
+
+
+os.register_at_fork(
+    before=_for_each_gate(ForkGate.shut),
+    after_in_parent=_for_each_gate(ForkGate.open_again),
+    after_in_child=_for_each_gate(ForkGate.open_in_child),
+)
