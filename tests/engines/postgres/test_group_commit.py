@@ -234,7 +234,7 @@ def test_whose_right_is_taken_while_it_writes_is_refused_and_the_others_are_stor
 
     def revoking(self, ctx, request, locked=None):
         answer = append(self, ctx, request, locked)
-        if request.actor.principal == "agent:ada" and first.acquire(blocking=False):
+        if request.caller.actor.principal == "agent:ada" and first.acquire(blocking=False):
             with ThreadPoolExecutor(1) as pool, commonbook.open(address) as other:
                 if how == "grant":
                     pool.submit(other.revoke, "agent:ada", "room").result(60)
