@@ -15,7 +15,7 @@ import pytest
 
 from commonbook.client import http as client_http
 from commonbook.client.http import HttpCaller, Patience, parse_address
-from commonbook.client.login import exchange
+from commonbook.compose.client import exchange
 from commonbook.errors import Busy, NotAllowed, NotFound, ServerFailed, TooMany, Unreachable
 from commonbook.wire.verbs import VERBS, request_of
 

@@ -104,8 +104,8 @@ def test_a_login_where_no_server_is_fails_at_once_and_says_what_to_check(book, s
 
 
 def test_a_login_that_waits_for_a_lost_answer_says_so(cli_without_book, monkeypatch):
-    monkeypatch.setattr("commonbook.client.login._SECONDS", 2.0)
-    monkeypatch.setattr("commonbook.client.login._ATTEMPT_SECONDS", 0.2)
+    monkeypatch.setattr("commonbook.compose.client._SECONDS", 2.0)
+    monkeypatch.setattr("commonbook.compose.client._ATTEMPT_SECONDS", 0.2)
     monkeypatch.setattr("commonbook.interfaces.cli.commands.access._QUIET_SECONDS", 0.01)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from commonbook.engines.sqlite import database_files
+from commonbook.engines.sqlite import database
 
 _FIRST: Final[dict[object, bytes]] = {}
 """The first database of each schema."""
@@ -17,7 +17,7 @@ _FIRST: Final[dict[object, bytes]] = {}
 @contextmanager
 def copied() -> Iterator[None]:
     """Copy the databases that are made meanwhile from one that was made as always."""
-    really: Any = database_files.make_database
+    really: Any = database.make_database
 
     def make(path: str, fill: Callable[[sqlite3.Connection], None]) -> None:
         schema = fill.__self__._migrations  # type: ignore[attr-defined]
@@ -25,11 +25,11 @@ def copied() -> Iterator[None]:
             really(path, fill)
             _FIRST[schema] = Path(path).read_bytes()
         else:
-            database_files._remove(*(path + suffix for suffix in database_files._SIDE_FILES))
+            database._remove(*(path + suffix for suffix in database._SIDE_FILES))
             Path(path).write_bytes(_FIRST[schema])
 
-    database_files.make_database = make
+    database.make_database = make
     try:
         yield
     finally:
-        database_files.make_database = really
+        database.make_database = really

@@ -1,11 +1,9 @@
 """Permissions: the owner of the home may do everything, others what grants allow, and an API key limits both.
 
-Every read and write asks here which spaces the actor may reach, in the same transaction in which it uses them.
-
-Limits of an actor: an API key opens at most what its principal may reach, an actor can be confined to spaces, and an
-agent proposes in spaces under review. Names of spaces are resolved here to those that an actor may read (`select`).
-
-Rate limits: counts each use of a class of verbs, and refuses uses above the limit per minute of the principal.
+Every read and write asks here which spaces the actor may reach, in the same transaction in which it uses them. Limits
+of an actor: an API key opens at most what its principal may reach, an actor can be confined to spaces, and an agent
+proposes in spaces under review. Names of spaces are resolved here to those that an actor may read (`select`). Rate
+limits: counts each use of a class of verbs, and refuses uses above the limit per minute of the principal.
 
 | class | counted by |
 | --- | --- |

@@ -17,9 +17,9 @@ from commonbook.runtime import LazyModule
 if TYPE_CHECKING:
     from commonbook import transfer
     from commonbook.files import scan
-    from commonbook.maintenance import audit, change_feed, health
+    from commonbook.maintenance import audit, health
     from commonbook.maintenance import doctor as checkup
-    from commonbook.maintenance import rebuild as rebuilding
+    from commonbook.maintenance import doctor as rebuilding
     from commonbook.model import path_filter
     from commonbook.model.reports import (
         ChangePage,
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 else:
     # A verb loads the module that it needs, so that a command loads no more than its own subject.
     audit = LazyModule("commonbook.maintenance.audit")
-    change_feed = LazyModule("commonbook.maintenance.change_feed")
+    change_feed = LazyModule("commonbook.maintenance.audit")
     checkup = LazyModule("commonbook.maintenance.doctor")
     health = LazyModule("commonbook.maintenance.health")
     path_filter = LazyModule("commonbook.model.path_filter")
-    rebuilding = LazyModule("commonbook.maintenance.rebuild")
+    rebuilding = LazyModule("commonbook.maintenance.doctor")
     scan = LazyModule("commonbook.files.scan")
     home_facts = LazyModule("commonbook.tables.home")
     transfer = LazyModule("commonbook.transfer")
@@ -180,12 +180,12 @@ class MaintenanceVerbs(RecallVerbs):
 
     @retry_read
     def changes(self, *, after: str | None = None, space: str | None = None, limit: int = 100) -> ChangePage:
-        return change_feed.list_changes(self._engines, self._actor, after=after, space=space, limit=limit)
+        return audit.list_changes(self._engines, self._actor, after=after, space=space, limit=limit)
 
     @retry_read
     def log_size(self) -> int:
         self._require_owner("look at everything")
-        return change_feed.log_size(self._engines)
+        return audit.log_size(self._engines)
 
     @retry_read
     def metrics(self) -> Metrics:

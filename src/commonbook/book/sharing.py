@@ -10,7 +10,7 @@ from commonbook.ports.database import retry_read
 from commonbook.runtime import LazyModule
 
 if TYPE_CHECKING:
-    from commonbook.admin import rate_limits
+    from commonbook.admin import grants
     from commonbook.memories import proposals
     from commonbook.model.memory import Kind, Receipt, Refresh
     from commonbook.model.sharing import (
@@ -32,7 +32,7 @@ else:
     manage_copy = LazyModule("commonbook.sharing.manage_copy")
     sharing_share = LazyModule("commonbook.sharing.share")
     proposals = LazyModule("commonbook.memories.proposals")
-    rate_limits = LazyModule("commonbook.admin.rate_limits")
+    rate_limits = LazyModule("commonbook.admin.grants")
     requests = LazyModule("commonbook.sharing.requests")
     sharing_rules = LazyModule("commonbook.sharing.rules")
 
@@ -115,8 +115,8 @@ class SharingVerbs(BookBase):
         return proposals.reject(self._engines, self._caller, request_id, note=note)
 
     def set_limit(self, action: LimitedAction, per_minute: int | None, *, principal: str | None = None) -> RateLimit:
-        return rate_limits.set_limit(self._engines, self._caller, action, per_minute, principal=principal)
+        return grants.set_limit(self._engines, self._caller, action, per_minute, principal=principal)
 
     @retry_read
     def limits(self) -> tuple[RateLimit, ...]:
-        return rate_limits.list_limits(self._engines, self._actor)
+        return grants.list_limits(self._engines, self._actor)

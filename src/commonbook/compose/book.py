@@ -24,7 +24,7 @@ from commonbook.engines.sqlite.database import SqliteDatabase
 from commonbook.engines.sqlite.migrations import MIGRATIONS
 from commonbook.errors import DatabaseUnfit, HomeReadOnly, KeyMissing, Moved, NetworkFileSystem, NoHome
 from commonbook.files import journal
-from commonbook.maintenance.index_follower import IndexFollower
+from commonbook.maintenance.worker import IndexFollower
 from commonbook.model.ids import format_time, new_id
 from commonbook.model.reports import OutboxStatus, Progress, no_progress
 from commonbook.model.request import OWNER_CONTEXT

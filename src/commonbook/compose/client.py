@@ -1,15 +1,23 @@
-"""The composition root of remote clients: wires a client or a remote book to its outbox file on this machine."""
+"""The composition root of remote clients: wires a client or a remote book to its outbox file on this machine.
+
+Login: exchanges a login code for an API key over HTTP.
+"""
 
 from __future__ import annotations
 
 import os
+import secrets
 from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
+from commonbook.client.http import Address, HttpCaller, Patience, problem_of
 from commonbook.engines.process import SystemClock
-from commonbook.errors import BadInput, CommonbookError
+from commonbook.errors import BadInput, CommonbookError, ServerFailed
 from commonbook.model.reports import Finding, OutboxStatus
+from commonbook.model.spaces import NewKey
 from commonbook.settings.project_files import default_space
+from commonbook.wire.encoding import Malformed, decode
+from commonbook.wire.verbs import VERBS, request_of
 
 if TYPE_CHECKING:
     from commonbook.client.outbox_client import Client, Mask
@@ -166,7 +174,6 @@ def log_in(settings: RemoteSettings, url: str, code: str, *, allow_http: bool = 
     """Exchange a login code for a key, and save it; return the key and the path of its file."""
     _require_http()
     from commonbook.client.http import parse_address
-    from commonbook.client.login import exchange
     from commonbook.settings import remote
 
     address = parse_address(url, allow_http=allow_http)
@@ -183,3 +190,27 @@ def _require_http() -> None:
         raise BadInput(
             f"a remote book needs a package that is not installed: {error.name}", fix="pip install 'commonbook[client]'"
         ) from error
+
+
+_SECONDS: Final = 15.0
+_ATTEMPT_SECONDS: Final = 5.0
+
+
+def exchange(address: Address, code: str) -> NewKey:
+    """Exchange a login code for a secret of its key; a lost answer is asked for again, with the same nonce.
+
+    An address where no server is, such as a mistyped one, is an error at once: a person waits for the answer.
+    """
+    http = HttpCaller(address, key=None)
+    try:
+        request = request_of(VERBS["exchange_login"], {"code": code, "nonce": secrets.token_urlsafe(24)})
+        answer = http.send(request, patience=Patience(_SECONDS, _ATTEMPT_SECONDS, connects_once=True))
+    finally:
+        http.close()
+    if answer.status >= 400:
+        raise problem_of(answer)
+    try:
+        key: NewKey = decode(NewKey, answer.json())
+    except Malformed as error:
+        raise ServerFailed(f"{answer.address} answered a login with something else", fix="update Commonbook") from error
+    return key

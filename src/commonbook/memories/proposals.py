@@ -20,7 +20,7 @@ from commonbook.model.spaces import Actor, Space, SpaceScope
 from commonbook.model.stored_memory import StoredMemory
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
-from commonbook.reasoning import inbox as notices
+from commonbook.reasoning import notices
 from commonbook.sharing import propagate, requests
 from commonbook.tables import memories, sharing_requests, spaces
 from commonbook.text import space_names, validation

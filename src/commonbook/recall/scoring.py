@@ -6,12 +6,10 @@ passage are added to it. The score is absolute: it depends on the query, the pas
 passages of the searched spaces have each term, but not on the other candidates. docs/decisions/0006 explains the weight
 of each feature.
 
-Pools the values and the vectors of passages with their neighbours' in the same session or memory.
-
-Passages lie in a row of slots: neighbours are as far apart as in their thread, and other passages are out of reach of
-each other. So a sum over neighbours is a sum along the row, weighted by a kernel.
-
-Vectors are signed bytes with a scale. Their products are whole numbers, which floats add up exactly in any order.
+Pools the values and the vectors of passages with their neighbours' in the same session or memory. Passages lie in a
+row of slots: neighbours are as far apart as in their thread, and other passages are out of reach of each other. So a
+sum over neighbours is a sum along the row, weighted by a kernel. Vectors are signed bytes with a scale. Their products
+are whole numbers, which floats add up exactly in any order.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """Appends messages to sessions: validated, masked, recognized as repeats by their client ids, and group-committed.
 
-An append is durable when it returns: no message is held only in memory.
-
-Finds the session of an append or a switch, locked for the transaction, or creates it.
+An append is durable when it returns: no message is held only in memory. Finds the session of an append or a switch,
+locked for the transaction, or creates it.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from commonbook.engines.postgres import connections, database, retry
+from commonbook.engines.postgres import connections, database
 from commonbook.engines.postgres.database import PostgresDatabase, PostgresTransaction
 from commonbook.engines.postgres.migrations import MIGRATIONS
 from commonbook.engines.process import SystemClock
@@ -229,7 +229,7 @@ def test_who_comes_second_to_make_the_same_thing_finds_it_made(db):
 
 
 def test_what_can_never_be_there_twice_ends_in_an_error(db, monkeypatch):
-    monkeypatch.setattr(retry, "_MAX_COLLISIONS", 3)
+    monkeypatch.setattr(database, "_MAX_COLLISIONS", 3)
     with pytest.raises(HomeDamaged, match="duplicate key"):
         db.write(lambda tx: tx.run("INSERT INTO kept (a) VALUES (1), (1)"))
 
@@ -416,7 +416,7 @@ def test_a_commit_that_never_arrived_is_made_again(db, monkeypatch):
 def test_a_commit_that_is_still_under_way_is_waited_for(postgres_book, db, monkeypatch, ending):
     """The server has the commit but has not answered yet when the connection is lost; it ends some time later."""
     late: list[threading.Timer] = []
-    monkeypatch.setattr(retry, "new_id", lambda: "the mark")
+    monkeypatch.setattr(database, "new_id", lambda: "the mark")
 
     def under_way(connection, _commit):
         connection.close()
@@ -458,7 +458,7 @@ def test_an_error_of_what_was_sent_with_the_commit_is_no_doubt(db, monkeypatch):
 @pytest.mark.promise("postgres.waits")
 def test_who_gives_up_in_doubt_says_so(postgres_book, db, monkeypatch):
     impatient = opened(postgres_book[0], busy_seconds=0.3)
-    monkeypatch.setattr(retry, "new_id", lambda: "the mark")
+    monkeypatch.setattr(database, "new_id", lambda: "the mark")
     holding = psycopg.connect(postgres_book[0])
 
     def under_way(connection, _commit):

@@ -22,7 +22,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 import commonbook
 from commonbook.book.book import Book
-from commonbook.engines.postgres.retry import Backoff, TransactionRetry
+from commonbook.engines.postgres.database import Backoff, TransactionRetry
 from commonbook.errors import Busy, DatabaseUnreachable
 from commonbook.model.memory import Filter
 from commonbook.model.session import NewMessage

@@ -12,7 +12,7 @@ from starlette.testclient import TestClient
 
 from commonbook.book.book import Book
 from commonbook.interfaces.http.app import make_app
-from commonbook.interfaces.http.authentication import view_of
+from commonbook.interfaces.http.routes import view_of
 from commonbook.interfaces.http.threads import ServerConfig
 from tests.support.crowds import until
 

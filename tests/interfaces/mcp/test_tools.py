@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from commonbook.book.book import Book
-from commonbook.interfaces.mcp.calls import call
 from commonbook.interfaces.mcp.failures import NoSuchResource
-from commonbook.interfaces.mcp.methods import INSTRUCTIONS, METHODS
+from commonbook.interfaces.mcp.methods import INSTRUCTIONS, METHODS, call
 from commonbook.interfaces.mcp.results import outline
 from commonbook.interfaces.mcp.tools import TOOLS
 from commonbook.model.memory import Draft

@@ -4,11 +4,9 @@ Every change goes through the hidden folder `out`. New text is written and synce
 with the current file. The displaced file stays in `out` until the caller has compared it, so a save that another
 program made in between is never lost.
 
-A home is watched by the file events of the operating system (watchfiles).
-
-Reads a file once its save is finished: a program that still has it open for writing is waited for (on Linux).
-
-Finds the Markdown files of a home, and maps their paths in composed Unicode (NFC) to the names on the disk.
+A home is watched by the file events of the operating system (watchfiles). Reads a file once its save is finished: a
+program that still has it open for writing is waited for (on Linux). Finds the Markdown files of a home, and maps their
+paths in composed Unicode (NFC) to the names on the disk.
 """
 
 from __future__ import annotations

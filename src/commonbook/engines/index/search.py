@@ -1,20 +1,13 @@
 """Searches segments: filters rows, counts terms, picks candidates by terms (MaxScore) and by vector, gathers features.
 
 The result depends neither on how passages are spread over segments, nor on passages outside the spaces of the query.
-Therefore ties of one score break by id, and the first pass over vectors keeps all rows up to a distance.
-
-MaxScore: selects the rows with the largest sums of the weights of their terms, without reading all lists of rows.
-
-Compares quantised vectors with a query: Hamming distance of sketches, approximate cosines, and exact cosines.
-
-A vector is stored as signed bytes, and its signs as a sketch of one bit for each dimension. The result for a passage
-never depends on which other passages are compared.
-
-Overlays deltas on segments: each delta becomes a segment, and masks the rows that it replaces in older ones.
-
-Selects the best rows of segments: by score, then by the order of ids.
-
-Of one memory, at most a few parts are kept. Of a root and its copies that have the same words, one memory is kept.
+Therefore ties of one score break by id, and the first pass over vectors keeps all rows up to a distance. MaxScore:
+selects the rows with the largest sums of the weights of their terms, without reading all lists of rows. Compares
+quantised vectors with a query: Hamming distance of sketches, approximate cosines, and exact cosines. A vector is
+stored as signed bytes, and its signs as a sketch of one bit for each dimension. The result for a passage never depends
+on which other passages are compared. Overlays deltas on segments: each delta becomes a segment, and masks the rows
+that it replaces in older ones. Selects the best rows of segments: by score, then by the order of ids. Of one memory,
+at most a few parts are kept. Of a root and its copies that have the same words, one memory is kept.
 """
 
 from __future__ import annotations

@@ -66,15 +66,9 @@ def _main(argv: Sequence[str]) -> int:
 
 
 def _run_process(argv: Sequence[str]) -> int:
-    """Run a command as the whole process, with little garbage collection.
-
-    Imports make no garbage, and the end of the process frees everything: collecting costs a tenth of `status`.
-    """
+    """Run a command as the whole process, with little garbage collection: it costs a tenth of `status`."""
     gc.set_threshold(_GC_THRESHOLD)
-    try:
-        return main(argv)
-    finally:
-        gc.freeze()
+    return main(argv)
 
 
 def _run_reporting_errors(argv: Sequence[str]) -> int:

@@ -23,9 +23,15 @@ from starlette.responses import Response, StreamingResponse
 
 from commonbook.book.serving import require_importer
 from commonbook.errors import CommonbookError, HomeError, TooLarge
-from commonbook.interfaces.http.authentication import Credentials, credentials_of, view_of
 from commonbook.interfaces.http.error_answers import BadShape
-from commonbook.interfaces.http.routes import idempotency_key, json_answer, keyed_answer
+from commonbook.interfaces.http.routes import (
+    Credentials,
+    credentials_of,
+    idempotency_key,
+    json_answer,
+    keyed_answer,
+    view_of,
+)
 from commonbook.interfaces.http.verb_calls import Call
 from commonbook.wire.encoding import dumps
 from commonbook.wire.verbs import REPORT_MEMBER

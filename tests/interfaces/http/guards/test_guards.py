@@ -14,9 +14,8 @@ from starlette.routing import Route
 from starlette.testclient import TestClient
 
 from commonbook.interfaces.http.error_answers import BadShape, error_answer
-from commonbook.interfaces.http.guards.bodies import require_depth
 from commonbook.interfaces.http.guards.config import GuardConfig
-from commonbook.interfaces.http.guards.stack import guarded
+from commonbook.interfaces.http.guards.stack import guarded, require_depth
 from tests.support.best_of import seconds, takes_less_than
 
 SECRET = "cbk_a-secret-that-no-log-has"

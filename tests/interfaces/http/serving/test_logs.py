@@ -14,10 +14,10 @@ FAULTS = """
 import asyncio, gc, logging, sys, threading
 from commonbook.errors import BadInput
 from commonbook.interfaces.http.guards.access_log import log_fault
-from commonbook.interfaces.http.serving import logs
+from commonbook.interfaces.http.serving import server
 
 SECRET = sys.argv[1]
-logs.write_to_stderr(with_requests=True)
+server.write_to_stderr(with_requests=True)
 
 class Odd(Exception):
     pass

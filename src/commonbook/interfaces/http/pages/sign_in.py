@@ -20,14 +20,14 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response
 
 from commonbook.book.serving import begin_session, end_session, find_session
 from commonbook.errors import NotAllowed
-from commonbook.interfaces.http.authentication import (
+from commonbook.interfaces.http.error_answers import BadShape, Unauthenticated, error_details
+from commonbook.interfaces.http.routes import (
+    LoggedRoute,
     cookie_name,
     require_csrf_token,
     require_own_page,
     session_cookie,
 )
-from commonbook.interfaces.http.error_answers import BadShape, Unauthenticated, error_details
-from commonbook.interfaces.http.routes import LoggedRoute
 from commonbook.model.ids import format_time
 
 if TYPE_CHECKING:

@@ -19,9 +19,8 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Match
 
 from commonbook.errors import Busy, CommonbookError, TooMany
-from commonbook.interfaces.http.authentication import Credentials, credentials_of, view_of
 from commonbook.interfaces.http.error_answers import BadShape, Unauthenticated
-from commonbook.interfaces.http.routes import LoggedRoute, answering
+from commonbook.interfaces.http.routes import Credentials, LoggedRoute, answering, credentials_of, view_of
 from commonbook.wire.encoding import dumps
 
 if TYPE_CHECKING:

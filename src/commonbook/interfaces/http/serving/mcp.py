@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any, Final
 from starlette.requests import Request
 
 from commonbook.errors import BadInput
-from commonbook.interfaces.http.authentication import credentials_of, default_space_of, view_of
 from commonbook.interfaces.http.error_answers import BadShape, error_answer, status_answer
-from commonbook.interfaces.http.routes import LoggedRoute
+from commonbook.interfaces.http.routes import LoggedRoute, credentials_of, default_space_of, view_of
 from commonbook.interfaces.http.threads import ServerConfig, Threads
 from commonbook.interfaces.mcp.failures import NoSuchResource, ProtocolError, explained
 from commonbook.interfaces.mcp.methods import CACHED_SECONDS, INSTRUCTIONS, METHODS, SERVER
