@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from commonbook.files import scan
     from commonbook.maintenance import audit, health
     from commonbook.maintenance import doctor as checkup
-    from commonbook.maintenance import doctor as rebuilding
     from commonbook.model import path_filter
     from commonbook.model.reports import (
         ChangePage,
@@ -36,11 +35,9 @@ if TYPE_CHECKING:
 else:
     # A verb loads the module that it needs, so that a command loads no more than its own subject.
     audit = LazyModule("commonbook.maintenance.audit")
-    change_feed = LazyModule("commonbook.maintenance.audit")
     checkup = LazyModule("commonbook.maintenance.doctor")
     health = LazyModule("commonbook.maintenance.health")
     path_filter = LazyModule("commonbook.model.path_filter")
-    rebuilding = LazyModule("commonbook.maintenance.doctor")
     scan = LazyModule("commonbook.files.scan")
     home_facts = LazyModule("commonbook.tables.home")
     transfer = LazyModule("commonbook.transfer")
@@ -135,7 +132,7 @@ class MaintenanceVerbs(RecallVerbs):
 
     def rebuild(self, *, progress: Progress = no_progress) -> SyncReport:
         self._require_owner("rebuild the home")
-        report = rebuilding.rebuild(self._engines, progress=progress)
+        report = checkup.rebuild(self._engines, progress=progress)
         self.reindex(anew=True, progress=progress)
         return report
 

@@ -1,6 +1,6 @@
-"""`doctor` checks the database, every file, the jobs, the log and the keys of a home; it changes nothing.
+"""`doctor` checks the database, files, jobs, the log and the keys of a home; `rebuild` makes derived rows again.
 
-Rebuild: make the derived rows (tags, marks, hashes, links, copies) again, and read every Markdown file again.
+`doctor` changes nothing. `rebuild` makes tags, marks, hashes, links and copies again, and reads every Markdown file.
 """
 
 from __future__ import annotations

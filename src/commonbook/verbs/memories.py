@@ -60,7 +60,8 @@ class Memories(Declarations):
         - `key`: an idempotency key. If you have used it before, the first receipt is returned and nothing is stored.
         - `metadata`: fields of your own, by which `list` and `recall` can filter: at most 32 names, each with a text, a
           number or a truth value.
-        - `mask`: whether secrets in title and text are masked before anything is stored; the receipt counts them.
+        - `mask`: whether secrets in title, text, tags and metadata are masked before they are stored; the receipt
+          counts them.
 
         The receipt names a memory with the same text (`duplicate_of`).
         """

@@ -1,7 +1,8 @@
 """Stores new memories and new versions of memories: rows, links, history, copy binding, log entry and file.
 
-Every change of a memory ends here, whether it came through the API or from an edited file. Here is decided, too,
-where a new memory goes if it is only proposed, and what links from files remember of their targets.
+Every new version of a memory ends here, whether it came through the API or from an edited file; `remember` adds its
+rows itself. Here is decided, too, where a new memory goes if it is only proposed, and what links from files remember
+of their targets.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ The steps of a write, in order:
 
 1. The operation runs; it changes rows and records each change (`WriteContext.log`).
 2. `Engines.before_finalize` completes its changes, once for each actor (`compose.book`).
-3. `finalize` numbers the changes of each touched space, appends them to its signed log, and checks again that names
-   and permissions are as the operation read them.
+3. `finalize` numbers the changes of each touched space, checks again that names and permissions are as the operation
+   read them, where others may have written meanwhile, and appends the changes to the signed log of each space.
 4. The database commits. `RetryTransaction`, raised anywhere before, starts again at step 1. On SQLite nothing can
    change meanwhile, so nothing raises it.
 5. `Engines.after_commit` writes the files. Until it has, the file journal keeps them.
