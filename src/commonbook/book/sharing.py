@@ -32,7 +32,7 @@ else:
     manage_copy = LazyModule("commonbook.sharing.manage_copy")
     sharing_share = LazyModule("commonbook.sharing.share")
     proposals = LazyModule("commonbook.memories.proposals")
-    rate_limits = LazyModule("commonbook.admin.grants")
+    grants = LazyModule("commonbook.admin.grants")
     requests = LazyModule("commonbook.sharing.requests")
     sharing_rules = LazyModule("commonbook.sharing.rules")
 

@@ -67,7 +67,8 @@ class Sharing(Declarations):
 
         A copy is claimed if its tie came from its file alone: the database was lost, or the copy was imported. One
         that was edited here keeps its words. Left out are copies whose source you may not read, and imported ones that
-        do not say what their source says.
+        do not say what their source says. The mode is what the file says: a live copy then shows what its source says
+        now to all who read its space, so look at claimed copies before.
         """
 
     @verb("GET", "/v1/memories/{memory_id}/lineage")
