@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from benchmarks.quality import datasets, studies
+from benchmarks.quality import datasets, echoes, studies
 from benchmarks.quality.datasets import DataSet
 from benchmarks.quality.homes import FullText, stored
 from benchmarks.quality.report import Table, plot
 from commonbook import CommonbookError
 from commonbook.interfaces.cli.main import exit_code
 
-STUDIES: Final = ("ranking", "parts", "silence", "calibration", "prompt", "pooled", "verbatim")
+STUDIES: Final = ("ranking", "parts", "silence", "calibration", "prompt", "pooled", "verbatim", "echoes", "everyday")
 _VERBATIM_QUESTIONS: Final = 500
 
 
@@ -65,6 +65,9 @@ def _run(data: Sequence[DataSet], options: argparse.Namespace) -> Iterator[Table
             start = time.perf_counter()
             yield from _studies_of(one, chosen, options.database)
             print(f"{one.name}: {time.perf_counter() - start:.0f} s", file=sys.stderr)
+    if not options.set:
+        yield from echoes.echoes(options.database) if "echoes" in chosen else ()
+        yield from echoes.everyday(options.database) if "everyday" in chosen else ()
     if "verbatim" in chosen and data and not options.set:
         talks = [talk for one in data for talk in one.talks]
         with stored(DataSet("verbatim", ()), database=options.database) as book:

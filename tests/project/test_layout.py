@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import ast
+import builtins
+import dis
+import importlib
+import pkgutil
+from collections.abc import Iterator
 from pathlib import Path
+from types import CodeType
 
 import grimp
 import pytest
@@ -66,3 +72,24 @@ def test_there_is_one_http_client_and_that_of_the_standard_library_in_the_plain_
         "compose/client.py": {"httpx2"},
         "engines/embedders/http.py": {"http.client", "urllib.request"},
     }
+
+
+def test_every_name_that_a_function_reads_exists_in_its_module():
+    # A name that only type checkers import is seen by no linter.
+    missing = set()
+    for module in pkgutil.walk_packages(commonbook.__path__, "commonbook."):
+        if module.name.endswith("__main__"):
+            continue
+        names = vars(importlib.import_module(module.name))
+        code = compile(Path(names["__file__"]).read_text(encoding="utf-8"), module.name, "exec")
+        missing |= {
+            (module.name, name) for name in _globals_of(code) if name not in names and not hasattr(builtins, name)
+        }
+    assert missing == set()
+
+
+def _globals_of(code: CodeType) -> Iterator[str]:
+    yield from (step.argval for step in dis.get_instructions(code) if step.opname == "LOAD_GLOBAL")
+    for part in code.co_consts:
+        if isinstance(part, CodeType):
+            yield from _globals_of(part)
