@@ -561,7 +561,7 @@ SUBJECTS = {
     for name in (
         "admin.grants",
         "admin.spaces",
-        "maintenance.rebuild",
+        "maintenance.doctor",
         "memories.remember",
         "model.reasoning",
         "reasoning.supersede",
