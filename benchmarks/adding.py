@@ -18,7 +18,7 @@ from benchmarks.bare import BareLoop
 from benchmarks.bench import ROOT, Bench, drafts, environment, rate
 from benchmarks.figures import AT_LEAST, AT_MOST, Bar, Figure, in_turns
 from benchmarks.texts import texts
-from commonbook.book.book import Book
+from commonbook.service.book import Book
 
 _QUARTER: Final = Bar(AT_LEAST, 1 / 4)
 _THIRD: Final = Bar(AT_LEAST, 1 / 3)

@@ -19,7 +19,7 @@ import commonbook
 from benchmarks.bare import BareLoop, BareSearch
 from benchmarks.library import SHARED, shelves
 from benchmarks.texts import texts
-from commonbook.model.memory import Draft
+from commonbook.values.memory import Draft
 
 ROOT: Final = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _BATCH: Final = 1_000

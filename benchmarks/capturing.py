@@ -21,9 +21,9 @@ from benchmarks.bench import Bench
 from benchmarks.figures import AT_LEAST, Bar, Figure, in_turns
 from benchmarks.processes import Process, done, ready, together
 from benchmarks.texts import texts
-from commonbook.book.book import Book
-from commonbook.model.session import NewMessage
-from commonbook.sessions.episode_boundaries import LIMITS
+from commonbook.service.book import Book
+from commonbook.subjects.sessions.episode_boundaries import LIMITS
+from commonbook.values.session import NewMessage
 
 _SIXTH: Final = Bar(AT_LEAST, 1 / 6)
 _CASES: Final = ((1, 1), (1, 50), (4, 1), (4, 50))

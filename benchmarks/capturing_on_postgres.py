@@ -30,9 +30,9 @@ from benchmarks.figures import AT_LEAST, Bar, Figure, in_turns
 from benchmarks.on_postgres import book_on_postgres
 from benchmarks.processes import Process, done, ready, together
 from benchmarks.texts import texts
-from commonbook.book.book import Book
-from commonbook.model.ids import new_id
-from commonbook.model.session import Message, NewMessage
+from commonbook.service.book import Book
+from commonbook.values.ids import new_id
+from commonbook.values.session import Message, NewMessage
 
 _QUARTER: Final = Bar(AT_LEAST, 1 / 4)
 _SESSIONS: Final = 50

@@ -83,7 +83,7 @@ def main(folder: Path, facts: int, rounds: int, turns: int) -> dict[str, list[fl
 def _ours(facts: int) -> Any:  # noqa: ANN401 - as Hermes sees it
     import commonbook
     from commonbook.adapters.hermes.provider import CommonbookMemoryProvider
-    from commonbook.model.memory import Draft
+    from commonbook.values.memory import Draft
 
     with commonbook.open(os.environ["COMMONBOOK_HOME"], create=True) as book:
         book.remember_many([Draft(text=fact(number), space="hermes/default/local") for number in range(facts)])

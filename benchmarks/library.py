@@ -36,10 +36,10 @@ from itertools import accumulate, count, cycle, islice
 from typing import Final, NamedTuple
 from uuid import UUID
 
+from commonbook.core.text.space_names import PERSONAL
+from commonbook.core.text.terms import query_words
 from commonbook.engines.embedders.static_table import TABLE
-from commonbook.model.memory import Draft
-from commonbook.text.space_names import PERSONAL
-from commonbook.text.terms import query_words
+from commonbook.values.memory import Draft
 
 QUESTION_WORDS: Final = 7
 """The words of a question, without stop words."""

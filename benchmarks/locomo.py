@@ -21,9 +21,9 @@ from typing import Any, Final, NamedTuple
 from commonbook import BadInput, Book, CommonbookError, Conflict, DatabaseError, Draft, Progress
 from commonbook.compose.book import open_book
 from commonbook.compose.databases import make_keys
+from commonbook.core.settings.settings import DatabaseChoice, Settings, require_address
 from commonbook.interfaces.cli.main import exit_code
-from commonbook.model.ids import format_time
-from commonbook.settings.settings import DatabaseChoice, Settings, require_address
+from commonbook.values.ids import format_time
 
 CATEGORIES: Final = (1, 2, 3, 4)
 """Questions that the chats answer; those of category 5 have no answer."""

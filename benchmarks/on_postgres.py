@@ -22,14 +22,14 @@ from benchmarks.bench import Bench
 from benchmarks.figures import AT_MOST, Bar, Figure
 from benchmarks.library import by_frequency, shelves
 from benchmarks.recalling import percentile
-from commonbook.book.book import Book
 from commonbook.compose.databases import make_keys
+from commonbook.core.text import terms
+from commonbook.core.text.space_names import PERSONAL
 from commonbook.engines.embedders.static_table import StaticTable
 from commonbook.engines.postgres.index import CREATE_INDEXES
 from commonbook.engines.postgres.passage_rows import signed_hash
-from commonbook.recall import indexed_passages
-from commonbook.text import terms
-from commonbook.text.space_names import PERSONAL
+from commonbook.service.book import Book
+from commonbook.subjects.recall import indexed_passages
 from tests.support.postgres_server import TEMPLATE, Server
 
 _K: Final = 10

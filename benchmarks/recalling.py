@@ -23,9 +23,9 @@ from benchmarks.figures import AT_LEAST, AT_MOST, Bar, Figure, in_turns
 from benchmarks.library import CHAT, SHARED, as_in_a_chat, by_frequency, from_a_passage
 from benchmarks.starting import command
 from benchmarks.texts import texts
-from commonbook.book.book import Book
-from commonbook.text.space_names import PERSONAL
-from commonbook.text.terms import query_words
+from commonbook.core.text.space_names import PERSONAL
+from commonbook.core.text.terms import query_words
+from commonbook.service.book import Book
 
 _K: Final = 10
 _IN_A_CHAT: Final = "as in a chat"

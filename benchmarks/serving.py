@@ -226,7 +226,7 @@ def serve_empty_routes(folder: str) -> None:
     from starlette.routing import Route
 
     from commonbook.interfaces.http.serving import addresses
-    from commonbook.wire.encoding import dumps
+    from commonbook.values.encoding import dumps
 
     with commonbook.open(folder, create=True) as book:
         book.remember_many([shelf.draft for shelf in shelves(_PASSAGES_OF_EMPTY, SHARED)])
@@ -247,7 +247,7 @@ def _empty_route(kind: str, answer: bytes) -> tuple[str, Any]:
     from starlette.responses import Response
 
     from commonbook.interfaces.http.verb_calls import Call, parse_json
-    from commonbook.wire.verbs import VERBS
+    from commonbook.verbs.requests import VERBS
 
     call = Call(VERBS[kind])
 

@@ -17,10 +17,10 @@ from benchmarks.bench import Bench
 from benchmarks.figures import AT_MOST, Bar, Figure, in_turns
 from benchmarks.library import shelves
 from benchmarks.recalling import recall_times
-from commonbook.book.book import Book
-from commonbook.model.ids import new_id
-from commonbook.model.memory import Draft
-from commonbook.text.space_names import PERSONAL
+from commonbook.core.text.space_names import PERSONAL
+from commonbook.service.book import Book
+from commonbook.values.ids import new_id
+from commonbook.values.memory import Draft
 
 _BAR: Final = Bar(AT_MOST, 1.3)
 _SHARE_COPIED: Final = 0.3

@@ -19,10 +19,10 @@ import pytest
 
 import commonbook
 from commonbook.adapters.hermes.provider import CommonbookMemoryProvider
-from commonbook.book.book import Book
 from commonbook.compose.databases import make_keys
+from commonbook.core.settings.settings import Settings
 from commonbook.engines.process import SystemClock
-from commonbook.settings.settings import Settings
+from commonbook.service.book import Book
 from tests.support import new_databases
 from tests.support.places import in_memory
 from tests.support.postgres_server import TEMPLATE, Server, rows_of

@@ -129,7 +129,7 @@ def test_a_backup_taken_during_writes_brings_the_book_back(user):
 
 WRITER = """
 import itertools, sys, commonbook
-from commonbook.model.session import NewMessage
+from commonbook.values.session import NewMessage
 with commonbook.open(sys.argv[1]) as book:
     for number in itertools.count():
         book.remember(f"Heron number {number} of the mill")

@@ -22,7 +22,7 @@ from typing import NamedTuple
 import pytest
 
 import commonbook
-from commonbook.model.memory import Draft
+from commonbook.values.memory import Draft
 from tests_hermes.real_hermes import HERMES, LIMIT, RealHermes
 
 KEY = "a-fake-key-of-the-api-server-for-tests"

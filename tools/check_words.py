@@ -1,6 +1,6 @@
 """Check the words of code and pages: no private terms, no vague names, and page lines that are not too long.
 
-Run it with paths to check only those: `python tools/check_words.py src/commonbook/sharing`.
+Run it with paths to check only those: `python tools/check_words.py src/commonbook/subjects/sharing`.
 """
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import commonbook
 from commonbook.aio.threads import CONTEXT_MANAGERS
-from commonbook.book.book import Book
-from commonbook.client.remote_book import RemoteBook
+from commonbook.remote.remote_book import RemoteBook
+from commonbook.service.book import Book
 from commonbook.verbs import Verbs
 
 STUB = Path(__file__).parents[1] / "src" / "commonbook" / "aio" / "book.pyi"

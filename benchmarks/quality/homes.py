@@ -14,8 +14,8 @@ from benchmarks.quality.datasets import DataSet, Note, Talk
 from commonbook import Book, Draft
 from commonbook.compose.book import open_book
 from commonbook.compose.databases import make_keys
-from commonbook.model.ids import format_time
-from commonbook.settings.settings import DatabaseChoice, Settings, require_address
+from commonbook.core.settings.settings import DatabaseChoice, Settings, require_address
+from commonbook.values.ids import format_time
 
 
 @contextmanager

@@ -34,9 +34,6 @@ from commonbook.version import __version__
 if TYPE_CHECKING:
     import os
 
-    from commonbook.book.book import Book
-    from commonbook.client.outbox_client import Client
-    from commonbook.client.remote_book import RemoteBook
     from commonbook.errors import (
         AddressTaken,
         Ambiguous,
@@ -81,8 +78,22 @@ if TYPE_CHECKING:
         UntrustedServer,
         VersionConflict,
     )
-    from commonbook.model.invalidation import Decision, Invalidation, Notice, SupersedeReason, Verdict
-    from commonbook.model.memory import (
+    from commonbook.ports.embedding import Embedder, EmbedderChoice, EmbeddingInput
+    from commonbook.ports.outbox import (
+        EnqueuedMessage,
+        OutboxCounts,
+        OutboxEntry,
+        OutboxMessage,
+        OutboxReceipt,
+        SessionContext,
+        StoredMessage,
+        Transport,
+    )
+    from commonbook.remote.outbox_client import Client
+    from commonbook.remote.remote_book import RemoteBook
+    from commonbook.service.book import Book
+    from commonbook.values.invalidation import Decision, Invalidation, Notice, SupersedeReason, Verdict
+    from commonbook.values.memory import (
         UNSET,
         CopyInfo,
         CopyMode,
@@ -104,9 +115,9 @@ if TYPE_CHECKING:
         Scalar,
         Unset,
     )
-    from commonbook.model.reasoning import Dependent, Inbox, InboxItem, MemoryReference, SupersedeReport, TriageReport
-    from commonbook.model.recall import CopyPlace, Hit, HitType, Include, RecallResult
-    from commonbook.model.reports import (
+    from commonbook.values.reasoning import Dependent, Inbox, InboxItem, MemoryReference, SupersedeReport, TriageReport
+    from commonbook.values.recall import CopyPlace, Hit, HitType, Include, RecallResult
+    from commonbook.values.reports import (
         BackupReport,
         ChangeEvent,
         ChangePage,
@@ -121,7 +132,7 @@ if TYPE_CHECKING:
         SyncReport,
         TransferReport,
     )
-    from commonbook.model.session import (
+    from commonbook.values.session import (
         AppendReceipt,
         ChatMessage,
         ChatObject,
@@ -136,7 +147,7 @@ if TYPE_CHECKING:
         SwitchReason,
         WorkReport,
     )
-    from commonbook.model.sharing import (
+    from commonbook.values.sharing import (
         Ancestor,
         CopyNode,
         LimitedAction,
@@ -148,7 +159,7 @@ if TYPE_CHECKING:
         ShareRequest,
         SharingRule,
     )
-    from commonbook.model.spaces import (
+    from commonbook.values.spaces import (
         ApiKey,
         Grant,
         Identity,
@@ -159,17 +170,6 @@ if TYPE_CHECKING:
         SignInCode,
         Space,
         SpaceRole,
-    )
-    from commonbook.ports.embedding import Embedder, EmbedderChoice, EmbeddingInput
-    from commonbook.ports.outbox import (
-        EnqueuedMessage,
-        OutboxCounts,
-        OutboxEntry,
-        OutboxMessage,
-        OutboxReceipt,
-        SessionContext,
-        StoredMessage,
-        Transport,
     )
 
 
@@ -208,9 +208,9 @@ __all__ = [
 
 # The module that defines each of them.
 _MODULES: Final[dict[str, tuple[str, ...]]] = {
-    "commonbook.book.book": ("Book",),
-    "commonbook.client.outbox_client": ("Client",),
-    "commonbook.client.remote_book": ("RemoteBook",),
+    "commonbook.service.book": ("Book",),
+    "commonbook.remote.outbox_client": ("Client",),
+    "commonbook.remote.remote_book": ("RemoteBook",),
     "commonbook.errors": (
         "AddressTaken", "Ambiguous", "BadFile", "BadInput", "BadSpaceName", "BadText", "BadTime", "Busy",
         "CommonbookError", "Conflict", "DatabaseError", "DatabaseRefused", "DatabaseUnfit", "DatabaseUnreachable",
@@ -219,29 +219,29 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
         "NotReplicated", "Refused", "ServerBusy", "ServerFailed", "ServerLost", "SpaceExists", "TooLarge", "TooMany",
         "TransportError", "Unreachable", "UnsupportedSystem", "UntrustedServer", "VersionConflict",
     ),
-    "commonbook.model.invalidation": ("Decision", "Invalidation", "Notice", "SupersedeReason", "Verdict"),
-    "commonbook.model.memory": (
+    "commonbook.values.invalidation": ("Decision", "Invalidation", "Notice", "SupersedeReason", "Verdict"),
+    "commonbook.values.memory": (
         "CopyInfo", "CopyMode", "Deleted", "Deletion", "Draft", "Filter", "Freshness", "Kind", "Link", "Mark",
         "Memory", "Metadata", "Page", "Receipt", "Refresh", "Relation", "Revision", "Scalar", "UNSET", "Unset",
     ),
-    "commonbook.model.reasoning": (
+    "commonbook.values.reasoning": (
         "Dependent", "Inbox", "InboxItem", "MemoryReference", "SupersedeReport", "TriageReport",
     ),
-    "commonbook.model.recall": ("CopyPlace", "Hit", "HitType", "Include", "RecallResult"),
-    "commonbook.model.reports": (
+    "commonbook.values.recall": ("CopyPlace", "Hit", "HitType", "Include", "RecallResult"),
+    "commonbook.values.reports": (
         "BackupReport", "ChangeEvent", "ChangePage", "Finding", "LogEntry", "LogReport", "Metrics", "Progress",
         "RestoreReport", "SchemaMigration", "Status", "SyncReport", "TransferReport",
     ),
-    "commonbook.model.session": (
+    "commonbook.values.session": (
         "AppendReceipt", "ChatMessage", "ChatObject",
         "Message", "MessagePage", "MessageReceipt", "NewMessage", "PromptPassage", "PromptUse", "Session",
         "SettleReport", "SwitchReason", "WorkReport",
     ),
-    "commonbook.model.sharing": (
+    "commonbook.values.sharing": (
         "Ancestor", "CopyNode", "LimitedAction", "Lineage", "RateLimit", "RequestPurpose", "RequestState",
         "ShareReceipt", "ShareRequest", "SharingRule",
     ),
-    "commonbook.model.spaces": (
+    "commonbook.values.spaces": (
         "ApiKey", "Grant", "Identity", "LoginCode", "NewKey", "Review", "Role", "SignInCode", "Space", "SpaceRole",
     ),
     "commonbook.ports.embedding": ("Embedder", "EmbedderChoice", "EmbeddingInput"),
@@ -265,7 +265,7 @@ def open(  # noqa: A001 - the name is the point
     nothing is there, and the database of an address.
     """
     from commonbook.compose.book import may_be_made, open_book
-    from commonbook.settings.settings import Settings
+    from commonbook.core.settings.settings import Settings
 
     settings = Settings.load(home, space=space)
     return open_book(settings, create=create or may_be_made(settings))
@@ -283,8 +283,8 @@ def backup(
     gets its name. The report names what was left out. Without `home`, COMMONBOOK_HOME is used, else `~/commonbook`.
     """
     from commonbook.compose.backup import backup_home
-    from commonbook.model.reports import no_progress
-    from commonbook.settings.settings import Settings
+    from commonbook.core.settings.settings import Settings
+    from commonbook.values.reports import no_progress
 
     return backup_home(Settings.load(home), target, progress=progress or no_progress)
 
@@ -300,8 +300,8 @@ def restore(
     A damaged backup raises `BadFile`, and something at the place of the home `Conflict`: then nothing is changed.
     """
     from commonbook.compose.backup import restore_home
-    from commonbook.model.reports import no_progress
-    from commonbook.settings.settings import Settings
+    from commonbook.core.settings.settings import Settings
+    from commonbook.values.reports import no_progress
 
     return restore_home(Settings.load(home), backup, progress=progress or no_progress)
 
@@ -328,7 +328,7 @@ def connect(
     - `patience_seconds`: how long to try in all, before `Unreachable` is raised.
     """
     from commonbook.compose.client import connect as compose_remote
-    from commonbook.settings.remote import RemoteSettings
+    from commonbook.core.settings.remote import RemoteSettings
 
     return compose_remote(
         RemoteSettings.load(),
@@ -356,7 +356,7 @@ def open_client(
     The outbox is COMMONBOOK_OUTBOX, else in the home. Without `background`, messages are sent only while a call waits.
     """
     from commonbook.compose.client import open_client as compose_client
-    from commonbook.settings.settings import Settings
+    from commonbook.core.settings.settings import Settings
 
     return compose_client(
         Settings.load(home, space=space),

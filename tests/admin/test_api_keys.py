@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from commonbook.core.text import masking
 from commonbook.errors import BadInput, NotAllowed, NotFound
-from commonbook.model.memory import Draft, Filter
-from commonbook.model.spaces import Actor
-from commonbook.text import masking
+from commonbook.values.memory import Draft, Filter
+from commonbook.values.spaces import Actor
 from tests.support.stored import stored
 
 ALICE = "user:alice"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from commonbook.book.book import Book
 from commonbook.errors import BadInput, NotAllowed
+from commonbook.service.book import Book
 from tests.conftest import OpenBook
 from tests.support.repositories import repository, worktree
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from commonbook.book.book import Book
 from commonbook.errors import BadInput, CommonbookError, NotAllowed, NotFound
-from commonbook.model.memory import Filter
-from commonbook.model.session import PromptPassage
+from commonbook.service.book import Book
+from commonbook.values.memory import Filter
+from commonbook.values.session import PromptPassage
 
 ALICE, BOB = "user:alice", "agent:bob"
 SECRET = "the heron stands on the green weir"

@@ -9,7 +9,7 @@ import pytest
 
 from commonbook.errors import BadInput, NotAllowed, NotFound, TooMany
 from commonbook.interfaces.cli.main import exit_code
-from commonbook.model.memory import Draft, Filter
+from commonbook.values.memory import Draft, Filter
 from tests.admin.test_grants import recorded
 from tests.support.writers_child import together
 

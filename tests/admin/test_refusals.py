@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from commonbook.book.book import Book
+from commonbook.core.tables.rate_counts import MAX_LOGGED_REFUSALS
 from commonbook.errors import NotAllowed, NotFound
-from commonbook.model.memory import Filter
-from commonbook.tables.rate_counts import MAX_LOGGED_REFUSALS
+from commonbook.service.book import Book
+from commonbook.values.memory import Filter
 from tests.support.writers_child import together
 
 ALICE, EVE = "user:alice", "user:eve"

@@ -13,7 +13,7 @@ import pytest
 
 import commonbook
 from commonbook.errors import NotAllowed, NotFound
-from commonbook.model.memory import Filter
+from commonbook.values.memory import Filter
 
 
 @pytest.fixture

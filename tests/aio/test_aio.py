@@ -15,9 +15,9 @@ import pytest
 import commonbook
 from commonbook import aio
 from commonbook.aio.threads import CONTEXT_MANAGERS
-from commonbook.book.book import Book
 from commonbook.errors import HomeError, NotFound
-from commonbook.maintenance import health
+from commonbook.service.book import Book
+from commonbook.subjects.maintenance import health
 
 ROOT = Path(__file__).parents[2]
 VERBS = [name for name in dir(Book) if not name.startswith("_")]

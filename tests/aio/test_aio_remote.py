@@ -8,7 +8,7 @@ import pytest
 
 from commonbook import aio
 from commonbook.errors import HomeError, NotFound
-from tests.client.conftest import Connect, Serve, connect, key, serve, server  # noqa: F401 - fixtures
+from tests.remote.conftest import Connect, Serve, connect, key, serve, server  # noqa: F401 - fixtures
 
 MISSING = "01a1e813-0000-7000-8000-000000000000"
 

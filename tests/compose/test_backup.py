@@ -20,8 +20,8 @@ import pytest
 import commonbook
 from commonbook.engines.disk import machine_marker
 from commonbook.errors import BadFile, Conflict, DatabaseUnfit, HomeDamaged, NoHome
-from commonbook.model.session import NewMessage
 from commonbook.ports.outbox import OutboxMessage
+from commonbook.values.session import NewMessage
 from tests.support import crashing
 from tests.support.backup_child import POINTS, RESTORE_POINTS
 from tests.support.outbox_child import Loopback, Server

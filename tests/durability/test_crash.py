@@ -19,12 +19,12 @@ from pathlib import Path
 import pytest
 
 import commonbook
+from commonbook.core.files import write_out
 from commonbook.engines.disk import signing_keys
 from commonbook.engines.disk.home_folder import HomeFolder
 from commonbook.engines.sqlite.migrations import MIGRATIONS
 from commonbook.errors import HomeDamaged, HomeOfAnotherBuild, KeyMissing
-from commonbook.files import write_out
-from commonbook.model.spaces import FILESYSTEM
+from commonbook.values.spaces import FILESYSTEM
 from tests.support import crashing
 from tests.support.crash_child import POINTS
 from tests.support.crashing import Ledger, Op, do, look_at, settle, start, text_of

@@ -18,7 +18,7 @@ import pytest
 
 import commonbook
 from commonbook.errors import Busy
-from commonbook.model.spaces import LOCAL_OWNER
+from commonbook.values.spaces import LOCAL_OWNER
 from tests.support import crashing
 from tests.support.crashing import look_at, start
 
@@ -271,7 +271,7 @@ expected = {"the walrus sleeps"}
 begun = threading.Event()
 class Slow:
     def find_spec(self, name, *_rest):
-        if name == "commonbook.recall.recaller":
+        if name == "commonbook.subjects.recall.recaller":
             begun.set()
             time.sleep(0.5)
 sys.meta_path.insert(0, Slow())
@@ -293,7 +293,7 @@ book.remember("before", space="a")
 begun = threading.Event()
 class Slow:
     def find_spec(self, name, path, _target=None):
-        if name != "commonbook.sharing.lineage":
+        if name != "commonbook.subjects.sharing.lineage":
             return None
         # A finder holds the lock of all imports, for which a fork waits in any case; a loader does not.
         spec = PathFinder.find_spec(name, path)

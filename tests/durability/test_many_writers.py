@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from commonbook.model.memory import Filter
-from commonbook.model.session import NewMessage
+from commonbook.values.memory import Filter
+from commonbook.values.session import NewMessage
 from tests.support.capture_child import wrong_with
 from tests.support.crashing import look_at
 from tests.support.writers_child import together

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from commonbook.core.markdown import transcript
 from commonbook.errors import Conflict, KeyConflict
-from commonbook.markdown import transcript
-from commonbook.model.memory import Filter
-from commonbook.model.session import NewMessage
+from commonbook.values.memory import Filter
+from commonbook.values.session import NewMessage
 from tests.support import hand_edits
 from tests.support.hand_edits import space_folder
 
@@ -632,7 +632,7 @@ def test_lines_of_messages_are_ours_and_are_shown_to_nobody(book, open_book):
 KILLED_CHILD = """
 import os, signal, sys
 import commonbook
-from commonbook.tables import file_journal, sessions
+from commonbook.core.tables import file_journal, sessions
 
 def die(*args, **options):
     os.kill(os.getpid(), signal.SIGKILL)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
 from commonbook.errors import NotFound
-from commonbook.model.memory import Draft, Filter
+from commonbook.service.book import Book
+from commonbook.values.memory import Draft, Filter
 from tests.conftest import OpenBook
 from tests.support.best_of import takes_less_than
 from tests.support.hand_edits import change, texts

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from commonbook.book.book import Book
 from commonbook.errors import FileInTheWay
-from commonbook.model.memory import Filter
+from commonbook.service.book import Book
+from commonbook.values.memory import Filter
 from tests.support.hand_edits import change
 
 

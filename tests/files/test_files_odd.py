@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
 from commonbook.engines.disk.home_folder import HomeFolder
 from commonbook.engines.process import FairLock
 from commonbook.errors import FileInTheWay, HomeError, NotFound
-from commonbook.model.ids import new_id
-from commonbook.model.memory import Draft
+from commonbook.service.book import Book
+from commonbook.values.ids import new_id
+from commonbook.values.memory import Draft
 from tests.conftest import OpenBook
 from tests.support.hand_edits import change
 
@@ -168,7 +168,7 @@ def test_only_what_is_missing_in_both_looks_is_deleted(
     def meanwhile(_seconds: float) -> None:
         (home / away.path).rename(aside)
 
-    monkeypatch.setattr("commonbook.files.scan.time.sleep", meanwhile)
+    monkeypatch.setattr("commonbook.core.files.scan.time.sleep", meanwhile)
     book.sync()
     monkeypatch.undo()
     with pytest.raises(NotFound):

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from commonbook.book.book import Book
 from commonbook.errors import FileInTheWay
-from commonbook.model.memory import Draft
+from commonbook.service.book import Book
+from commonbook.values.memory import Draft
 from tests.conftest import OpenBook
 from tests.support.hand_edits import texts
 

@@ -19,13 +19,13 @@ from pathlib import Path
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
+from commonbook.core.files import write_out
+from commonbook.core.tables import file_journal
 from commonbook.engines.disk.home_folder import HomeFolder
 from commonbook.errors import VersionConflict
-from commonbook.files import write_out
-from commonbook.model.memory import Revision
-from commonbook.model.spaces import FILESYSTEM, LOCAL_OWNER
-from commonbook.tables import file_journal
+from commonbook.service.book import Book
+from commonbook.values.memory import Revision
+from commonbook.values.spaces import FILESYSTEM, LOCAL_OWNER
 from tests.support import crashing
 from tests.support.crashing import look_at, save, start
 
@@ -257,7 +257,7 @@ def test_a_file_renamed_away_and_back_by_an_editor_is_not_deleted(home, monkeypa
         backup = file.with_suffix(".bak")
         file.rename(backup)
         with monkeypatch.context() as between_two_looks:
-            between_two_looks.setattr("commonbook.files.scan.time.sleep", lambda _seconds: file.write_bytes(data))
+            between_two_looks.setattr("commonbook.core.files.scan.time.sleep", lambda _seconds: file.write_bytes(data))
             book.sync()
         book.sync()
         backup.unlink()

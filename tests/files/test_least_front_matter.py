@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
-from commonbook.model.memory import Memory
+from commonbook.service.book import Book
+from commonbook.values.memory import Memory
 from tests.conftest import OpenBook
 from tests.support.hand_edits import change
 from tests.support.lost_databases import lose_database

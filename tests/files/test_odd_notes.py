@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
 from commonbook.engines.disk.home_folder import HomeFolder
+from commonbook.service.book import Book
 from tests.support.transfers import write
 
 

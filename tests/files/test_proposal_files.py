@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
 from commonbook.errors import Conflict
-from commonbook.model.memory import Filter
+from commonbook.service.book import Book
+from commonbook.values.memory import Filter
 from tests.support.lost_databases import keep_database, lose_database, put_database_back
 
 AGENT = "agent:helper"

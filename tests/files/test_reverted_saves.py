@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from commonbook.book.book import Book
 from commonbook.interfaces.cli.main import main
+from commonbook.service.book import Book
 from tests.conftest import OpenBook
 from tests.support.hand_edits import change, texts
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
-from commonbook.model.ids import new_id
+from commonbook.service.book import Book
+from commonbook.values.ids import new_id
 from tests.conftest import OpenBook
 from tests.support.hand_edits import space_folder
 from tests.support.lost_databases import lose_database

@@ -11,10 +11,10 @@ import pytest
 import uvicorn
 
 import commonbook
-from commonbook.book.book import Book
-from commonbook.client.remote_book import RemoteBook
 from commonbook.interfaces.http.app import make_app
-from commonbook.model.memory import Draft
+from commonbook.remote.remote_book import RemoteBook
+from commonbook.service.book import Book
+from commonbook.values.memory import Draft
 from tests.support import scenarios
 from tests.support.scenarios import SCENARIOS, World, errors_of, normalized
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from commonbook.core.log import chain as log_chain
+from commonbook.core.log import verify
 from commonbook.engines.disk.signing_keys import KeyFiles
 from commonbook.errors import BadInput, HomeDamaged, KeyMissing
-from commonbook.log import chain as log_chain
-from commonbook.log import verify
-from commonbook.model.reports import Change
+from commonbook.values.reports import Change
 from tests.support.chains import (
     COLUMNS,
     LENGTH,

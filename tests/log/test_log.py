@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
 from commonbook.interfaces.cli.main import main
+from commonbook.service.book import Book
 
 COLUMNS = ("space", "seq", "time", "actor", "action", "subjects", "payload", "previous", "hash", "signature", "key_id")
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from commonbook.core.log import chain
 from commonbook.engines.disk.signing_keys import KeyFiles
-from commonbook.log import chain
 from tests.support.chains import (
     COLUMNS,
     LENGTH,

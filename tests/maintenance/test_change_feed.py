@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from commonbook.core.log import chain
 from commonbook.errors import BadInput, NotAllowed
-from commonbook.log import chain
 
 ALICE = "user:alice"
 

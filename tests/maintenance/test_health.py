@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from commonbook.tables import jobs
+from commonbook.core.tables import jobs
 
 BOB = "user:bob"
 REACHING = sorted(jobs.ALL_JOBS - jobs.OWN_SPACE_JOBS)

@@ -9,13 +9,13 @@ from itertools import pairwise
 
 import pytest
 
-from commonbook.access import permissions
 from commonbook.compose.book import open_book as compose_book
+from commonbook.core.access import permissions
+from commonbook.core.tables import jobs, spaces
 from commonbook.errors import NotAllowed, NotFound, TooMany
-from commonbook.model.session import NewMessage, WorkReport
-from commonbook.model.spaces import Space
-from commonbook.sessions import settle
-from commonbook.tables import jobs, spaces
+from commonbook.subjects.sessions import settle
+from commonbook.values.session import NewMessage, WorkReport
+from commonbook.values.spaces import Space
 from tests.support import capture_child
 from tests.support.capture_child import episodes_of, logs_of, wrong_with
 

@@ -8,13 +8,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from commonbook.compose.book import open_book as compose_book
-from commonbook.maintenance import health, worker
-from commonbook.model.ids import new_id
-from commonbook.model.memory import Draft, Filter
-from commonbook.model.session import NewMessage, SettleReport, WorkReport
-from commonbook.sessions import episode_boundaries
-from commonbook.sharing import rules
-from commonbook.tables import jobs
+from commonbook.core.tables import jobs
+from commonbook.subjects.maintenance import health, worker
+from commonbook.subjects.sessions import episode_boundaries
+from commonbook.subjects.sharing import rules
+from commonbook.values.ids import new_id
+from commonbook.values.memory import Draft, Filter
+from commonbook.values.session import NewMessage, SettleReport, WorkReport
 
 KINDS = tuple(worker.JOB_KINDS)
 OTHERS = tuple(kind for kind in KINDS if kind != jobs.SETTLE_JOB)

@@ -13,10 +13,8 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from commonbook.engines.disk.yaml_fields import PyYaml
-from commonbook.errors import BadFile, BadTime, TooLarge
-from commonbook.markdown.file_format import Dialect, parse, render, require_read, with_absent_fields
-from commonbook.markdown.front_matter import (
+from commonbook.core.markdown.file_format import Dialect, parse, render, require_read, with_absent_fields
+from commonbook.core.markdown.front_matter import (
     FIELDS,
     FILE_NAMES,
     NOTICE_FIELDS,
@@ -24,8 +22,12 @@ from commonbook.markdown.front_matter import (
     clean_tags,
     clean_title,
 )
-from commonbook.model.invalidation import DELETED, VERDICTS, Decision, SupersedeReason
-from commonbook.model.memory import (
+from commonbook.core.text.validation import is_plain_line
+from commonbook.engines.disk.yaml_fields import PyYaml
+from commonbook.errors import BadFile, BadTime, TooLarge
+from commonbook.ports.files import YamlField
+from commonbook.values.invalidation import DELETED, VERDICTS, Decision, SupersedeReason
+from commonbook.values.memory import (
     DETACHED,
     KINDS,
     MAX_FRONT_BYTES,
@@ -37,9 +39,7 @@ from commonbook.model.memory import (
     RELATIONS,
     Metadata,
 )
-from commonbook.model.stored_memory import StoredCopyInfo
-from commonbook.ports.files import YamlField
-from commonbook.text.validation import is_plain_line
+from commonbook.values.stored_memory import StoredCopyInfo
 
 pytestmark = pytest.mark.promise("files.bytes")
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commonbook.markdown.obsidian import hashtags, wiki_links
+from commonbook.core.markdown.obsidian import hashtags, wiki_links
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from commonbook.markdown.transcript import (
+from commonbook.core.markdown.transcript import (
     Transcript,
     TranscriptMessage,
     blocks,

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from commonbook.book.book import Book
+from commonbook.core.tables import memories
 from commonbook.errors import BadInput, KeyConflict, NotFound
 from commonbook.interfaces.cli.main import main
-from commonbook.model.memory import Draft, Filter
-from commonbook.tables import memories
+from commonbook.service.book import Book
+from commonbook.values.memory import Draft, Filter
 from tests.conftest import Folder
 from tests.support.power_cuts import Call, Disk
 from tests.support.transfers import write

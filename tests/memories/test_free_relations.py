@@ -7,8 +7,8 @@ import unicodedata
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
 from commonbook.errors import BadInput, NotFound
+from commonbook.service.book import Book
 from tests.support.stored import stored
 
 WORDS = ["part-of", "blocked-by", "x", "v2_of", "a" * 40, "gehört-zu", "связано_для", "阻塞", "का-भाग", "é" * 40]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from commonbook import runtime
-from commonbook.model.memory import Draft
+from commonbook.values.memory import Draft
 
 ENTRY = "The lighthouse keeper wrote a long entry into the book of the lighthouse. " * 20
 

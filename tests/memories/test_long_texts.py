@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
+from commonbook.service.book import Book
 from tests.conftest import OpenBook
 
 REPORTS = [

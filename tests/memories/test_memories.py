@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
 from commonbook.errors import (
     Ambiguous,
     BadInput,
@@ -22,9 +21,10 @@ from commonbook.errors import (
     TooLarge,
     VersionConflict,
 )
-from commonbook.model.memory import Draft, Filter
-from commonbook.model.request import RequestContext
-from commonbook.model.spaces import Actor
+from commonbook.service.book import Book
+from commonbook.values.memory import Draft, Filter
+from commonbook.values.request import RequestContext
+from commonbook.values.spaces import Actor
 from tests.conftest import Folder, OpenBook
 from tests.support.stored import stored
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
 from commonbook.errors import BadInput
-from commonbook.model.memory import Filter
+from commonbook.service.book import Book
+from commonbook.values.memory import Filter
 from tests.interfaces.cli.test_cli import cli
 from tests.support.transfers import write
 

@@ -9,8 +9,8 @@ import pytest
 
 import commonbook
 from commonbook import Draft, Filter, Metadata, Scalar
-from commonbook.book.book import Book
 from commonbook.errors import BadInput, KeyConflict
+from commonbook.service.book import Book
 from tests.interfaces.cli.test_cli import cli
 
 __all__ = ["cli"]

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
 from commonbook.errors import BadInput, Conflict, NotAllowed, NotFound, TooMany, VersionConflict
-from commonbook.model.memory import Draft, Filter
+from commonbook.service.book import Book
+from commonbook.values.memory import Draft, Filter
 
 AGENT, OTHER = "agent:helper", "agent:other"
 ANA, RITA = "user:ana", "user:rita"

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from commonbook.book.book import Book
 from commonbook.errors import Conflict, NotAllowed
-from commonbook.model.memory import Filter
+from commonbook.service.book import Book
+from commonbook.values.memory import Filter
 
 AGENT, OTHER = "agent:helper", "agent:other"
 ANA, RITA = "user:ana", "user:rita"

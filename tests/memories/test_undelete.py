@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from commonbook import BadInput, Book, Conflict, Filter, NotAllowed, NotFound
-from commonbook.log import chain
+from commonbook.core.log import chain
 from tests.conftest import OpenBook
 
 ANA, BOB = "user:ana", "user:bob"

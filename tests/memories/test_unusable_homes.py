@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
 from commonbook.compose import book
 from commonbook.engines.disk.durable_files import network_file_system
 from commonbook.errors import DiskFull, HomeDamaged, HomeOfAnotherBuild, KeyMissing, NetworkFileSystem, NoHome
-from commonbook.model.memory import Draft
+from commonbook.service.book import Book
+from commonbook.values.memory import Draft
 
 MOUNTS = """\
 22 1 0:20 / / rw,relatime - ext4 /dev/sda1 rw

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from commonbook.book.book import Book
 from commonbook.errors import BadInput
-from commonbook.model.memory import Draft
+from commonbook.service.book import Book
+from commonbook.values.memory import Draft
 
 BOB = "user:bob"
 LINK = "would_supersede"

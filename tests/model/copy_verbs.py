@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition
 
-from commonbook.model.memory import Refresh
+from commonbook.values.memory import Refresh
 from tests.model.machine import AGENT, AT, MODE, OTHER_AGENT, WHERE, WHO, Machine, verb
 from tests.support.promise_facts import OWNER, Memory, Rule, words_of
 from tests.support.promise_world import COPY_VERBS

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition
 
-from commonbook.model.invalidation import Verdict
+from commonbook.values.invalidation import Verdict
 from tests.model.machine import AT, WHO, Machine, verb
 from tests.support.promise_facts import OWNER, REASONING, Memory
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition
 
-from commonbook.model.spaces import Role
+from commonbook.values.spaces import Role
 from tests.model.machine import AGENT, AT, BOB, OTHER, OTHER_AGENT, ROLE, WHERE, WHO, Machine, verb
 from tests.support.promise_facts import OWNER, PROPOSED, Memory
 from tests.support.promise_rights import is_agent

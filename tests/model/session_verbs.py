@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import strategies as st
 from hypothesis.stateful import precondition
 
-from commonbook.model.session import AppendReceipt, SwitchReason
+from commonbook.values.session import AppendReceipt, SwitchReason
 from tests.model.machine import AT, NAMES, PLACE, WHERE, WHO, Machine, verb
 from tests.support.promise_facts import OWNER, Message, SessionKey, words_of
 from tests.support.promise_reads import WITHOUT

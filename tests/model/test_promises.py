@@ -27,9 +27,9 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import run_state_machine_as_test
 
-from commonbook.model.memory import Refresh
-from commonbook.model.spaces import Role
-from commonbook.settings.settings import Settings
+from commonbook.core.settings.settings import Settings
+from commonbook.values.memory import Refresh
+from commonbook.values.spaces import Role
 from tests.model.accidents import Accidents
 from tests.model.copy_verbs import CopyVerbs
 from tests.model.machine import (

@@ -11,11 +11,18 @@ from pathlib import Path
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
+from commonbook.service.book import Book
 
 ROOT = Path(__file__).parents[2]
 SOURCE = Path(commonbook.__file__).parent
-PACKAGES = {path.name for path in SOURCE.iterdir() if path.is_dir()}
+PACKAGES = {
+    ".".join(path.parent.relative_to(SOURCE).parts)
+    for path in [
+        *SOURCE.glob("*/__init__.py"),
+        *SOURCE.glob("subjects/*/__init__.py"),
+        *SOURCE.glob("core/*/__init__.py"),
+    ]
+}
 PAGES_ABOUT_CODE = ["docs/ARCHITECTURE.md", "CONTRIBUTING.md"]
 PAGES = [
     *PAGES_ABOUT_CODE,
@@ -33,7 +40,7 @@ def names_in_backticks(page: str, pattern: str) -> list[str]:
 
 
 def dotted_names(page: str) -> list[str]:
-    """The names such as `write.transaction.write` that a page gives, without the names of lock files."""
+    """The names such as `core.write.transaction.write` that a page gives, without the names of lock files."""
     names = names_in_backticks(page, r"[a-z_]+(?:\.[A-Za-z_]+)+")
     return [
         name.removeprefix("commonbook.")
@@ -45,7 +52,7 @@ def dotted_names(page: str) -> list[str]:
 
 
 def exists(name: str) -> bool:
-    """Tell whether a name is a module, a member of a module, or a verb such as `book.working`."""
+    """Tell whether a name is a module, a member of a module, or a verb such as `service.working`."""
     parts = ["commonbook", *name.split(".")]
     for end in range(len(parts), 0, -1):
         try:
@@ -54,7 +61,7 @@ def exists(name: str) -> bool:
             continue
         for attribute in parts[end:]:
             if not hasattr(value, attribute):
-                return len(parts) == 3 and parts[1] == "book" and hasattr(Book, attribute)
+                return len(parts) == 3 and parts[1] == "service" and hasattr(Book, attribute)
             value = getattr(value, attribute)
         return True
     return False
@@ -95,11 +102,11 @@ def test_every_member_of_a_class_that_a_page_names_exists():
 
 
 def test_a_name_that_is_gone_would_be_found():
-    assert exists("write.transaction.write")
-    assert not exists("write.transaction.seal_by_hand")
+    assert exists("core.write.transaction.write")
+    assert not exists("core.write.transaction.seal_by_hand")
     assert not exists("desk.hold")
-    assert exists("book.working")
-    assert not exists("book.desk")
+    assert exists("service.working")
+    assert not exists("service.desk")
     assert "WriteContext.seal" not in members_of_classes()
 
 
@@ -115,8 +122,8 @@ def test_every_file_that_a_page_names_exists(page):
 def test_the_table_of_packages_is_complete():
     text = (ROOT / "docs" / "ARCHITECTURE.md").read_text(encoding="utf-8")
     table = text.split("| package | subject |")[1].split("\n\n")[0]
-    listed = set(re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE))
-    assert listed == PACKAGES - {"__pycache__", "data"}
+    listed = set(re.findall(r"^\| `([\w.]+)` \|", table, re.MULTILINE))
+    assert listed == PACKAGES
 
 
 def test_the_table_of_the_databases_tables_is_complete(tmp_path):

@@ -13,7 +13,7 @@ from benchmarks.bench import ROOT, Scale
 from benchmarks.figures import AT_LEAST, AT_MOST, Bar, Figure, in_turns
 from benchmarks.library import CHAT, as_in_a_chat, by_frequency, from_a_passage, shelves, vocabulary
 from benchmarks.recalling import percentile
-from commonbook.text.terms import query_words, terms
+from commonbook.core.text.terms import query_words, terms
 
 pytestmark = pytest.mark.slow
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from commonbook.core.settings.remote import RemoteSettings
+from commonbook.core.settings.settings import CONFIG_KEYS, PROJECT_KEYS, Settings
 from commonbook.errors import BadInput
 from commonbook.interfaces.cli.commands import make_parser
-from commonbook.settings.remote import RemoteSettings
-from commonbook.settings.settings import CONFIG_KEYS, PROJECT_KEYS, Settings
 from commonbook.verbs import declared_verbs
 
 ROOT = Path(__file__).parents[2]
@@ -77,7 +77,7 @@ def test_nothing_but_settings_reads_the_environment():
         for path in SOURCE.rglob("*.py")
         if re.search(r"\b(os\.environ\b|os\.getenv\b|environb\b|import environ\b)", path.read_text(encoding="utf-8"))
     }
-    assert readers == {"settings/remote.py", "settings/settings.py"}
+    assert readers == {"core/settings/remote.py", "core/settings/settings.py"}
 
 
 def blocks(page: str, language: str) -> list[str]:

@@ -11,7 +11,7 @@ from types import FrameType
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
+from commonbook.service.book import Book
 
 PAGE = Path(__file__).parents[2] / "docs" / "ARCHITECTURE.md"
 SOURCE = Path(commonbook.__file__).parent

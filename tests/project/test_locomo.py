@@ -108,7 +108,7 @@ def test_a_run_that_is_interrupted_leaves_nothing(tmp_path):
     folder = tmp_path / "temporary"
     folder.mkdir()
     code = (
-        "import signal, sys, time, commonbook.book.book as book, benchmarks.__main__ as benchmarks\n"
+        "import signal, sys, time, commonbook.service.book as book, benchmarks.__main__ as benchmarks\n"
         "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         "book.Book.recall = lambda *_, **__: (print('asked', flush=True), time.sleep(60))\n"
         "sys.exit(benchmarks.main(['locomo', 'chats.json']))"

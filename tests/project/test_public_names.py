@@ -15,8 +15,8 @@ import pytest
 
 import commonbook
 from commonbook import errors
-from commonbook.book.book import Book
-from commonbook.client import outbox_client
+from commonbook.remote import outbox_client
+from commonbook.service.book import Book
 
 INPUTS = {
     "ChatMessage",
@@ -170,9 +170,9 @@ def test_importing_a_value_does_not_load_the_book():
     assert {name for name in loaded if name.startswith("commonbook")} == {
         "commonbook",
         "commonbook.errors",
-        "commonbook.model",
-        "commonbook.model.session",
-        "commonbook.model.spaces",
+        "commonbook.values",
+        "commonbook.values.session",
+        "commonbook.values.spaces",
         "commonbook.version",
     }
 

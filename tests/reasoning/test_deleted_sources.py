@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from commonbook.book.book import Book
 from commonbook.engines.process import SystemClock
+from commonbook.service.book import Book
 from tests.support.lost_databases import lose_database
 
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from commonbook.book.book import Book
 from commonbook.engines.process import SystemClock
 from commonbook.errors import Conflict, NotAllowed
-from commonbook.model.memory import Draft
+from commonbook.service.book import Book
+from commonbook.values.memory import Draft
 
 MODES = ("live", "lazy", "snapshot")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from commonbook.model.memory import Filter
+from commonbook.values.memory import Filter
 from tests.support.hand_edits import change
 
 

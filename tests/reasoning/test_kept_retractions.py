@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
+from commonbook.service.book import Book
 from tests.support.lost_databases import keep_database, lose_database, put_database_back
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from commonbook.core.tables import memories
 from commonbook.errors import Conflict
-from commonbook.model.ids import new_id
-from commonbook.tables import memories
+from commonbook.values.ids import new_id
 from tests.support.hand_edits import change
 
 pytestmark = pytest.mark.promise("notices.chains")

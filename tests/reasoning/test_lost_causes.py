@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import pytest
 
-from commonbook.book.book import Book
+from commonbook.service.book import Book
 from tests.support.lost_databases import lose_database
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
 from commonbook.compose.book import open_book
 from commonbook.compose.databases import migrate_book
+from commonbook.core.settings.settings import DatabaseChoice, Settings
 from commonbook.errors import BadInput, NotFound, TooLarge
-from commonbook.model.memory import Filter
-from commonbook.settings.settings import DatabaseChoice, Settings
+from commonbook.service.book import Book
+from commonbook.values.memory import Filter
 from tests.support.hand_edits import change
 from tests.support.postgres_server import TEMPLATE
 

@@ -17,8 +17,8 @@ from collections.abc import Callable
 
 import pytest
 
-from commonbook.book.book import Book
-from commonbook.model.memory import Draft, Filter
+from commonbook.service.book import Book
+from commonbook.values.memory import Draft, Filter
 from tests.sharing.test_sharing_races import Ring, wrong_with_copies
 from tests.support import crashing
 from tests.support.sharing_child import children
@@ -208,7 +208,7 @@ def test_whatever_happens_at_once_everybody_concerned_is_told_exactly_once(place
 CRASH = """
 import os, signal, sys
 import commonbook
-from commonbook.write.context import WriteContext
+from commonbook.core.write.context import WriteContext
 from commonbook.engines.disk.home_folder import HomeFolder
 place, old, new, where, point = *sys.argv[1:5], int(sys.argv[5])
 done = 0

@@ -9,7 +9,7 @@ from datetime import timedelta
 import pytest
 
 from commonbook.errors import BadInput, Conflict, NotAllowed, NotFound
-from commonbook.model.memory import Filter
+from commonbook.values.memory import Filter
 
 ALICE, BOB = "user:alice", "user:bob"
 

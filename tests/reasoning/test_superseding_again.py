@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from commonbook.book.book import Book
 from commonbook.errors import NotAllowed
+from commonbook.service.book import Book
 
 pytestmark = pytest.mark.promise("access.supersede")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from commonbook.book.book import Book
 from commonbook.errors import Conflict
+from commonbook.service.book import Book
 
 pytestmark = pytest.mark.promise("supersede.cycles")
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from commonbook.model.memory import Draft
-from commonbook.model.session import NewMessage
+from commonbook.values.memory import Draft
+from commonbook.values.session import NewMessage
 from tests.interfaces.cli.test_cli import cli
 from tests.support.running_threads import wait_for_threads
 

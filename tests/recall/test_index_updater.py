@@ -25,19 +25,19 @@ from typing import Any
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
 from commonbook.compose import book as book_root
 from commonbook.engines.embedders.static_table import StaticTable
 from commonbook.engines.index import array_files
 from commonbook.engines.index.mapped_index import MappedIndex
 from commonbook.engines.process import FairLock
 from commonbook.errors import Busy, HomeReadOnly, NotFound
-from commonbook.model.memory import Draft
-from commonbook.model.recall import RecallResult
-from commonbook.model.request import OWNER_CONTEXT
-from commonbook.recall import index_updater
-from commonbook.recall.index_updater import MAX_PENDING
-from commonbook.recall.recaller import Recaller
+from commonbook.service.book import Book
+from commonbook.subjects.recall import index_updater
+from commonbook.subjects.recall.index_updater import MAX_PENDING
+from commonbook.subjects.recall.recaller import Recaller
+from commonbook.values.memory import Draft
+from commonbook.values.recall import RecallResult
+from commonbook.values.request import OWNER_CONTEXT
 from tests.support.crashing import save
 from tests.support.index_worlds import start
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from commonbook.book.book import Book
+from commonbook.service.book import Book
 
 KAYAK = "The red kayak: four metres long, for one person."
 

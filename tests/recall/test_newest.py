@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from commonbook.model.session import NewMessage
+from commonbook.values.session import NewMessage
 
 pytestmark = pytest.mark.promise("recall.newest")
 

@@ -9,8 +9,8 @@ from typing import Final
 
 import pytest
 
-from commonbook.book.book import Book
-from commonbook.model.memory import Draft
+from commonbook.service.book import Book
+from commonbook.values.memory import Draft
 
 MEMORIES: Final = (
     "Tom is allergic to peanuts and shellfish.",

@@ -6,9 +6,9 @@ import socket
 
 import pytest
 
-from commonbook.book.book import Book
-from commonbook.model.memory import Draft
-from commonbook.text import terms
+from commonbook.core.text import terms
+from commonbook.service.book import Book
+from commonbook.values.memory import Draft
 from tests.support.paraphrases import ASKED, OTHERS
 
 MEMORIES = [memory for memory, _ in ASKED] + list(OTHERS)

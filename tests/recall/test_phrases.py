@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from commonbook.book.book import Book
-from commonbook.markdown.transcript import render
-from commonbook.model.memory import Draft
-from commonbook.model.recall import RecallResult
-from commonbook.model.session import NewMessage
+from commonbook.core.markdown.transcript import render
+from commonbook.service.book import Book
+from commonbook.values.memory import Draft
+from commonbook.values.recall import RecallResult
+from commonbook.values.session import NewMessage
 from tests.interfaces.cli.test_cli import Cli, cli
 from tests.recall.test_recall import turn
 

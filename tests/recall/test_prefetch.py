@@ -11,7 +11,7 @@ import time
 import pytest
 
 from commonbook.errors import BadInput
-from commonbook.recall import prefetch
+from commonbook.subjects.recall import prefetch
 from tests.support.running_threads import wait_for_threads
 
 

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from commonbook.book.book import Book
-from commonbook.model import prompts
-from commonbook.model.session import NewMessage
+from commonbook.service.book import Book
+from commonbook.values import prompts
+from commonbook.values.session import NewMessage
 
 TALK = (
     ("user:ann", "user", "Where did we put the kayak after the trip?"),

@@ -19,15 +19,15 @@ import numpy as np
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
+from commonbook.core.markdown.transcript import TranscriptMessage, render
+from commonbook.core.text import dates_in_text
 from commonbook.engines.index.mapped_index import MappedIndex
 from commonbook.engines.process import SystemClock
 from commonbook.errors import BadInput, BadSpaceName, BadText, BadTime, CommonbookError
-from commonbook.markdown.transcript import TranscriptMessage, render
-from commonbook.model.memory import Draft, Kind
-from commonbook.model.recall import Hit, RecallResult
-from commonbook.recall import indexed_passages, recaller, scoring
-from commonbook.text import dates_in_text
+from commonbook.service.book import Book
+from commonbook.subjects.recall import indexed_passages, recaller, scoring
+from commonbook.values.memory import Draft, Kind
+from commonbook.values.recall import Hit, RecallResult
 from tests.conftest import OpenBook
 from tests.support.paraphrases import ASKED, OTHERS
 

@@ -15,10 +15,10 @@ from typing import Any, TypeAlias
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
-from commonbook.markdown.transcript import TranscriptMessage, render
-from commonbook.model.memory import Draft
-from commonbook.model.recall import Hit, RecallResult
+from commonbook.core.markdown.transcript import TranscriptMessage, render
+from commonbook.service.book import Book
+from commonbook.values.memory import Draft
+from commonbook.values.recall import Hit, RecallResult
 from tests.conftest import OpenBook
 from tests.support.best_of import takes_less_than
 from tests.support.hand_edits import change

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import pytest
 
-from commonbook.book.book import Book
-from commonbook.model.memory import Draft
+from commonbook.service.book import Book
+from commonbook.values.memory import Draft
 
 TEXTS = {
     "english": "The invoice number is printed at the top of every letter that we send out.",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from commonbook.book.book import Book
 from commonbook.errors import BadInput
-from commonbook.model.session import NewMessage
+from commonbook.service.book import Book
+from commonbook.values.session import NewMessage
 
 
 @pytest.fixture(params=["pending", "indexed"])

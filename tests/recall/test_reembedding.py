@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from commonbook.errors import EmbedderFailed
-from commonbook.model.memory import Draft
+from commonbook.values.memory import Draft
 from tests.conftest import OpenBook
 from tests.support import embedding_service
 from tests.support.embedding_service import Service, serving

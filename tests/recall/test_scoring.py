@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from commonbook.ports.index import BY_USER, IS_MESSAGE, IS_QUESTION, TELLS_NAME, TELLS_TIME, CandidatePool
-from commonbook.recall.scoring import (
+from commonbook.subjects.recall.scoring import (
     PARTS,
     ExpandedTerm,
     QueryFeatures,

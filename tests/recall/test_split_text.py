@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commonbook.recall.indexed_passages import MAX_PART_WORDS, size, split_text
+from commonbook.subjects.recall.indexed_passages import MAX_PART_WORDS, size, split_text
 
 WORDY = st.text(alphabet="ab .!?\n`~\r\t東京。", max_size=400)
 

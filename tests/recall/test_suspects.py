@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from commonbook.model.memory import Draft
+from commonbook.values.memory import Draft
 
 NUMBERS = range(30)
 

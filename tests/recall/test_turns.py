@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import commonbook
-from commonbook.recall import phrases
+from commonbook.subjects.recall import phrases
 
 
 def test_of_many_threads_one_ranks_at_a_time(home: Path, monkeypatch):

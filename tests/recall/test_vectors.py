@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commonbook.book.book import Book
+from commonbook.core.tables import vectors
 from commonbook.ports.database import Database
-from commonbook.tables import vectors
+from commonbook.service.book import Book
 
 ONE, OTHER = "model-one/2", "model-two/2"
 

@@ -27,7 +27,7 @@ import pytest
 
 import commonbook
 from commonbook.errors import BadInput, BadText, BadTime, Conflict, KeyConflict, TooLarge
-from commonbook.model.session import MAX_MESSAGE_BYTES, MAX_MESSAGES, NewMessage
+from commonbook.values.session import MAX_MESSAGE_BYTES, MAX_MESSAGES, NewMessage
 from tests.support import capture_child, crashing
 from tests.support.capture_child import POINTS, logs_of, shape_of, wrong_with
 from tests.support.postgres_server import wait_until_alone

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from commonbook.errors import BadInput, BadText
-from commonbook.model.session import NewMessage
+from commonbook.values.session import NewMessage
 from tests.interfaces.cli.test_cli import cli
 
 __all__ = ["cli"]

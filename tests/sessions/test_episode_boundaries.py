@@ -12,8 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from commonbook.engines.embedders.static_table import Floats, StaticTable
-from commonbook.recall.indexed_passages import embedding_input
-from commonbook.sessions.episode_boundaries import BoundaryInput, Limits, Segment, cohesion, estimate_tokens, segments
+from commonbook.subjects.recall.indexed_passages import embedding_input
+from commonbook.subjects.sessions.episode_boundaries import (
+    BoundaryInput,
+    Limits,
+    Segment,
+    cohesion,
+    estimate_tokens,
+    segments,
+)
 
 START = datetime(2026, 5, 4, 9, 0, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

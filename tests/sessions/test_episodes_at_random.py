@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from commonbook.book.book import Book
+from commonbook.core.markdown import transcript
 from commonbook.errors import CommonbookError
-from commonbook.markdown import transcript
-from commonbook.model.memory import Filter, Memory
-from commonbook.model.session import NewMessage
+from commonbook.service.book import Book
+from commonbook.values.memory import Filter, Memory
+from commonbook.values.session import NewMessage
 
 ROUNDS = int(os.environ.get("EPISODE_ROUNDS", "2"))
 SEED = os.environ["COMMONBOOK_SEED"]

@@ -18,7 +18,7 @@ from functools import partial
 import pytest
 
 from commonbook.errors import BadInput, Busy, DatabaseUnreachable
-from commonbook.sessions.group_commit import DEFERRED, Deferred, GroupCommit, RetryAlone
+from commonbook.subjects.sessions.group_commit import DEFERRED, Deferred, GroupCommit, RetryAlone
 from tests.support.crowds import until
 
 pytestmark = pytest.mark.promise("sessions.group-commit")
@@ -66,7 +66,7 @@ Submit = Callable[..., "Future[str]"]
 @pytest.fixture(autouse=True)
 def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
     """Take no batch for stuck on a busy machine."""
-    monkeypatch.setattr("commonbook.sessions.group_commit._STUCK_SECONDS", 60.0)
+    monkeypatch.setattr("commonbook.subjects.sessions.group_commit._STUCK_SECONDS", 60.0)
 
 
 @pytest.fixture
@@ -204,7 +204,7 @@ def test_where_transactions_run_one_after_the_other_the_second_request_waits(fak
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for announced requests as long as it takes."""
-    monkeypatch.setattr("commonbook.sessions.group_commit._ARRIVAL_SECONDS", 60.0)
+    monkeypatch.setattr("commonbook.subjects.sessions.group_commit._ARRIVAL_SECONDS", 60.0)
 
 
 @pytest.mark.usefixtures("patient")
@@ -263,7 +263,7 @@ def test_a_full_batch_does_not_wait_for_announced_requests(group_commit, submit,
 def test_an_announced_request_that_goes_another_way_is_no_longer_waited_for(
     group_commit, submit, fake, reason, monkeypatch
 ):
-    monkeypatch.setattr("commonbook.sessions.group_commit._CONTENDED_SECONDS", 60.0)
+    monkeypatch.setattr("commonbook.subjects.sessions.group_commit._CONTENDED_SECONDS", 60.0)
     if reason == "contended":
         fake.space_locked = {"locked"}
         results([submit("locked", space="there")])
@@ -343,7 +343,7 @@ def test_requests_for_a_contended_space_skip_the_quick_queue_for_a_while(submit,
     assert results([submit("a")]) == ["A"]
     assert results([submit("b")]) == ["B"]
     assert results([submit("c", space="elsewhere")]) == ["C"]
-    monkeypatch.setattr("commonbook.sessions.group_commit._CONTENDED_SECONDS", 0.0)
+    monkeypatch.setattr("commonbook.subjects.sessions.group_commit._CONTENDED_SECONDS", 0.0)
     fake.space_locked = {"e"}
     assert results([submit("e", space="third")]) == ["E"]
     assert results([submit("f", space="third")]) == ["F"]
@@ -394,7 +394,7 @@ def test_an_operation_that_runs_alone_must_return_a_result(group_commit):
 
 
 def test_the_number_of_contended_spaces_that_are_remembered_is_limited(group_commit, submit, fake, monkeypatch):
-    monkeypatch.setattr("commonbook.sessions.group_commit._MAX_CONTENDED_SPACES", 3)
+    monkeypatch.setattr("commonbook.subjects.sessions.group_commit._MAX_CONTENDED_SPACES", 3)
     fake.space_locked = set("abcdefgh")
     for name in "abcdefgh":
         assert results([submit(name, space=name)]) == [name.upper()]
@@ -456,7 +456,7 @@ def test_a_request_for_a_locked_session_delays_no_other_session_of_its_space(gro
 
 def test_a_waiter_fails_with_a_busy_batch_if_it_has_waited_as_long_and_else_runs_next(group_commit, fake, monkeypatch):
     now = [0.0]
-    monkeypatch.setattr("commonbook.sessions.group_commit.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("commonbook.subjects.sessions.group_commit.time.monotonic", lambda: now[0])
     group_commit._mark_contended("here")
     began, go_on = threading.Semaphore(0), threading.Event()
     batches: list[Sequence[str]] = []
@@ -525,7 +525,7 @@ def test_a_thread_that_is_interrupted_when_it_is_to_lead_leaves_nobody_waiting(g
 
 
 def test_nobody_waits_for_a_quick_batch_that_is_stuck(group_commit, submit, fake, monkeypatch):
-    monkeypatch.setattr("commonbook.sessions.group_commit._STUCK_SECONDS", 0.05)
+    monkeypatch.setattr("commonbook.subjects.sessions.group_commit._STUCK_SECONDS", 0.05)
     stuck = keep_two_running(submit, fake)
     rest = [submit(name, space=name) for name in "ab"]
     # They start when they have waited for a while, though no leader has started them.
@@ -538,7 +538,7 @@ def test_nobody_waits_for_a_quick_batch_that_is_stuck(group_commit, submit, fake
 
 
 def test_a_patient_batch_is_never_taken_for_stuck(group_commit, submit, fake, monkeypatch):
-    monkeypatch.setattr("commonbook.sessions.group_commit._STUCK_SECONDS", 0.02)
+    monkeypatch.setattr("commonbook.subjects.sessions.group_commit._STUCK_SECONDS", 0.02)
     fake.space_locked = set("abc")
     monkeypatch.setattr(group_commit, "_is_contended", lambda space: True)
     fake.stop()

@@ -7,10 +7,10 @@ from functools import partial
 
 import pytest
 
-from commonbook.book.book import Book
-from commonbook.book.serving import answer_once
 from commonbook.errors import DatabaseUnreachable, HomeDamaged, KeyConflict, NotAllowed
-from commonbook.sessions.append import Appender
+from commonbook.service.book import Book
+from commonbook.service.serving import answer_once
+from commonbook.subjects.sessions.append import Appender
 from tests.support.crowds import Crowd, crowding, receipts_of, space_of, stored_texts, until
 
 pytestmark = pytest.mark.promise("sessions.group-commit")
@@ -179,7 +179,7 @@ def test_a_group_commit_checks_each_append_with_the_limits_of_its_own_key(crowd,
 
 
 def test_how_many_messages_go_together_is_limited(crowd, book, monkeypatch):
-    monkeypatch.setattr("commonbook.sessions.group_commit._MAX_BATCH_SIZE", 5)
+    monkeypatch.setattr("commonbook.subjects.sessions.group_commit._MAX_BATCH_SIZE", 5)
     futures = crowd.keep_two()
     for name in "abc":
         futures.append(crowd._pool.submit(book.append, name, ["It rains.", "It pours."], space=space_of(name)))

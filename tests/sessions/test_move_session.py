@@ -11,8 +11,8 @@ import pytest
 
 import commonbook
 from commonbook.errors import BadInput, CommonbookError, Conflict, NotAllowed, NotFound
-from commonbook.model.memory import Filter
-from commonbook.model.session import NewMessage, PromptPassage
+from commonbook.values.memory import Filter
+from commonbook.values.session import NewMessage, PromptPassage
 
 BOB = "user:bob"
 

@@ -6,7 +6,7 @@ import pytest
 
 import commonbook
 from commonbook.errors import BadInput, NotAllowed, NotFound, TooLarge
-from commonbook.model.session import NewMessage, PromptPassage
+from commonbook.values.session import NewMessage, PromptPassage
 
 HASH = "a" * 64
 
@@ -117,5 +117,5 @@ def test_what_cannot_be_is_refused(book):
     with pytest.raises(NotFound):
         book.record_uses("nowhere", [good])
     with pytest.raises(NotFound):
-        book.uses(commonbook.model.ids.new_id())
+        book.uses(commonbook.values.ids.new_id())
     assert book.uses(memory) == ()

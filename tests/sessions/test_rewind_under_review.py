@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from commonbook.book.book import Book
 from commonbook.errors import NotAllowed
+from commonbook.service.book import Book
 
 AGENT, OTHER, BOB = "agent:helper", "agent:other", "user:bob"
 

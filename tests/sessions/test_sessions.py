@@ -11,9 +11,9 @@ import pytest
 
 import commonbook
 from commonbook.errors import BadInput, Conflict, NotAllowed, NotFound
-from commonbook.model.memory import Filter
-from commonbook.model.session import NewMessage
-from commonbook.sessions import settle, switch
+from commonbook.subjects.sessions import settle, switch
+from commonbook.values.memory import Filter
+from commonbook.values.session import NewMessage
 from tests.support import hand_edits
 from tests.support.capture_child import episodes_of, logs_of, wrong_with
 

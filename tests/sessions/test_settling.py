@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
 from commonbook.compose.book import open_book as compose_book
-from commonbook.model.memory import Filter
-from commonbook.model.session import NewMessage
-from commonbook.sessions import settle
+from commonbook.service.book import Book
+from commonbook.subjects.sessions import settle
+from commonbook.values.memory import Filter
+from commonbook.values.session import NewMessage
 from tests.support import capture_child, hand_edits
 from tests.support.capture_child import logs_of, wrong_with
 

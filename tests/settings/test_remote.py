@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from commonbook.core.settings.remote import RemoteSettings, outbox_path
 from commonbook.errors import BadInput
-from commonbook.settings.remote import RemoteSettings, outbox_path
 
 HERE = "http://127.0.0.1:7373"
 THERE = "https://memory.example.com:443"

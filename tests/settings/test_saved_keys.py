@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from commonbook.core.settings.remote import RemoteSettings, require_savable, save_key, saved_key
 from commonbook.errors import BadInput, HomeReadOnly
-from commonbook.settings.remote import RemoteSettings, require_savable, save_key, saved_key
 
 pytestmark = pytest.mark.promise("client.saved-key")
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from commonbook.core.settings import git_repository
+from commonbook.core.settings.project_files import default_space
+from commonbook.core.settings.settings import Settings
+from commonbook.core.text import space_names
 from commonbook.errors import BadInput, BadSpaceName
 from commonbook.ports.embedding import EmbedderChoice
-from commonbook.settings import git_repository
-from commonbook.settings.project_files import default_space
-from commonbook.settings.settings import Settings
-from commonbook.text import space_names
 from tests.support.repositories import repository
 
 

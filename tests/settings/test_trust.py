@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from commonbook.compose.book import open_book
+from commonbook.core.settings.project_files import capture_allowed, default_space, trust, untrusted_file
+from commonbook.core.settings.settings import Settings
 from commonbook.errors import BadInput, NotFound
-from commonbook.settings.project_files import capture_allowed, default_space, trust, untrusted_file
-from commonbook.settings.settings import Settings
 from tests.support.repositories import repository
 
 NAMES_A_SPACE = 'space = "team/secret"\n'

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
 from commonbook.engines.process import SystemClock
-from commonbook.model.memory import Refresh
+from commonbook.service.book import Book
+from commonbook.values.memory import Refresh
 from tests.support.lost_databases import lose_database
 
 NOW = SystemClock().now()

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
 from commonbook.errors import VersionConflict
+from commonbook.service.book import Book
 from tests.support.lost_databases import keep_database, lose_database, put_database_back
 
 FIRST, SECOND, OURS = "oil costs five", "oil costs seven", "oil is none of our business"

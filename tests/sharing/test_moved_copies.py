@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from commonbook.book.book import Book
-from commonbook.files import scan
-from commonbook.model.memory import Filter
+from commonbook.core.files import scan
+from commonbook.service.book import Book
+from commonbook.values.memory import Filter
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_a_scan_that_is_interrupted_before_the_moved_file_is_applied_is_made_up_
     copy = book.share(source, "team").id
     edit_and_move(home, book, source, copy, "personal")
     with monkeypatch.context() as patched:
-        patched.setattr("commonbook.files.scan._apply_files", _interrupted_after_the_first())
+        patched.setattr("commonbook.core.files.scan._apply_files", _interrupted_after_the_first())
         with pytest.raises(KeyboardInterrupt):
             book.sync()
     book.edit(source, text="Carol owns the billing service")

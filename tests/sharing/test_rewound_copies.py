@@ -162,7 +162,7 @@ def test_an_undeleted_copy_brings_no_rewound_message_back(book: Book, episode: s
 
 
 def test_more_copies_than_one_transaction_takes_are_removed_by_a_job(book: Book, episode: str, monkeypatch):
-    monkeypatch.setattr("commonbook.sharing.propagate.MAX_PER_WRITE", 2)
+    monkeypatch.setattr("commonbook.subjects.sharing.propagate.MAX_PER_WRITE", 2)
     for number in range(5):
         book.share(episode, f"pub/s{number}", refresh=FOLLOWING[number % 2])
     book.rewind("s", 0, space="hr")

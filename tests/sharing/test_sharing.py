@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 
 from commonbook.errors import BadInput, Conflict, NotAllowed, NotFound, TooLarge
-from commonbook.model.memory import Filter
+from commonbook.values.memory import Filter
 
 ALICE, BOB = "user:alice", "user:bob"
 

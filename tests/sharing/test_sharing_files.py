@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
+from commonbook.core.tables import jobs
 from commonbook.errors import BadInput, Conflict, FileInTheWay, NotFound, TooLarge
-from commonbook.model.memory import MAX_FRONT_BYTES, Filter
-from commonbook.sharing import propagate
-from commonbook.tables import jobs
+from commonbook.service.book import Book
+from commonbook.subjects.sharing import propagate
+from commonbook.values.memory import MAX_FRONT_BYTES, Filter
 from tests.sharing.test_sharing_races import wrong_with_copies
 from tests.support.hand_edits import space_folder
 from tests.support.lost_databases import lose_database

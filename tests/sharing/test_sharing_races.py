@@ -19,15 +19,15 @@ from typing import Any
 
 import pytest
 
-from commonbook.book.book import Book
-from commonbook.log import chain
-from commonbook.model.memory import DETACHED, LIVE, Filter, Refresh
-from commonbook.model.request import OWNER_CONTEXT
-from commonbook.model.spaces import LOCAL_OWNER
-from commonbook.sharing import make_copy, propagate
-from commonbook.tables import jobs, links, memories, spaces
-from commonbook.write import transaction
-from commonbook.write.context import WriteContext
+from commonbook.core.log import chain
+from commonbook.core.tables import jobs, links, memories, spaces
+from commonbook.core.write import transaction
+from commonbook.core.write.context import WriteContext
+from commonbook.service.book import Book
+from commonbook.subjects.sharing import make_copy, propagate
+from commonbook.values.memory import DETACHED, LIVE, Filter, Refresh
+from commonbook.values.request import OWNER_CONTEXT
+from commonbook.values.spaces import LOCAL_OWNER
 from tests.support import crashing
 from tests.support.crashing import look_at
 from tests.support.sharing_child import Children, Deed, children
@@ -337,7 +337,7 @@ def wrong_with_fan_out(book: Book, source: str, copies: list[str], text: str) ->
 CRASH = """
 import os, signal, sys
 import commonbook
-from commonbook.sharing import propagate
+from commonbook.subjects.sharing import propagate
 place, source, point = sys.argv[1], sys.argv[2], int(sys.argv[3])
 real, done = propagate.overwrite_copy, 0
 def overwrite_copy(*args):

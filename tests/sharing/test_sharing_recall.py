@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from commonbook.model.memory import Filter
-from commonbook.model.session import NewMessage
+from commonbook.values.memory import Filter
+from commonbook.values.session import NewMessage
 from tests.support.embedding_service import Service, serving
 from tests.support.lost_databases import lose_database
 

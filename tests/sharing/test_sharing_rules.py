@@ -7,8 +7,8 @@ import json
 import pytest
 
 from commonbook.errors import BadInput, Conflict, NotAllowed, NotFound, TooLarge
-from commonbook.model.memory import Draft, Filter
-from commonbook.sharing import rules as sharing_rules
+from commonbook.subjects.sharing import rules as sharing_rules
+from commonbook.values.memory import Draft, Filter
 from tests.support.writers_child import together
 
 ALICE, BOB, CAROL = "user:alice", "user:bob", "user:carol"

@@ -8,7 +8,7 @@ import pytest
 
 from commonbook import Book, NotAllowed
 from commonbook.errors import BadInput, Conflict
-from commonbook.wire import encoding
+from commonbook.values import encoding
 from tests.support.stored import stored
 
 BOB = "user:bob"

@@ -18,7 +18,7 @@ import commonbook
 from commonbook.compose import backup
 from commonbook.engines.disk import backup_format
 from commonbook.interfaces.cli.main import main
-from commonbook.model.session import NewMessage
+from commonbook.values.session import NewMessage
 
 POINTS: dict[str, tuple[Any, str, int]] = {
     "the first entry": (backup_format.TarWriter, "add", 1),

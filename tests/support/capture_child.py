@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import commonbook
-from commonbook.book.book import Book
-from commonbook.model.memory import Filter
-from commonbook.model.session import Message, NewMessage, Session
-from commonbook.tables import memories, sessions
+from commonbook.core.tables import memories, sessions
+from commonbook.service.book import Book
+from commonbook.values.memory import Filter
+from commonbook.values.session import Message, NewMessage, Session
 from tests.support import crashing
 from tests.support.crash_child import POINTS as FILE_POINTS
 from tests.support.crash_child import _after, _die, tell

@@ -14,11 +14,11 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from commonbook.core.log import chain, verify
 from commonbook.engines.disk.signing_keys import KeyFiles
 from commonbook.errors import HomeDamaged
-from commonbook.log import chain, verify
-from commonbook.model.reports import Change, Finding, LogReport
 from commonbook.ports.database import Transaction
+from commonbook.values.reports import Change, Finding, LogReport
 
 COLUMNS = ("space", "seq", "time", "actor", "action", "subjects", "payload", "previous", "hash", "signature", "key_id")
 TABLES = """

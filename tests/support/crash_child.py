@@ -17,14 +17,14 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 import commonbook
+from commonbook.core.files import write_out
+from commonbook.core.tables import file_journal
+from commonbook.core.write import transaction
 from commonbook.engines.disk import durable_files
 from commonbook.engines.disk.home_folder import HomeFolder
 from commonbook.engines.sqlite.database import SqliteDatabase
 from commonbook.errors import CommonbookError
-from commonbook.files import write_out
-from commonbook.model.memory import Draft
-from commonbook.tables import file_journal
-from commonbook.write import transaction
+from commonbook.values.memory import Draft
 from tests.support.crashing import do, text_of
 
 SPACES = ("a", "b", "team/c")

@@ -23,10 +23,10 @@ from typing import Any
 import yaml
 
 import commonbook
-from commonbook.book.book import Book
-from commonbook.model.ids import new_id
-from commonbook.model.memory import KINDS, Draft, Filter, Receipt
-from commonbook.model.spaces import FILESYSTEM, LOCAL_OWNER
+from commonbook.service.book import Book
+from commonbook.values.ids import new_id
+from commonbook.values.memory import KINDS, Draft, Filter, Receipt
+from commonbook.values.spaces import FILESYSTEM, LOCAL_OWNER
 
 Op = dict[str, Any]
 Revision = tuple[str, str]

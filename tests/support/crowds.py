@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from commonbook.book.book import Book
-from commonbook.model.session import AppendReceipt, NewMessage
+from commonbook.service.book import Book
+from commonbook.values.session import AppendReceipt, NewMessage
 
 
 class Crowd:
@@ -34,7 +34,7 @@ class Crowd:
         # Two are held on every engine.
         monkeypatch.setattr(book._appender.group_commit, "_concurrent", True)
         # A held thread must not be taken for stuck.
-        monkeypatch.setattr("commonbook.sessions.group_commit._STUCK_SECONDS", 60.0)
+        monkeypatch.setattr("commonbook.subjects.sessions.group_commit._STUCK_SECONDS", 60.0)
 
     def keep_two(self) -> list[Future[AppendReceipt]]:
         """Start appends to two sessions that no other thread uses."""

@@ -10,8 +10,8 @@ import sys
 import threading
 from typing import Any
 
+from commonbook.core.log import chain
 from commonbook.interfaces.cli.main import main
-from commonbook.log import chain
 
 append_to_log = chain.append
 

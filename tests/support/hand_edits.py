@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from commonbook.book.book import Book
-from commonbook.model.ids import new_id
-from commonbook.model.spaces import PERSONAL, SPACE_FILE
+from commonbook.service.book import Book
+from commonbook.values.ids import new_id
+from commonbook.values.spaces import PERSONAL, SPACE_FILE
 
 
 def change(path: Path, old: str, new: str) -> None:

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 
 import commonbook
 from commonbook.adapters.hermes.provider import CommonbookMemoryProvider
-from commonbook.book.book import Book
-from commonbook.model.memory import Filter
-from commonbook.model.session import Message, Session
+from commonbook.service.book import Book
+from commonbook.values.memory import Filter
+from commonbook.values.session import Message, Session
 
 SUMMARY = "[CONTEXT COMPACTION - REFERENCE ONLY] Earlier turns were compacted into the summary below. They spoke."
 TRUNCATED = "[System: Your previous response was truncated by the output length limit. Continue exactly there.]"

@@ -26,7 +26,6 @@ from commonbook.engines.index import segments
 from commonbook.engines.index.mapped_index import MappedIndex
 from commonbook.engines.index.segments import quantise, tie_break_of
 from commonbook.errors import Busy
-from commonbook.model.memory import KINDS
 from commonbook.ports.index import (
     FOREVER,
     IS_COPY,
@@ -41,7 +40,8 @@ from commonbook.ports.index import (
     IndexView,
     SpacePosition,
 )
-from commonbook.recall.scoring import squares_of_rows
+from commonbook.subjects.recall.scoring import squares_of_rows
+from commonbook.values.memory import KINDS
 from tests.support.crashing import environment
 
 DIMENSIONS: Final = 70

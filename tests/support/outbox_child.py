@@ -19,14 +19,14 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from commonbook.client import sender
-from commonbook.client.outbox_client import Client
 from commonbook.compose.client import open_client
+from commonbook.core.settings.settings import Settings
 from commonbook.engines.process import ForkGate
 from commonbook.engines.sqlite.outbox import OutboxFile
 from commonbook.errors import Refused, ServerBusy, ServerFailed, Unreachable
 from commonbook.ports.outbox import OutboxEntry, OutboxMessage, SessionContext
-from commonbook.settings.settings import Settings
+from commonbook.remote import sender
+from commonbook.remote.outbox_client import Client
 
 _SCHEMA = """
 CREATE TABLE stored (seq INTEGER PRIMARY KEY, session TEXT, client_id TEXT, text TEXT, UNIQUE (session, client_id));

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from commonbook.model.memory import Memory as Shown
+from commonbook.values.memory import Memory as Shown
 from tests.support.promise_facts import OWNER, Memory, Message, SessionKey, words_of
 from tests.support.promise_reads import WITHOUT, ReadChecks
 from tests.support.promise_world import is_marked_ended, settled_causes

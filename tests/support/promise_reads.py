@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 
 from commonbook.errors import CommonbookError, NotAllowed, NotFound
-from commonbook.model.memory import Memory as Shown
-from commonbook.model.reports import LogEntry
-from commonbook.model.sharing import ShareRequest
+from commonbook.values.memory import Memory as Shown
+from commonbook.values.reports import LogEntry
+from commonbook.values.sharing import ShareRequest
 from tests.support.promise_facts import OWNER, PROPOSED, Memory, words_of
 from tests.support.promise_model import Model
 from tests.support.promise_world import World

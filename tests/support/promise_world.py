@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from commonbook.book.book import Book
 from commonbook.compose.book import open_book
+from commonbook.core.files import scan
+from commonbook.core.settings.settings import Settings
 from commonbook.errors import CommonbookError
-from commonbook.files import scan
-from commonbook.model import ids
-from commonbook.model.memory import Filter
-from commonbook.model.memory import Memory as Shown
-from commonbook.model.recall import Hit
-from commonbook.model.session import AppendReceipt, Message, SettleReport, SwitchReason
-from commonbook.settings.settings import Settings
+from commonbook.service.book import Book
+from commonbook.values import ids
+from commonbook.values.memory import Filter
+from commonbook.values.memory import Memory as Shown
+from commonbook.values.recall import Hit
+from commonbook.values.session import AppendReceipt, Message, SettleReport, SwitchReason
 from tests.support.promise_facts import OWNER, proposals_of
 
 SPACES = ("personal", "team", "team/core", "vault")

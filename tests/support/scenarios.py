@@ -18,17 +18,17 @@ from typing import Any, Final
 
 from starlette.testclient import TestClient
 
-from commonbook.book.book import Book
 from commonbook.errors import CommonbookError
 from commonbook.interfaces.cli.main import main
 from commonbook.interfaces.mcp.methods import METHODS
 from commonbook.interfaces.mcp.tools import TOOLS
-from commonbook.model.memory import Filter
+from commonbook.service.book import Book
+from commonbook.values import problems
+from commonbook.values.encoding import decode, encode
+from commonbook.values.memory import Filter
 from commonbook.verbs import Verbs
 from commonbook.verbs.declaration import Verb
-from commonbook.wire import problems
-from commonbook.wire.encoding import decode, encode
-from commonbook.wire.verbs import VERBS, request_of, result_of
+from commonbook.verbs.requests import VERBS, request_of, result_of
 
 OWNER: Final = "user:local"
 Transcript = list[Any]

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 import commonbook
-from commonbook.book.book import Book
 from commonbook.errors import CommonbookError
-from commonbook.model.spaces import LOCAL_OWNER
+from commonbook.service.book import Book
+from commonbook.values.spaces import LOCAL_OWNER
 from tests.support import crashing
 from tests.support.crash_child import tell
 

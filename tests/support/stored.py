@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from commonbook import Book
-from commonbook.model.stored_memory import StoredMemory
-from commonbook.tables import memories, spaces
+from commonbook.core.tables import memories, spaces
+from commonbook.values.stored_memory import StoredMemory
 
 
 def stored(book: Book, memory_id: str) -> StoredMemory:

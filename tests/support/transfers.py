@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
-from commonbook.model.memory import Memory
 from commonbook.ports.database import Row
-from commonbook.transfer.migrate import TABLES
+from commonbook.service.book import Book
+from commonbook.subjects.transfer.migrate import TABLES
+from commonbook.values.memory import Memory
 
 
 def write(folder: Path, files: Mapping[str, str | bytes]) -> Path:

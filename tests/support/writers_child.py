@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import commonbook
-from commonbook.book.book import Book
 from commonbook.errors import CommonbookError, Conflict, NotFound, SpaceExists, TooMany, VersionConflict
-from commonbook.model.memory import Draft
-from commonbook.model.session import NewMessage
+from commonbook.service.book import Book
+from commonbook.values.memory import Draft
+from commonbook.values.session import NewMessage
 from tests.support import crashing
 from tests.support.crash_child import tell
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from commonbook.book.book import Book
+from commonbook.service.book import Book
 
 
 def answers(book: Book, old: str, copy: str, dependent: str) -> tuple[object, ...]:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commonbook.text.dates_in_text import NamedDates, asks_when, days_in, named_dates, tells_time
+from commonbook.core.text.dates_in_text import NamedDates, asks_when, days_in, named_dates, tells_time
 
 
 def of(*, years=(), months=(), days=()) -> NamedDates:

@@ -16,9 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commonbook.model import prompts
-from commonbook.text import recall_fence
-from commonbook.text.masking import mask
+from commonbook.core.text import recall_fence
+from commonbook.core.text.masking import mask
+from commonbook.values import prompts
 from tests.support.best_of import takes_less_than
 
 pytestmark = pytest.mark.promise("secrets.kinds")

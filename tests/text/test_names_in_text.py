@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from commonbook.text.terms import asks_for_name, tells_name
+from commonbook.core.text.terms import asks_for_name, tells_name
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commonbook.text.terms import MAX_WORD_LETTERS, language_of, names_in, query_words, terms, words
+from commonbook.core.text.terms import MAX_WORD_LETTERS, language_of, names_in, query_words, terms, words
 
 
 def finds(query: str, text: str) -> bool:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commonbook.text.titles import derive_title, slug
+from commonbook.core.text.titles import derive_title, slug
 
 
 @pytest.mark.parametrize(

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from commonbook.core.text import user_times
+from commonbook.core.text.user_times import field_edge, local_zone, parse_user_time, require_zone
 from commonbook.errors import BadTime
-from commonbook.model.ids import format_time, parse_time
-from commonbook.text import user_times
-from commonbook.text.user_times import field_edge, local_zone, parse_user_time, require_zone
+from commonbook.values.ids import format_time, parse_time
 
 BERLIN = ZoneInfo("Europe/Berlin")
 NOW = datetime(2026, 11, 15, 20, 18, 24, tzinfo=UTC)

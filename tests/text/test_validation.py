@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from commonbook.core.text import validation
 from commonbook.errors import BadInput, CommonbookError
-from commonbook.model.memory import Filter
-from commonbook.text import validation
+from commonbook.values.memory import Filter
 from tests.support.lost_databases import lose_database
 
 ORDINARY = {

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
 from commonbook.engines.disk import archives, import_export
 from commonbook.errors import BadInput
 from commonbook.interfaces.cli.main import main
+from commonbook.service.book import Book
 from tests.conftest import Folder
 from tests.support.transfers import everything, write
 

@@ -15,9 +15,9 @@ from typing import Any
 
 import pytest
 
-from commonbook.book.book import Book
 from commonbook.errors import BadInput, Conflict, NotFound
-from commonbook.model.memory import Filter, Memory
+from commonbook.service.book import Book
+from commonbook.values.memory import Filter, Memory
 from tests.conftest import Folder
 from tests.support.transfers import everything, opened, texts, vault, write
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import yaml
 
-from commonbook.book.book import Book
+from commonbook.service.book import Book
 from tests.interfaces.cli.test_cli import cli
 from tests.support.transfers import write
 

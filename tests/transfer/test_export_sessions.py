@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from commonbook.book.book import Book
 from commonbook.errors import KeyConflict
-from commonbook.model.memory import Filter
-from commonbook.model.session import NewMessage, Session
+from commonbook.service.book import Book
+from commonbook.values.memory import Filter
+from commonbook.values.session import NewMessage, Session
 from tests.support.transfers import opened, texts
 
 SPACES = ("personal", "team", "vault")
@@ -436,7 +436,7 @@ def test_an_import_that_was_killed_before_its_sessions_is_completed(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr("commonbook.transfer.import_sessions.store", die)
+        patched.setattr("commonbook.subjects.transfer.import_sessions.store", die)
         with pytest.raises(KeyboardInterrupt):
             other.import_folder(str(tmp_path / "out"))
     assert all_sessions(other) == {}

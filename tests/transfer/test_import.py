@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from commonbook.book.book import Book
 from commonbook.errors import BadInput, BadSpaceName, NotFound
+from commonbook.service.book import Book
 from tests.conftest import Folder
 from tests.support.transfers import dump, everything, mentioned, mentioned_ids, texts, titled, vault, write
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
+from commonbook.service.book import Book
 from tests.conftest import Folder
 from tests.support.transfers import dump, everything, mentioned, mentioned_ids, opened, texts, titled, vault, write
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from commonbook.book.book import Book
-from commonbook.model.memory import Filter, Memory
+from commonbook.service.book import Book
+from commonbook.values.memory import Filter, Memory
 from tests.interfaces.cli.test_cli import cli
 from tests.memories.test_mentions import mentioned
 from tests.support.stored import stored

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from commonbook.book.book import Book
-from commonbook.model.memory import Filter
+from commonbook.service.book import Book
+from commonbook.values.memory import Filter
 
 
 def log_of(book: Book, session: str, space: str) -> list[tuple[int, str, str | None]]:

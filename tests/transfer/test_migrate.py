@@ -16,10 +16,10 @@ import pytest
 import commonbook
 from commonbook.compose.book import open_book
 from commonbook.compose.databases import migrate_book, unlock_book
+from commonbook.core.settings.settings import DatabaseChoice, Settings
 from commonbook.errors import CommonbookError, Conflict, HomeDamaged, Moved
-from commonbook.model.memory import Draft, Filter, Memory
-from commonbook.settings.settings import DatabaseChoice, Settings
-from commonbook.transfer import migrate
+from commonbook.subjects.transfer import migrate
+from commonbook.values.memory import Draft, Filter, Memory
 from tests.support.postgres_server import TEMPLATE
 
 pytestmark = pytest.mark.slow
@@ -167,7 +167,7 @@ def takes_writes(place: str | Path, keys: str | None = None) -> bool:
 KILLED = """
 import os, signal, sys
 from commonbook.compose.databases import migrate_book, unlock_book
-from commonbook.transfer import migrate
+from commonbook.subjects.transfer import migrate
 from tests.transfer.test_migrate import settings
 
 place, keys, to, moment = sys.argv[1:]

@@ -8,10 +8,10 @@ from collections import defaultdict
 import pytest
 
 from commonbook import aio
-from commonbook.book.book import Book
-from commonbook.client.remote_book import RemoteBook
+from commonbook.remote.remote_book import RemoteBook
+from commonbook.service.book import Book
 from commonbook.verbs import Verbs
-from commonbook.wire.verbs import VERBS, fields_of_verb, result_of
+from commonbook.verbs.requests import VERBS, fields_of_verb, result_of
 
 ONLY_HERE = {"acting_as", "with_key", "watching", "working", "close"}
 """The public names of a book of this process that no request can have."""
@@ -31,7 +31,9 @@ def test_every_verb_is_declared_once():
 
 @pytest.mark.promise("http.same")
 def test_a_book_implements_every_verb_and_has_nothing_else():
-    implemented = {name for cls in Book.__mro__ if cls.__module__.startswith("commonbook.book") for name in vars(cls)}
+    implemented = {
+        name for cls in Book.__mro__ if cls.__module__.startswith("commonbook.service") for name in vars(cls)
+    }
     assert VERBS.keys() <= implemented
     assert public_names(Book) == VERBS.keys() | ONLY_HERE
 

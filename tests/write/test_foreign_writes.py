@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
+from commonbook.core.write.context import ForeignWrite, WriteContext
+from commonbook.core.write.transaction import write
 from commonbook.errors import CommonbookError, NotAllowed
-from commonbook.model.memory import Draft, Filter, Kind
-from commonbook.model.request import RequestContext
-from commonbook.model.session import PromptPassage
-from commonbook.model.spaces import Actor
-from commonbook.write.context import ForeignWrite, WriteContext
-from commonbook.write.transaction import write
+from commonbook.service.book import Book
+from commonbook.values.memory import Draft, Filter, Kind
+from commonbook.values.request import RequestContext
+from commonbook.values.session import PromptPassage
+from commonbook.values.spaces import Actor
 from tests.admin.test_grants import HARMLESS, OWNERS
 from tests.support.stored import stored
 

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
+from commonbook.core.write.context import ForeignWrite, WriteContext
+from commonbook.core.write.transaction import write, write_all
 from commonbook.errors import Conflict, HomeDamaged
-from commonbook.model.request import OWNER_CONTEXT
-from commonbook.model.spaces import OWNER_ACTOR, Actor
 from commonbook.ports.database import Result, RetryTransaction, Transaction
 from commonbook.ports.engines import AfterCommit, BeforeFinalize, Engines
-from commonbook.write.context import ForeignWrite, WriteContext
-from commonbook.write.transaction import write, write_all
+from commonbook.service.book import Book
+from commonbook.values.request import OWNER_CONTEXT
+from commonbook.values.spaces import OWNER_ACTOR, Actor
 from tests.support.stored import stored
 
 

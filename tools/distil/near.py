@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from commonbook.core.text import stopwords, terms
 from commonbook.engines.embedders.static_table import (
     MAX_NEAR_WORDS,
     MIN_NEAR_COSINE,
@@ -18,7 +19,6 @@ from commonbook.engines.embedders.static_table import (
     StaticTable,
     is_word,
 )
-from commonbook.text import stopwords, terms
 
 BATCH = 512
 

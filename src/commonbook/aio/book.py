@@ -10,8 +10,8 @@ from typing import Any, Generic, TypeVar
 
 import commonbook
 from commonbook.aio.threads import CONTEXT_MANAGERS, BookThreads
-from commonbook.book import book as book_here
-from commonbook.client import remote_book
+from commonbook.remote import remote_book
+from commonbook.service import book as book_here
 
 
 class AsyncBook:

@@ -22,6 +22,7 @@ from typing import IO, Final, NamedTuple
 
 from commonbook.compose.book import no_home_error, open_book, require_usable
 from commonbook.compose.new_home import refuse_nested
+from commonbook.core.settings.settings import Settings
 from commonbook.engines.disk import machine_marker
 from commonbook.engines.disk.backup_format import (
     BackupList,
@@ -37,9 +38,8 @@ from commonbook.engines.disk.durable_files import make_folders, rename_new, sync
 from commonbook.engines.disk.home_folder import HIDDEN_FOLDER, holds_files, is_home, read_settled
 from commonbook.engines.process import FairLock
 from commonbook.errors import Conflict, DatabaseUnfit, HomeDamaged, HomeError
-from commonbook.model.ids import format_time
-from commonbook.model.reports import BackupReport, Progress, RestoreReport, no_progress
-from commonbook.settings.settings import Settings
+from commonbook.values.ids import format_time
+from commonbook.values.reports import BackupReport, Progress, RestoreReport, no_progress
 from commonbook.version import __version__
 
 

@@ -12,7 +12,11 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from commonbook.book.book import Book
+from commonbook.core.files import journal
+from commonbook.core.settings.settings import DatabaseChoice, Settings
+from commonbook.core.tables import home
+from commonbook.core.text import user_times
+from commonbook.core.write.context import WriteContext
 from commonbook.engines.disk import git, machine_marker
 from commonbook.engines.disk.durable_files import make_folders, network_file_system
 from commonbook.engines.disk.home_folder import HIDDEN_FOLDER, HomeFolder, HomeWatcher, holds_files, is_home
@@ -23,17 +27,13 @@ from commonbook.engines.process import SystemClock
 from commonbook.engines.sqlite.database import SqliteDatabase
 from commonbook.engines.sqlite.migrations import MIGRATIONS
 from commonbook.errors import DatabaseUnfit, HomeReadOnly, KeyMissing, Moved, NetworkFileSystem, NoHome
-from commonbook.files import journal
-from commonbook.maintenance.worker import IndexFollower
-from commonbook.model.ids import format_time, new_id
-from commonbook.model.reports import OutboxStatus, Progress, no_progress
-from commonbook.model.request import OWNER_CONTEXT
 from commonbook.ports.engines import Engines, RecallService
 from commonbook.runtime import loading, reset_in_child
-from commonbook.settings.settings import DatabaseChoice, Settings
-from commonbook.tables import home
-from commonbook.text import user_times
-from commonbook.write.context import WriteContext
+from commonbook.service.book import Book
+from commonbook.subjects.maintenance.worker import IndexFollower
+from commonbook.values.ids import format_time, new_id
+from commonbook.values.reports import OutboxStatus, Progress, no_progress
+from commonbook.values.request import OWNER_CONTEXT
 
 if TYPE_CHECKING:
     from commonbook.engines.postgres.database import PostgresDatabase
@@ -378,7 +378,7 @@ def _outbox_status(settings: Settings, clock: Clock) -> OutboxStatus:
 
 def _mapped_index(hidden: str) -> Index:
     from commonbook.engines.index.mapped_index import MappedIndex
-    from commonbook.recall import scoring
+    from commonbook.subjects.recall import scoring
 
     return MappedIndex(os.path.join(hidden, "index"), pool_squares=scoring.squares_of_rows)
 
@@ -395,7 +395,7 @@ def _recall_service(
 ) -> RecallService:
     from commonbook.engines.embedders.registry import embedder_for
     from commonbook.engines.embedders.static_table import StaticTable
-    from commonbook.recall.recaller import Recaller
+    from commonbook.subjects.recall.recaller import Recaller
 
     embedder = embedder_for(settings.embedder)
     table = embedder if isinstance(embedder, StaticTable) else StaticTable()
@@ -420,15 +420,15 @@ def complete_changes(ctx: WriteContext) -> None:
     """
     while True:
         if ctx.pending.changed_texts:
-            from commonbook.sharing import propagate
+            from commonbook.subjects.sharing import propagate
 
             propagate.propagate_to_copies(ctx)
         if ctx.pending.reasoning_changed:
-            from commonbook.reasoning import notices
+            from commonbook.subjects.reasoning import notices
 
             notices.update_notices(ctx)
         if ctx.pending.changed_ids:
-            from commonbook.sharing import rules
+            from commonbook.subjects.sharing import rules
 
             rules.apply_rules(ctx)
         if not ctx.pending.is_incomplete:

@@ -10,24 +10,24 @@ import secrets
 from contextlib import closing
 from typing import TYPE_CHECKING, Final
 
-from commonbook.client.http import Address, HttpCaller, Patience, problem_of
+from commonbook.core.settings.project_files import default_space
 from commonbook.engines.process import SystemClock
 from commonbook.errors import BadInput, CommonbookError, ServerFailed
-from commonbook.model.reports import Finding, OutboxStatus
-from commonbook.model.spaces import NewKey
-from commonbook.settings.project_files import default_space
-from commonbook.wire.encoding import Malformed, decode
-from commonbook.wire.verbs import VERBS, request_of
+from commonbook.remote.http import Address, HttpCaller, Patience, problem_of
+from commonbook.values.encoding import Malformed, decode
+from commonbook.values.reports import Finding, OutboxStatus
+from commonbook.values.spaces import NewKey
+from commonbook.verbs.requests import VERBS, request_of
 
 if TYPE_CHECKING:
-    from commonbook.client.outbox_client import Client, Mask
-    from commonbook.client.remote_book import RemoteBook
+    from commonbook.core.settings.remote import RemoteSettings
+    from commonbook.core.settings.settings import Settings
     from commonbook.engines.sqlite.outbox import OutboxFile
-    from commonbook.model.spaces import ApiKey
     from commonbook.ports.keys import Clock
     from commonbook.ports.outbox import Transport
-    from commonbook.settings.remote import RemoteSettings
-    from commonbook.settings.settings import Settings
+    from commonbook.remote.outbox_client import Client, Mask
+    from commonbook.remote.remote_book import RemoteBook
+    from commonbook.values.spaces import ApiKey
 
 
 _MAX_NAMED_MESSAGES: Final = 20
@@ -44,7 +44,7 @@ def open_client(
     answer_seconds: float = 15.0,
 ) -> Client:
     """Make a client that sends through this transport; messages are masked and stored in the outbox first."""
-    from commonbook.text.masking import mask
+    from commonbook.core.text.masking import mask
 
     return open_outbox(
         settings.outbox,
@@ -104,8 +104,8 @@ def open_outbox(
 
     `space` is the space of messages that name none; without one it is the default space of the key on the server.
     """
-    from commonbook.client.outbox_client import Client
     from commonbook.engines.sqlite.outbox import OutboxFile
+    from commonbook.remote.outbox_client import Client
 
     clock = clock or SystemClock()
     return Client(
@@ -133,13 +133,13 @@ def connect(
 ) -> RemoteBook:
     """Make a remote book over the URL of a server; its outbox is opened if it exists. Nothing is sent yet."""
     _require_http()
-    from commonbook.client.http import HttpCaller, parse_address
-    from commonbook.client.http_transport import HttpTransport
-    from commonbook.client.lazy_outbox import LazyOutbox
-    from commonbook.client.remote_book import RemoteBook
+    from commonbook.core.settings import remote
+    from commonbook.core.text.masking import mask
     from commonbook.engines.disk.import_export import ExternalFolder
-    from commonbook.settings import remote
-    from commonbook.text.masking import mask
+    from commonbook.remote.http import HttpCaller, parse_address
+    from commonbook.remote.http_transport import HttpTransport
+    from commonbook.remote.lazy_outbox import LazyOutbox
+    from commonbook.remote.remote_book import RemoteBook
 
     address = parse_address(url or settings.url or "", allow_http=allow_http)
     given = remote.require_key(key, "the key") if key is not None else settings.key
@@ -173,8 +173,8 @@ def connect(
 def log_in(settings: RemoteSettings, url: str, code: str, *, allow_http: bool = False) -> tuple[ApiKey, str]:
     """Exchange a login code for a key, and save it; return the key and the path of its file."""
     _require_http()
-    from commonbook.client.http import parse_address
-    from commonbook.settings import remote
+    from commonbook.core.settings import remote
+    from commonbook.remote.http import parse_address
 
     address = parse_address(url, allow_http=allow_http)
     remote.require_savable(settings)

@@ -1,7 +1,7 @@
 """The composition root of commands on databases: the move of a book, and the vector index of a space on PostgreSQL.
 
 A move wires both books and hands on the keys. It refuses steps in a wrong order before anything is changed, and names
-the next command. `transfer.migrate` moves the book.
+the next command. `subjects.transfer.migrate` moves the book.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from commonbook.compose.book import (
     wire_home,
     wire_server,
 )
+from commonbook.core.settings.settings import DatabaseChoice, Settings, require_address
+from commonbook.core.tables import home, spaces
 from commonbook.engines.disk.durable_files import make_folders, sync_folder
 from commonbook.engines.disk.home_folder import HIDDEN_FOLDER, holds_files, is_home
 from commonbook.engines.process import SystemClock
 from commonbook.errors import BadInput, CommonbookError, Conflict, HomeError, KeyMissing, NoHome, NotFound
-from commonbook.model.reports import MigrationReport, Progress, no_progress
-from commonbook.settings.settings import DatabaseChoice, Settings, require_address
-from commonbook.tables import home, spaces
+from commonbook.values.reports import MigrationReport, Progress, no_progress
 
 if TYPE_CHECKING:
     from commonbook.ports.database import Transaction
@@ -55,7 +55,7 @@ def migrate_book(settings: Settings, to: str, *, progress: Progress = no_progres
     `settings.keys`, before anything else is. At the end the new book is indexed, so that the first recall has nothing
     to do.
     """
-    from commonbook.transfer import migrate
+    from commonbook.subjects.transfer import migrate
 
     clock = SystemClock()
     target = _target_settings(settings, to)
@@ -76,7 +76,7 @@ def migrate_book(settings: Settings, to: str, *, progress: Progress = no_progres
 
 def unlock_book(settings: Settings) -> bool:
     """Let a book whose move was killed be written to again; return whether it was locked."""
-    from commonbook.transfer import migrate
+    from commonbook.subjects.transfer import migrate
 
     if settings.database is None and not is_home(settings.home):
         raise NoHome(f"there is no home at {settings.home}", fix=f"name the home to move: {_HOME_NAMED}")
@@ -143,7 +143,7 @@ def _require_unused(old: Engines, target: Settings, clock: Clock) -> None:
 
     A database in which somebody made an empty book, with other keys, takes the keys of the old book.
     """
-    from commonbook.transfer import migrate
+    from commonbook.subjects.transfer import migrate
 
     check = old.keys.keyed_hash(KEYS_CHECK_TEXT)
 

@@ -18,22 +18,22 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final
 
 from commonbook.compose.book import open_book, prepare_home, require_folder, wire_folder
+from commonbook.core.files import scan
+from commonbook.core.markdown import memory_conversion, space_file
+from commonbook.core.settings.settings import Settings
+from commonbook.core.tables import file_journal, memories, spaces
+from commonbook.core.text import masking, space_names
+from commonbook.core.write.transaction import write
 from commonbook.engines.disk import machine_marker
 from commonbook.engines.disk.home_folder import HIDDEN_FOLDER, is_home
 from commonbook.engines.disk.no_files import ReadOnlyFolder
 from commonbook.engines.process import SystemClock
 from commonbook.errors import BadFile, Conflict, ForeignHome
-from commonbook.files import scan
-from commonbook.markdown import memory_conversion, space_file
-from commonbook.model.ids import new_id
-from commonbook.model.reports import Finding, HomePlan, Progress, no_progress
-from commonbook.model.request import OWNER_CONTEXT
-from commonbook.model.spaces import PERSONAL, SPACE_FILE, Space, is_space_file
 from commonbook.runtime import in_batches
-from commonbook.settings.settings import Settings
-from commonbook.tables import file_journal, memories, spaces
-from commonbook.text import masking, space_names
-from commonbook.write.transaction import write
+from commonbook.values.ids import new_id
+from commonbook.values.reports import Finding, HomePlan, Progress, no_progress
+from commonbook.values.request import OWNER_CONTEXT
+from commonbook.values.spaces import PERSONAL, SPACE_FILE, Space, is_space_file
 
 if TYPE_CHECKING:
     from commonbook.ports.database import Reading

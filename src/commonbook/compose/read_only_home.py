@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Final, NoReturn, cast
 from urllib.parse import quote
 
 from commonbook.compose.book import book_over, recall_service, wire_folder
+from commonbook.core.settings.settings import Settings
 from commonbook.engines.disk.home_folder import HIDDEN_FOLDER
 from commonbook.engines.disk.no_files import ReadOnlyFolder
 from commonbook.engines.process import SystemClock
 from commonbook.errors import HomeError, HomeReadOnly
-from commonbook.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from commonbook.book.book import Book
     from commonbook.ports.database import Database, Reading, Result, Transaction
+    from commonbook.service.book import Book
 
 _PREFIX: Final = "commonbook-read-"
 _COPIED_FOLDERS: Final = ("keys", "index")

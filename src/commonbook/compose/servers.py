@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Final
 from commonbook.engines.disk.durable_files import make_folders, sync_folder
 from commonbook.engines.disk.home_folder import HIDDEN_FOLDER
 from commonbook.errors import HomeReadOnly, NotAllowed
-from commonbook.model.spaces import LOCAL_OWNER
+from commonbook.values.spaces import LOCAL_OWNER
 
 if TYPE_CHECKING:
-    from commonbook.book.book import Book
-    from commonbook.settings.settings import Settings
+    from commonbook.core.settings.settings import Settings
+    from commonbook.service.book import Book
 
 _NAME: Final = "owner.key"
 _LABEL: Final = "the server on this machine"

@@ -13,7 +13,7 @@ from functools import wraps
 from typing import Any, ParamSpec, Protocol, TypeVar
 
 from commonbook.errors import ServerLost
-from commonbook.model.reports import Change, SchemaMigration
+from commonbook.values.reports import Change, SchemaMigration
 
 Row = tuple[Any, ...]
 Result = TypeVar("Result")

@@ -7,12 +7,12 @@ from datetime import tzinfo
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from commonbook.model.recall import RecallRequest, RecallResult
-    from commonbook.model.reports import Finding, Progress
-    from commonbook.model.spaces import Actor
     from commonbook.ports.database import Database, Transaction
     from commonbook.ports.files import ExternalFiles, FilesToWrite, Folder, Watcher, Yaml
     from commonbook.ports.keys import Clock, Keys
+    from commonbook.values.recall import RecallRequest, RecallResult
+    from commonbook.values.reports import Finding, Progress
+    from commonbook.values.spaces import Actor
 
 
 class RecallService(Protocol):

@@ -13,7 +13,7 @@ from datetime import datetime
 from threading import Event
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
-from commonbook.model.reports import Finding
+from commonbook.values.reports import Finding
 
 
 class QuotedText(str):

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from commonbook.verbs.declaration import Declarations, verb
 
 if TYPE_CHECKING:
-    from commonbook.model.sharing import LimitedAction, RateLimit
-    from commonbook.model.spaces import ApiKey, Grant, Identity, LoginCode, NewKey, Review, Role, SignInCode, Space
+    from commonbook.values.sharing import LimitedAction, RateLimit
+    from commonbook.values.spaces import ApiKey, Grant, Identity, LoginCode, NewKey, Review, Role, SignInCode, Space
 
 
 class Access(Declarations):

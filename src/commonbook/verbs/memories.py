@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from commonbook.model.memory import NO_METADATA, UNSET
+from commonbook.values.memory import NO_METADATA, UNSET
 from commonbook.verbs.declaration import Declarations, verb
 
 if TYPE_CHECKING:
-    from commonbook.model.memory import (
+    from commonbook.values.memory import (
         Deleted,
         Draft,
         Filter,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from commonbook.verbs.declaration import Declarations, verb
 
 if TYPE_CHECKING:
-    from commonbook.model.invalidation import Verdict
-    from commonbook.model.memory import Receipt
-    from commonbook.model.reasoning import Dependent, Inbox, SupersedeReport, TriageReport
+    from commonbook.values.invalidation import Verdict
+    from commonbook.values.memory import Receipt
+    from commonbook.values.reasoning import Dependent, Inbox, SupersedeReport, TriageReport
 
 
 class Reasoning(Declarations):

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from commonbook.model.memory import NO_METADATA
-from commonbook.model.reports import no_progress
+from commonbook.values.memory import NO_METADATA
+from commonbook.values.reports import no_progress
 from commonbook.verbs.declaration import Declarations, verb
 
 if TYPE_CHECKING:
-    from commonbook.model.memory import Kind, Scalar
-    from commonbook.model.recall import Include, RecallResult
-    from commonbook.model.reports import Progress
+    from commonbook.values.memory import Kind, Scalar
+    from commonbook.values.recall import Include, RecallResult
+    from commonbook.values.reports import Progress
 
 
 class Recall(Declarations):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from commonbook.verbs.declaration import Declarations, verb
 
 if TYPE_CHECKING:
-    from commonbook.model.session import (
+    from commonbook.values.session import (
         AppendReceipt,
         ChatMessage,
         Message,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from commonbook.verbs.declaration import Declarations, verb
 
 if TYPE_CHECKING:
-    from commonbook.model.memory import Kind, Receipt, Refresh
-    from commonbook.model.sharing import CopyNode, Lineage, ShareReceipt, ShareRequest, SharingRule
+    from commonbook.values.memory import Kind, Receipt, Refresh
+    from commonbook.values.sharing import CopyNode, Lineage, ShareReceipt, ShareRequest, SharingRule
 
 
 class Sharing(Declarations):

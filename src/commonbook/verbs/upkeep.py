@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from commonbook.model.reports import no_progress
+from commonbook.values.reports import no_progress
 from commonbook.verbs.declaration import Declarations, verb
 
 if TYPE_CHECKING:
-    from commonbook.model.reports import (
+    from commonbook.values.reports import (
         ChangePage,
         Finding,
         LogEntry,
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         SyncReport,
         TransferReport,
     )
-    from commonbook.model.session import WorkReport
+    from commonbook.values.session import WorkReport
 
 
 class Upkeep(Declarations):

@@ -19,10 +19,10 @@ import commonbook
 from commonbook.adapters.hermes import cli
 from commonbook.adapters.hermes.provider import CommonbookMemoryProvider
 from commonbook.compose import backup
+from commonbook.core.settings.settings import Settings
 from commonbook.engines.process import FairLock
 from commonbook.errors import Busy, Conflict
-from commonbook.model.session import NewMessage
-from commonbook.settings.settings import Settings
+from commonbook.values.session import NewMessage
 from tests.support import crashing
 from tests.support.hermes import everything
 

@@ -10,8 +10,8 @@ import pytest
 
 from commonbook.adapters.hermes import user_spaces
 from commonbook.adapters.hermes.provider import CommonbookMemoryProvider
-from commonbook.model.memory import Filter
-from commonbook.text.space_names import require_new_name
+from commonbook.core.text.space_names import require_new_name
+from commonbook.values.memory import Filter
 from tests.support.hermes import Hermes, reading
 
 HERON = "the heron nests behind the old mill"

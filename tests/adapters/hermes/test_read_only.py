@@ -14,9 +14,9 @@ import pytest
 import commonbook
 from commonbook.adapters.hermes.provider import CommonbookMemoryProvider
 from commonbook.compose.read_only_home import open_read_only
+from commonbook.core.settings.settings import Settings
 from commonbook.errors import HomeReadOnly
-from commonbook.model.session import NewMessage
-from commonbook.settings.settings import Settings
+from commonbook.values.session import NewMessage
 from tests.support.hermes import everything
 
 

@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from commonbook.book.book import Book
-from commonbook.model.memory import Filter
-from commonbook.text import recall_fence
+from commonbook.core.text import recall_fence
+from commonbook.service.book import Book
+from commonbook.values.memory import Filter
 from tests.support.hermes import Hermes, check, reading
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from commonbook.adapters.hermes.provider import CommonbookMemoryProvider
-from commonbook.model.session import Message, Session
+from commonbook.values.session import Message, Session
 from tests.support.hermes import everything, reading
 
 RECORDINGS = sorted((Path(__file__).parent / "recorded").glob("*.json"))

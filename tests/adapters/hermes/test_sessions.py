@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from commonbook.adapters.hermes.provider import CommonbookMemoryProvider
-from commonbook.model.memory import Filter
+from commonbook.values.memory import Filter
 from tests.support.hermes import Hermes, Turn, check, everything, reading, turns_of
 
 pytestmark = pytest.mark.promise("hermes.once")

@@ -14,8 +14,8 @@ import pytest
 from commonbook.adapters.hermes import shared_book
 from commonbook.adapters.hermes.provider import CommonbookMemoryProvider
 from commonbook.adapters.hermes.shared_book import SharedBook, shared_books
-from commonbook.book.book import Book
 from commonbook.errors import Busy
+from commonbook.service.book import Book
 from tests.support.hermes import everything, reading, turns_of
 from tests.support.running_threads import wait_for_threads
 

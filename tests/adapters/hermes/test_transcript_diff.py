@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from commonbook.adapters.hermes import transcripts
 from commonbook.adapters.hermes.transcripts import TranscriptMessage
-from commonbook.text import masking, recall_fence
+from commonbook.core.text import masking, recall_fence
 
 
 def messages_of(words: str) -> list[TranscriptMessage]:

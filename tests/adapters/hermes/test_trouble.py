@@ -21,9 +21,9 @@ import pytest
 import commonbook
 from commonbook.adapters.hermes import provider as hermes_provider
 from commonbook.adapters.hermes.provider import CommonbookMemoryProvider
-from commonbook.book.book import Book
 from commonbook.engines.process import FairLock
 from commonbook.errors import Busy, CommonbookError, HomeError
+from commonbook.service.book import Book
 from tests.support import crashing
 from tests.support.hermes import Hermes, check, everything, reading, turns_of
 from tests.support.hermes_child import transcript, words

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from commonbook.book.book import Book
 from commonbook.engines.disk import archives
 from commonbook.errors import BadFile, TooLarge
+from commonbook.service.book import Book
 from tests.support.transfers import everything, opened
 
 

@@ -197,5 +197,5 @@ def test_both_parsers_agree_where_both_can_read(text):
 
 
 def test_the_parser_is_not_loaded_before_it_is_needed():
-    check = "import sys, commonbook.compose.book, commonbook.markdown.file_format; sys.exit('yaml' in sys.modules)"
+    check = "import sys, commonbook.compose.book, commonbook.core.markdown.file_format; sys.exit('yaml' in sys.modules)"
     subprocess.run([sys.executable, "-c", check], check=True, cwd=Path(yaml_fields.__file__).parents[3])

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from commonbook.core.text import stopwords, terms
 from commonbook.engines.embedders.static_table import MAX_NEAR_WORDS, MIN_NEAR_COSINE, NEAR_WORDS, TABLE, StaticTable
 from commonbook.errors import CommonbookError
 from commonbook.ports.embedding import EmbeddingInput
-from commonbook.text import stopwords, terms
 
 EVERYDAY = [
     "car",

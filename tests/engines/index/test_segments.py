@@ -27,8 +27,8 @@ from commonbook.engines.index.segments import (
     tie_break_of,
     with_zero_vectors,
 )
-from commonbook.model.memory import KINDS
 from commonbook.ports.index import FOREVER, HAS_DECISIONS, IS_COPY, IS_MESSAGE, Delta, IndexedPassage, IndexQuery
+from commonbook.values.memory import KINDS
 from tests.support.index_worlds import (
     DIMENSIONS,
     MARKER,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from commonbook.engines.index.segments import POSITION_BITS, hash_text
 from commonbook.ports.index import CandidatePool, Delta, IndexedPassage, IndexQuery
-from commonbook.recall import scoring
+from commonbook.subjects.recall import scoring
 from tests.support.index_worlds import WORDS, Laid, Maker, entry, laid_out, memory_id, vector
 
 _settings = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

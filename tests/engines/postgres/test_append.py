@@ -8,8 +8,8 @@ import psycopg
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
-from commonbook.model.session import NewMessage
+from commonbook.service.book import Book
+from commonbook.values.session import NewMessage
 
 
 @pytest.fixture

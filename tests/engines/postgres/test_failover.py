@@ -20,7 +20,7 @@ import psycopg
 import pytest
 
 import commonbook
-from commonbook.model.memory import Filter
+from commonbook.values.memory import Filter
 from tests.support import capture_child
 from tests.support.capture_child import logs_of, wrong_with
 from tests.support.postgres_server import TEMPLATE, USER, Server, wait_for_transactions

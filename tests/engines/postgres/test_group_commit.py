@@ -14,12 +14,12 @@ import psycopg
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
 from commonbook.engines.postgres.connections import PooledConnection
 from commonbook.engines.postgres.database import PostgresDatabase
 from commonbook.errors import Busy, NotAllowed, NotReplicated
-from commonbook.sessions.append import Appender
-from commonbook.sessions.group_commit import DEFERRED, GroupCommit, RetryAlone
+from commonbook.service.book import Book
+from commonbook.subjects.sessions.append import Appender
+from commonbook.subjects.sessions.group_commit import DEFERRED, GroupCommit, RetryAlone
 from tests.support.crowds import Crowd, crowding, receipts_of, space_of, stored_texts, until
 from tests.support.statements import recorded
 

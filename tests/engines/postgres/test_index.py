@@ -19,13 +19,13 @@ import psycopg
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
 from commonbook.compose import book as compose_book
 from commonbook.engines.postgres import index as tables
 from commonbook.engines.postgres.passage_rows import signed_hash
 from commonbook.errors import Busy, DatabaseUnreachable, HomeOfAnotherBuild
-from commonbook.model.memory import Draft
 from commonbook.ports.index import Delta, IndexQuery
+from commonbook.service.book import Book
+from commonbook.values.memory import Draft
 from tests.engines.index import test_segments
 from tests.support.index_contract import IndexContract, check_readers_while_writing, kill_a_writer, number_of
 from tests.support.index_worlds import (

@@ -9,6 +9,7 @@ import pytest
 
 import commonbook
 from commonbook.compose.databases import make_keys, migrate_book
+from commonbook.core.settings.settings import Settings
 from commonbook.engines.postgres import database
 from commonbook.errors import (
     BadInput,
@@ -20,7 +21,6 @@ from commonbook.errors import (
     HomeOfAnotherBuild,
     KeyMissing,
 )
-from commonbook.settings.settings import Settings
 from tests.support.postgres_server import TEMPLATE, Server
 
 SECRET = "s3cret/with:odd@letters"

@@ -10,12 +10,12 @@ import psycopg
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
 from commonbook.engines.index.segments import Segment, build
 from commonbook.engines.postgres.passage_cache import NO_PASSAGES, PassageCache, SpaceVersion
 from commonbook.engines.postgres.passage_rows import signed_hash
 from commonbook.errors import NotAllowed
-from commonbook.model.memory import Draft
+from commonbook.service.book import Book
+from commonbook.values.memory import Draft
 from tests.support.index_worlds import DIMENSIONS, entry
 
 pytestmark = pytest.mark.promise("recall.spaces")

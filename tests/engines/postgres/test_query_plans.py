@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 import commonbook
-from commonbook.model.session import NewMessage
+from commonbook.values.session import NewMessage
 
 MESSAGES = 20_000
 FILL = """

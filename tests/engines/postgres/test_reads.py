@@ -9,9 +9,9 @@ import psycopg
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
 from commonbook.errors import NotFound
-from commonbook.model.session import NewMessage
+from commonbook.service.book import Book
+from commonbook.values.session import NewMessage
 
 pytestmark = pytest.mark.promise("postgres.retries")
 

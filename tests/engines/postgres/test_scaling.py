@@ -10,9 +10,9 @@ import psycopg
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
-from commonbook.book.serving import begin_session, end_session
-from commonbook.model.memory import Draft, Filter
+from commonbook.service.book import Book
+from commonbook.service.serving import begin_session, end_session
+from commonbook.values.memory import Draft, Filter
 from tests.support.statements import recorded
 
 ACROSS = Path(__file__).with_name("statements_across_spaces.txt").read_text(encoding="utf-8")

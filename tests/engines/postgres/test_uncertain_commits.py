@@ -21,12 +21,12 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 import commonbook
-from commonbook.book.book import Book
 from commonbook.engines.postgres.database import Backoff, TransactionRetry
 from commonbook.errors import Busy, DatabaseUnreachable
-from commonbook.model.memory import Filter
-from commonbook.model.session import NewMessage
 from commonbook.ports.database import RetryTransaction, Transaction
+from commonbook.service.book import Book
+from commonbook.values.memory import Filter
+from commonbook.values.session import NewMessage
 
 pytestmark = pytest.mark.promise("postgres.retries")
 

@@ -13,9 +13,9 @@ import pytest
 import commonbook
 from commonbook.errors import BadInput
 from commonbook.interfaces.cli.main import main
-from commonbook.model.memory import Draft
-from commonbook.model.reports import no_progress
 from commonbook.ports.index import Delta, IndexedPassage, IndexQuery
+from commonbook.values.memory import Draft
+from commonbook.values.reports import no_progress
 from tests.support.crowds import until
 from tests.support.index_worlds import entry, hang_up, marker, memory_id, opened
 

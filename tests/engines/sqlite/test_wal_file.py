@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import commonbook
-from commonbook.book.serving import answer_once
 from commonbook.errors import DiskFull, HomeError
+from commonbook.service.serving import answer_once
 
 pytestmark = pytest.mark.promise("writes.read-ahead")
 

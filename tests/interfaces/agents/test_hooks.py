@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
+from commonbook.core.text import recall_fence
 from commonbook.engines.process import FairLock
 from commonbook.errors import Busy
 from commonbook.interfaces.agents.hooks import context
@@ -21,8 +21,8 @@ from commonbook.interfaces.agents.hooks.events import parse_event
 from commonbook.interfaces.cli.call import Call
 from commonbook.interfaces.cli.commands import make_parser
 from commonbook.interfaces.cli.commands.agents import answer_event
-from commonbook.model import prompts
-from commonbook.text import recall_fence
+from commonbook.service.book import Book
+from commonbook.values import prompts
 from tests.support.best_of import seconds, takes_less_than
 from tests.support.mcp_clients import environment
 from tests.support.repositories import repository

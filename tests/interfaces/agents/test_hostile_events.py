@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
-from commonbook.model.memory import Draft
-from commonbook.model.session import MAX_MESSAGE_BYTES
+from commonbook.service.book import Book
+from commonbook.values.memory import Draft
+from commonbook.values.session import MAX_MESSAGE_BYTES
 from tests.interfaces.agents.test_hooks import (
     SESSION,
     answer,

@@ -17,11 +17,11 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from commonbook.core.settings.settings import AgentFolders
 from commonbook.errors import BadInput
 from commonbook.interfaces.agents import hermes as hermes_agent
 from commonbook.interfaces.agents.installation import BACKUP
 from commonbook.interfaces.cli.main import main
-from commonbook.settings.settings import AgentFolders
 from commonbook.version import __version__
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 import yaml
 
+from commonbook.core.settings.settings import AgentFolders
 from commonbook.interfaces.agents.clients import CLIENTS, Request, Scope
 from commonbook.interfaces.agents.installation import plan_install
 from commonbook.interfaces.cli.commands import make_parser
 from commonbook.interfaces.mcp.tools import TOOLS
-from commonbook.settings.settings import AgentFolders
 from commonbook.version import __version__
 from tools import make_mcpb
 

@@ -173,7 +173,7 @@ def test_a_key_that_opens_nothing_is_refused_and_never_shown(team, monkeypatch, 
 
 
 def test_a_key_in_the_settings_is_not_shown_with_them(monkeypatch):
-    from commonbook.settings.settings import Settings
+    from commonbook.core.settings.settings import Settings
 
     monkeypatch.setenv("COMMONBOOK_KEY", "cbk_secret")
     assert Settings.load().key == "cbk_secret"

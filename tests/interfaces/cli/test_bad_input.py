@@ -18,7 +18,7 @@ from typing import IO
 import pytest
 
 from commonbook.interfaces.cli.main import main
-from commonbook.model.memory import MAX_TEXT_BYTES
+from commonbook.values.memory import MAX_TEXT_BYTES
 from tests.interfaces.cli.test_cli import Cli, cli, cli_without_book
 
 pytestmark = pytest.mark.promise("writes.bad-input")

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
 from commonbook.interfaces.cli.main import main
-from commonbook.model.memory import MAX_TEXT_BYTES, Memory, Receipt, Revision
+from commonbook.service.book import Book
+from commonbook.values.memory import MAX_TEXT_BYTES, Memory, Receipt, Revision
 
 RECEIPT = set(Receipt._fields)
 MEMORY = set(Memory._fields)

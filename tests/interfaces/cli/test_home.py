@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from commonbook.model.reports import Status
-from commonbook.model.spaces import Space
+from commonbook.values.reports import Status
+from commonbook.values.spaces import Space
 from tests.interfaces.cli.test_cli import cli, cli_without_book
 from tests.support.repositories import repository
 from tests.support.transfers import opened
@@ -279,7 +279,7 @@ def test_an_unexpected_error_is_not_hidden(cli, monkeypatch, home):
     def broken(*_args: object, **_options: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("commonbook.book.book.Book.status", broken)
+    monkeypatch.setattr("commonbook.service.book.Book.status", broken)
     with pytest.raises(ZeroDivisionError):
         cli("status")
 
@@ -288,7 +288,7 @@ def test_an_interrupt_ends_quietly(cli, monkeypatch, home):
     def interrupted(*_args: object, **_options: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("commonbook.book.book.Book.status", interrupted)
+    monkeypatch.setattr("commonbook.service.book.Book.status", interrupted)
     assert (cli("status").code, cli("status").err) == (130, "")
 
 

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 import commonbook
-from commonbook.model.ids import UUID_PATTERN
+from commonbook.values.ids import UUID_PATTERN
 from tests.interfaces.cli.test_cli import cli_without_book as cli
 from tests.interfaces.cli.test_terminal import COLOUR, terminal
 

@@ -21,7 +21,7 @@ import pytest
 
 import commonbook
 from commonbook.engines.process import SystemClock
-from commonbook.model.spaces import Space
+from commonbook.values.spaces import Space
 from tests.interfaces.cli.test_cli import INSTANT, MEMORY, RECEIPT, Cli, cli_without_book
 from tests.interfaces.cli.test_terminal import COLOUR, environ, pipe, terminal
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
-from commonbook.model.recall import Hit, RecallResult
+from commonbook.service.book import Book
+from commonbook.values.recall import Hit, RecallResult
 from tests.interfaces.cli.test_cli import INSTANT, Cli, Said, cli, cli_without_book
 from tests.interfaces.cli.test_terminal import environ, pipe, terminal
 
@@ -589,7 +589,13 @@ WRITE_PATH = {
     [
         (
             ("status",),
-            {"numpy", "Stemmer", "commonbook.recall.recaller", "commonbook.interfaces.cli.output.hits", "rich"},
+            {
+                "numpy",
+                "Stemmer",
+                "commonbook.subjects.recall.recaller",
+                "commonbook.interfaces.cli.output.hits",
+                "rich",
+            },
         ),
         (("status",), SUBJECTS),
         (("status",), WRITE_PATH),

@@ -13,9 +13,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 import commonbook
-from commonbook.model.session import Message, Session
-from commonbook.sessions import episode_boundaries
-from commonbook.tables.jobs import MAX_ATTEMPTS
+from commonbook.core.tables.jobs import MAX_ATTEMPTS
+from commonbook.subjects.sessions import episode_boundaries
+from commonbook.values.session import Message, Session
 from tests.interfaces.cli.test_cli import cli
 from tests.interfaces.cli.test_terminal import terminal
 

@@ -9,8 +9,8 @@ import sys
 
 import pytest
 
-from commonbook.model.memory import CopyInfo
-from commonbook.model.sharing import Ancestor, CopyNode, ShareReceipt
+from commonbook.values.memory import CopyInfo
+from commonbook.values.sharing import Ancestor, CopyNode, ShareReceipt
 from tests.interfaces.cli.test_cli import INSTANT, MEMORY, RECEIPT, cli
 from tests.interfaces.cli.test_terminal import COLOUR, pipe, terminal
 from tests.support.hand_edits import space_folder

@@ -24,8 +24,8 @@ import psycopg
 import pytest
 
 import commonbook
-from commonbook.book.book import Book
-from commonbook.model.ids import format_time
+from commonbook.service.book import Book
+from commonbook.values.ids import format_time
 from tests.sharing.test_sharing_races import SEED, many_copies, wrong_with_copies, wrong_with_fan_out
 from tests.support import crashing
 from tests.support.embedding_service import Service, serving

@@ -142,7 +142,7 @@ def test_an_interrupt_ends_with_130_and_no_traceback(run, tmp_path):
 
 def test_an_unexpected_error_shows_itself_and_ends_with_1(tmp_path):
     code = (
-        "import sys, commonbook.book.book as book, commonbook.interfaces.cli.main as cli\n"
+        "import sys, commonbook.service.book as book, commonbook.interfaces.cli.main as cli\n"
         "book.Book.status = lambda self: 1 / 0\n"
         "sys.exit(cli.main(['status']))"
     )
@@ -156,7 +156,7 @@ def test_an_unexpected_error_shows_itself_and_ends_with_1(tmp_path):
 def test_long_work_tells_how_far_it_is_on_standard_error_only(tmp_path):
     # At every look so many seconds have passed: how long it really takes is the machine's affair.
     work = (
-        "import sys, commonbook.book.book as book, commonbook.interfaces.cli.main as cli\n"
+        "import sys, commonbook.service.book as book, commonbook.interfaces.cli.main as cli\n"
         "import commonbook.interfaces.cli.output as telling\n"
         "from itertools import count\n"
         "from types import SimpleNamespace\n"
@@ -164,7 +164,7 @@ def test_long_work_tells_how_far_it_is_on_standard_error_only(tmp_path):
         "def rebuild(self, *, progress):\n"
         "    for done in range(30):\n"
         "        progress('rebuilding', done, 30)\n"
-        "    from commonbook.model.reports import SyncReport\n"
+        "    from commonbook.values.reports import SyncReport\n"
         "    return SyncReport()\n"
         "book.Book.rebuild = rebuild\n"
         "sys.exit(cli.main(['rebuild', '--json']))"

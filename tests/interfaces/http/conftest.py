@@ -8,8 +8,8 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from commonbook.book.book import Book
 from commonbook.interfaces.http.app import make_app
+from commonbook.service.book import Book
 
 ClientOf = Callable[[str | None], TestClient]
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from schemathesis import GenerationMode
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
-from commonbook.book.book import Book
-from commonbook.model.spaces import Role
+from commonbook.service.book import Book
+from commonbook.values.spaces import Role
 
 pytestmark = pytest.mark.promise("http.faults")
 

@@ -15,13 +15,13 @@ import pytest
 from httpx2 import Response
 from starlette.testclient import TestClient
 
-from commonbook.book.book import Book
 from commonbook.engines.process import SystemClock
 from commonbook.interfaces.http.app import make_app
-from commonbook.model.memory import Filter, Refresh
 from commonbook.ports.keys import Clock
+from commonbook.service.book import Book
+from commonbook.values.memory import Filter, Refresh
 from commonbook.verbs.declaration import Verb
-from commonbook.wire.verbs import VERBS, fields_of_verb, request_of
+from commonbook.verbs.requests import VERBS, fields_of_verb, request_of
 
 CHANGING = tuple(verb for verb in VERBS.values() if verb.changes and not verb.archive)
 
@@ -364,7 +364,7 @@ class Ahead:
 @pytest.mark.promise("http.idempotency")
 @pytest.mark.parametrize(("hours", "kept"), [(24, True), (49, False)])
 def test_answers_are_kept_for_a_day_and_removed_by_later_requests(book, client, hours, kept, monkeypatch):
-    monkeypatch.setattr("commonbook.book.serving.REMOVAL_INTERVAL", 1)
+    monkeypatch.setattr("commonbook.service.serving.REMOVAL_INTERVAL", 1)
     first = send(client, VERBS["remember"], {"text": "x"}, "k").content
     monkeypatch.setattr(book._engines.db, "_clock", Ahead(SystemClock(), timedelta(hours=hours)))
     send(client, VERBS["remember"], {"text": "y"}, "another")

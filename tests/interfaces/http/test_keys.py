@@ -12,11 +12,11 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from commonbook.book.book import Book
 from commonbook.interfaces.http.serving import server
 from commonbook.interfaces.http.serving.addresses import ServeOptions
+from commonbook.service.book import Book
 from commonbook.verbs.declaration import Verb
-from commonbook.wire.verbs import VERBS, fields_of_verb, request_of
+from commonbook.verbs.requests import VERBS, fields_of_verb, request_of
 from tests.interfaces.http.test_idempotency import ARGUMENTS
 
 OPEN: Final = frozenset({"/openapi.json", "/health/live", "/health/ready", "/v1/login", "/sign-in"})

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from commonbook.book.serving import begin_session, find_session
 from commonbook.compose.book import open_book
 from commonbook.compose.databases import migrate_book
+from commonbook.core.settings.settings import Settings
 from commonbook.interfaces.http.app import make_app
-from commonbook.settings.settings import Settings
+from commonbook.service.serving import begin_session, find_session
 from tests.transfer.test_migrate import empty, settings
 
 pytestmark = pytest.mark.promise("client.once")

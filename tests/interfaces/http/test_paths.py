@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from commonbook.book.book import Book
-from commonbook.wire.verbs import VERBS, request_of
+from commonbook.service.book import Book
+from commonbook.verbs.requests import VERBS, request_of
 
 ODD_NAMES = [
     "talk",

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from commonbook.book.book import Book
 from commonbook.interfaces.http.app import make_app
 from commonbook.interfaces.http.routes import view_of
 from commonbook.interfaces.http.threads import ServerConfig
+from commonbook.service.book import Book
 from tests.support.crowds import until
 
 pytestmark = pytest.mark.promise("sessions.group-commit")
@@ -51,7 +51,7 @@ def append_times(book: Book) -> list[str]:
 
 
 def test_appends_that_have_arrived_share_one_transaction(book, monkeypatch):
-    monkeypatch.setattr("commonbook.sessions.group_commit._ARRIVAL_SECONDS", 60.0)
+    monkeypatch.setattr("commonbook.subjects.sessions.group_commit._ARRIVAL_SECONDS", 60.0)
     group_commit = book._appender.group_commit
 
     def view_when_all_are_there(*given: Any) -> Book:
@@ -76,7 +76,7 @@ def test_appends_that_wait_for_a_thread_are_not_waited_for_without_end(book, thr
 
 
 def test_a_refused_append_is_not_waited_for(book, monkeypatch):
-    monkeypatch.setattr("commonbook.sessions.group_commit._ARRIVAL_SECONDS", 60.0)
+    monkeypatch.setattr("commonbook.subjects.sessions.group_commit._ARRIVAL_SECONDS", 60.0)
     for client in served(book, threads=4):
         path, body = "/v1/sessions/talk-0/messages", {"messages": [{"text": "hello"}], "space": "s"}
         assert client.post(path, json=body | {"colour": "red"}).status_code == 422

@@ -10,11 +10,11 @@ import pytest
 from httpx2 import Response
 
 from commonbook.errors import BadInput
-from commonbook.model.memory import Filter
-from commonbook.model.session import PromptPassage
-from commonbook.wire.encoding import decode, encode
-from commonbook.wire.schemas import schema
-from commonbook.wire.verbs import VERBS, request_of, result_of
+from commonbook.values.encoding import decode, encode
+from commonbook.values.memory import Filter
+from commonbook.values.schemas import schema
+from commonbook.values.session import PromptPassage
+from commonbook.verbs.requests import VERBS, request_of, result_of
 
 
 def problem_of(response: Response) -> dict[str, Any]:
@@ -274,7 +274,7 @@ def test_a_fault_of_the_program_tells_nothing_but_the_id_of_the_request(app, boo
     def fail(*_arguments, **_options):
         raise RuntimeError("the secret text of a memory")
 
-    monkeypatch.setattr("commonbook.book.book.Book.recall", fail)
+    monkeypatch.setattr("commonbook.service.book.Book.recall", fail)
     answer = client.post("/v1/recall", json={"query": "x"})
     details = problem_of(answer)
     assert (details["status"], details["type"]) == (500, "server_failed")

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import httpx2
 import pytest
 
-from commonbook.book.book import Book
+from commonbook.service.book import Book
 from tests.support.http_servers import ServerProcess
 from tests.support.mcp_clients import PlainClient, over_http
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from commonbook.core.settings.settings import Settings
 from commonbook.errors import BadInput, NotAllowed, NotFound
 from commonbook.interfaces.mcp import sources
 from commonbook.interfaces.mcp.sources import LocalBook
-from commonbook.settings.settings import Settings
 from tests.support.mcp_clients import PlainClient
 from tests.support.repositories import repository
 

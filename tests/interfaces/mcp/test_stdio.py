@@ -160,7 +160,7 @@ def test_hand_edits_between_two_calls_are_seen(book, home):
 
 def test_nothing_but_the_protocol_is_on_standard_output(book, home, tmp_path):
     noise = """
-from commonbook.book.book import Book
+from commonbook.service.book import Book
 recall = Book.recall
 def noisy(*arguments, **options):
     print("noise")

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from commonbook.book.book import Book
+from commonbook.core.text.space_names import is_system
 from commonbook.interfaces.mcp.failures import NoSuchResource
 from commonbook.interfaces.mcp.methods import INSTRUCTIONS, METHODS, call
 from commonbook.interfaces.mcp.results import outline
 from commonbook.interfaces.mcp.tools import TOOLS
-from commonbook.model.memory import Draft
-from commonbook.text.space_names import is_system
+from commonbook.service.book import Book
+from commonbook.values.memory import Draft
 
 MAX_LIST_TOKENS = 2500
 CHARS_A_TOKEN = 4

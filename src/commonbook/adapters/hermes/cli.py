@@ -22,7 +22,7 @@ def commonbook_command(args: argparse.Namespace) -> None:
     # Hermes loads this module for every command of its own.
     from commonbook.adapters.hermes import factory, options
     from commonbook.adapters.hermes.provider import CommonbookMemoryProvider
-    from commonbook.settings import settings
+    from commonbook.core.settings import settings
 
     words = list(args.words)
     if not words:

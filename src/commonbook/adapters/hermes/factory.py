@@ -25,15 +25,15 @@ from commonbook.adapters.hermes.options import Options
 from commonbook.adapters.hermes.recorder import Speakers
 from commonbook.adapters.hermes.shared_book import SharedBook, shared_books
 from commonbook.adapters.hermes.user_spaces import UserSpaces
+from commonbook.core.settings.project_files import capture_allowed as may_capture
+from commonbook.core.settings.project_files import default_space
+from commonbook.core.settings.settings import Settings
 from commonbook.errors import BadInput, CommonbookError, HomeReadOnly, NoHome
-from commonbook.settings.project_files import capture_allowed as may_capture
-from commonbook.settings.project_files import default_space
-from commonbook.settings.settings import Settings
 
 if TYPE_CHECKING:
-    from commonbook.book.book import Book
-    from commonbook.client.outbox_client import Client
     from commonbook.ports.outbox import Transport
+    from commonbook.remote.outbox_client import Client
+    from commonbook.service.book import Book
 
 
 _ANSWER_SECONDS: Final = 4.0

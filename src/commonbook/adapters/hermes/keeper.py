@@ -27,12 +27,12 @@ from commonbook.adapters.hermes.shared_book import (
     wait_for_error,
 )
 from commonbook.errors import Busy, CommonbookError, Conflict, NotFound
-from commonbook.model.recall import RecallResult
-from commonbook.model.session import Message, NewMessage, Session, SwitchReason
 from commonbook.ports.outbox import OutboxEntry, OutboxMessage, SessionContext
+from commonbook.values.recall import RecallResult
+from commonbook.values.session import Message, NewMessage, Session, SwitchReason
 
 if TYPE_CHECKING:
-    from commonbook.book.book import Book
+    from commonbook.service.book import Book
 
 
 _PAGE = 1000

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from commonbook.adapters.hermes.transcripts import clean
-from commonbook.model.memory import Filter, Memory
-from commonbook.text import masking
+from commonbook.core.text import masking
+from commonbook.values.memory import Filter, Memory
 
 if TYPE_CHECKING:
-    from commonbook.book.book import Book
-    from commonbook.model.memory import Kind
+    from commonbook.service.book import Book
+    from commonbook.values.memory import Kind
 
 
 _KINDS: Final[Mapping[str, Kind]] = {"user": "preference"}

@@ -21,13 +21,13 @@ from commonbook.adapters.hermes.memory_mirror import mirror_files
 from commonbook.adapters.hermes.recorder import Recorder
 from commonbook.adapters.hermes.transcripts import is_review
 from commonbook.adapters.hermes.user_spaces import UserSpaces
+from commonbook.core.settings import settings
+from commonbook.core.text.recall_fence import without_quotes
 from commonbook.errors import BadInput, CommonbookError, HomeError
-from commonbook.model.session import SwitchReason
-from commonbook.settings import settings
-from commonbook.text.recall_fence import without_quotes
+from commonbook.values.session import SwitchReason
 
 if TYPE_CHECKING:
-    from commonbook.model.recall import Hit
+    from commonbook.values.recall import Hit
 
 
 logger = logging.getLogger(__name__)

@@ -21,9 +21,9 @@ from commonbook.adapters.hermes import transcripts
 from commonbook.adapters.hermes.keeper import Keeper, StoredSession, Warn
 from commonbook.adapters.hermes.transcripts import LastTurn, TranscriptDiff, TranscriptMessage
 from commonbook.errors import Busy
-from commonbook.model.ids import new_id
-from commonbook.model.session import NewMessage, SwitchReason
 from commonbook.ports.outbox import SessionContext
+from commonbook.values.ids import new_id
+from commonbook.values.session import NewMessage, SwitchReason
 
 _MAX_LEDGERS: Final = 64
 _BATCH_MESSAGES: Final = 1000

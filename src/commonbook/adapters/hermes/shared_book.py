@@ -19,16 +19,16 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from commonbook.errors import BadInput, Busy, CommonbookError, Conflict, KeyConflict, NotAllowed, Refused, Unreachable
-from commonbook.model.session import NewMessage
 from commonbook.ports.outbox import OutboxEntry, SessionContext, Transport
 from commonbook.runtime import reset_in_child
+from commonbook.values.session import NewMessage
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
-    from commonbook.book.book import Book
-    from commonbook.client.outbox_client import Client
-    from commonbook.model.session import Session
+    from commonbook.remote.outbox_client import Client
+    from commonbook.service.book import Book
+    from commonbook.values.session import Session
 
 
 REFUSALS: Final = (BadInput, Conflict, NotAllowed)

@@ -9,14 +9,14 @@ from contextlib import suppress
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
 
+from commonbook.core.text import masking, recall_fence
 from commonbook.errors import BadInput, CommonbookError, NotAllowed, SpaceExists
-from commonbook.model import prompts
-from commonbook.model.recall import Hit
-from commonbook.text import masking, recall_fence
+from commonbook.values import prompts
+from commonbook.values.recall import Hit
 
 if TYPE_CHECKING:
-    from commonbook.book.book import Book
-    from commonbook.model.memory import Receipt
+    from commonbook.service.book import Book
+    from commonbook.values.memory import Receipt
 
 
 RECALL: Final = "commonbook_recall"

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Final, NamedTuple
 
-from commonbook.text import masking, recall_fence
+from commonbook.core.text import masking, recall_fence
 
 _MAX_PIECE_CHARS: Final = 256 * 1024
 """This many characters are at most 1 MiB, the limit of a message, in any script."""

@@ -22,10 +22,10 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from commonbook.text import masking, space_names
+from commonbook.core.text import masking, space_names
 
 if TYPE_CHECKING:
-    from commonbook.book.book import Book
+    from commonbook.service.book import Book
 
 TOP: Final = "hermes"
 LOCAL: Final = "local"

@@ -24,10 +24,10 @@ from io import BytesIO
 from typing import IO, TYPE_CHECKING, Final, Protocol, cast
 
 from commonbook.errors import BadFile, Conflict, TooLarge
-from commonbook.model.memory import MAX_FRONT_BYTES, MAX_TEXT_BYTES
-from commonbook.model.reports import Finding
-from commonbook.model.spaces import is_space_file
 from commonbook.ports.files import Outcome, SourceFile
+from commonbook.values.memory import MAX_FRONT_BYTES, MAX_TEXT_BYTES
+from commonbook.values.reports import Finding
+from commonbook.values.spaces import is_space_file
 
 if TYPE_CHECKING:
     import zipfile

@@ -37,9 +37,9 @@ from commonbook.engines.disk.durable_files import (
 )
 from commonbook.engines.process import FairLock
 from commonbook.errors import Busy, DiskFull, FileInTheWay, HomeError, HomeReadOnly
-from commonbook.model.memory import MARKDOWN_ENDINGS
-from commonbook.model.spaces import SPACE_FILE
 from commonbook.ports.files import FileStat
+from commonbook.values.memory import MARKDOWN_ENDINGS
+from commonbook.values.spaces import SPACE_FILE
 
 if TYPE_CHECKING:
     from watchfiles import Change

@@ -34,9 +34,9 @@ from commonbook.engines.disk.archives import (
 )
 from commonbook.engines.disk.home_folder import IgnorePatterns, folder_pattern, template_folder
 from commonbook.errors import BadFile, BadInput, CommonbookError, Conflict, DiskFull, NotFound
-from commonbook.model.reports import Finding
-from commonbook.model.spaces import SPACE_FILE, is_space_file
 from commonbook.ports.files import ExportTarget, HomeEntry, Outcome, SourceFile
+from commonbook.values.reports import Finding
+from commonbook.values.spaces import SPACE_FILE, is_space_file
 
 _IGNORE_FILE: Final = ".commonbookignore"
 _TEMPORARY: Final = MARKER + ".part"

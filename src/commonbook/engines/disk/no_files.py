@@ -8,8 +8,8 @@ from threading import Event
 from typing import Literal
 
 from commonbook.engines.disk.home_folder import HomeFolder
-from commonbook.model.memory import MARKDOWN_ENDINGS
 from commonbook.ports.files import FileStat
+from commonbook.values.memory import MARKDOWN_ENDINGS
 
 
 class NoFiles:

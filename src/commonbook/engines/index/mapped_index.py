@@ -24,9 +24,9 @@ from commonbook.engines.index.search import NO_OWNERS, OverlaidIndex, Part, add_
 from commonbook.engines.index.segments import PoolSquares, Segment, with_squares, with_zero_vectors
 from commonbook.engines.process import FairLock
 from commonbook.errors import DiskFull, HomeReadOnly
-from commonbook.model.ids import new_id
 from commonbook.ports.database import Reading
 from commonbook.ports.index import Delta, IndexQuery, IndexResult, IndexState, PendingDeltas, SpacePosition
+from commonbook.values.ids import new_id
 
 MANIFEST: Final = "manifest.json"
 FORMAT: Final = 4

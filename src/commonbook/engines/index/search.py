@@ -33,7 +33,6 @@ from commonbook.engines.index.segments import (
     tag_term,
     with_zero_vectors,
 )
-from commonbook.model.memory import KINDS
 from commonbook.ports.index import (
     FOREVER,
     HAS_DECISIONS,
@@ -46,6 +45,7 @@ from commonbook.ports.index import (
     IndexResult,
     PendingDeltas,
 )
+from commonbook.values.memory import KINDS
 
 _NEAR_ROWS_FACTOR: Final = 2
 """How many rows, as a multiple of those needed, are compared in full after the first pass over sketches."""

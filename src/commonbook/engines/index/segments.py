@@ -29,9 +29,9 @@ from commonbook.engines.index.postings import (
     ranges,
     starts_of,
 )
-from commonbook.model.ids import UUID_PATTERN, id_bytes, id_of_bytes
-from commonbook.model.memory import KINDS
 from commonbook.ports.index import FOREVER, IndexedPassage
+from commonbook.values.ids import UUID_PATTERN, id_bytes, id_of_bytes
+from commonbook.values.memory import KINDS
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Floats: TypeAlias = npt.NDArray[np.float32]

@@ -27,11 +27,11 @@ from commonbook.engines import migration_steps
 from commonbook.engines.postgres import connections
 from commonbook.engines.postgres.connections import Connection, ConnectionPool, PooledConnection
 from commonbook.errors import Busy, CommonbookError, DatabaseUnfit, DatabaseUnreachable, NoHome, NotReplicated
-from commonbook.model.ids import new_id
-from commonbook.model.reports import Change, SchemaMigration
 from commonbook.ports.database import Result, RetryTransaction, Row, Transaction
 from commonbook.ports.keys import Clock
 from commonbook.runtime import pause_seconds
+from commonbook.values.ids import new_id
+from commonbook.values.reports import Change, SchemaMigration
 
 MIN_SERVER_VERSION: Final = 160000
 """PostgreSQL 16, in the notation of `server_version`."""

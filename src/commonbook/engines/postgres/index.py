@@ -27,9 +27,9 @@ from commonbook.engines.postgres.passage_cache import PassageCache
 from commonbook.engines.postgres.passage_rows import PASSAGE_COLUMNS, POSTING_COLUMNS, passage_lines, signed_hash
 from commonbook.engines.postgres.search import Search, SearchResources
 from commonbook.errors import Busy, HomeDamaged, HomeOfAnotherBuild
-from commonbook.model.reports import Progress
 from commonbook.ports.database import Reading
 from commonbook.ports.index import Delta, IndexQuery, IndexResult, IndexState, PendingDeltas, SpacePosition
+from commonbook.values.reports import Progress
 
 CheckOut = Callable[[], AbstractContextManager[PooledConnection]]
 """Checks out a connection in autocommit mode, and translates the errors of the driver."""

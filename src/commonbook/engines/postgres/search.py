@@ -44,8 +44,8 @@ from commonbook.engines.postgres.passage_rows import (
     vector_literal,
 )
 from commonbook.errors import Busy
-from commonbook.model.memory import KINDS
 from commonbook.ports.index import FOREVER, IS_MESSAGE, MAX_FURTHER_CANDIDATES, IndexQuery, IndexResult, IndexState
+from commonbook.values.memory import KINDS
 
 _EXTRA_CANDIDATES: Final = 10
 """How many more candidates than wanted are taken at first: some are filtered out, parts of one memory, or copies."""

@@ -17,7 +17,7 @@ from psycopg import errors as pg
 from commonbook.engines.postgres.connections import Connection
 from commonbook.engines.postgres.passage_rows import MAX_INDEXED_DIMENSIONS
 from commonbook.errors import BadInput
-from commonbook.model.reports import Progress
+from commonbook.values.reports import Progress
 
 MAX_NEIGHBOURS: Final = 250
 """The largest number of neighbours that is taken from an index."""

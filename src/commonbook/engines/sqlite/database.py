@@ -27,8 +27,8 @@ from commonbook.engines import migration_steps
 from commonbook.engines.disk.durable_files import sync_folder
 from commonbook.engines.process import FairLock, ForkGate
 from commonbook.errors import Busy, CommonbookError, DiskFull, HomeDamaged, HomeError, HomeReadOnly
-from commonbook.model.reports import Change, SchemaMigration
 from commonbook.ports.database import Result, Row, Transaction
+from commonbook.values.reports import Change, SchemaMigration
 
 if TYPE_CHECKING:
     from commonbook.ports.keys import Clock

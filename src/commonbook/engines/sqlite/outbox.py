@@ -25,7 +25,6 @@ from commonbook.errors import (
     NetworkFileSystem,
     NotFound,
 )
-from commonbook.model.ids import format_time, parse_time
 from commonbook.ports.keys import Clock
 from commonbook.ports.outbox import (
     REFUSED,
@@ -38,6 +37,7 @@ from commonbook.ports.outbox import (
     SessionContext,
     StoredMessage,
 )
+from commonbook.values.ids import format_time, parse_time
 
 # A space is empty if none was named: the server then chooses it by the API key.
 _SCHEMA_1: Final = """

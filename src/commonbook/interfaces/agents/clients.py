@@ -8,9 +8,9 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final, Literal, NamedTuple, TypeAlias
 
+from commonbook.core.settings.settings import AgentFolders
 from commonbook.interfaces.agents.edits import HASH, MARKDOWN, Block, Edit, Element, Member
 from commonbook.interfaces.mcp.tools import TOOLS
-from commonbook.settings.settings import AgentFolders
 
 Scope: TypeAlias = Literal["user", "project"]
 

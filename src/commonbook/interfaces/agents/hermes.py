@@ -18,9 +18,9 @@ from typing import Any, Final, NamedTuple
 
 import yaml
 
+from commonbook.core.settings.settings import AgentFolders, environment
 from commonbook.errors import BadInput
 from commonbook.interfaces.agents.edits import HASH, Block, Edit, Member
-from commonbook.settings.settings import AgentFolders, environment
 from commonbook.version import __version__
 
 _SECONDS: Final = 120

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Final, NamedTuple
 
+from commonbook.core.settings.settings import AgentFolders
 from commonbook.errors import BadInput, CommonbookError
 from commonbook.interfaces.agents.clients import SERVER, Client, FileEdit, Request
 from commonbook.interfaces.agents.edits import Element, Member
-from commonbook.settings.settings import AgentFolders
 
 _MAX_FILE_BYTES: Final = 32 << 20
 _COMMAND_SECONDS: Final = 600

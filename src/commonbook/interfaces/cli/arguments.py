@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Final
 from commonbook.errors import BadInput, BadText, NotFound, TooLarge
 from commonbook.interfaces.cli.output import is_terminal
 from commonbook.interfaces.cli.parser import Parser
-from commonbook.model.memory import MAX_TEXT_BYTES, MODES, Filter
+from commonbook.values.memory import MAX_TEXT_BYTES, MODES, Filter
 
 _MAX_NUMBER: Final = 2**63 - 1
 _MAX_AMOUNT: Final = 10_000
@@ -213,7 +213,7 @@ def tags(values: Iterable[str]) -> list[str]:
 
 def metadata(values: Iterable[str]) -> dict[str, Any]:
     """Return the fields of metadata in options such as `ticket=A-12`; a value in double quotes is always a text."""
-    from commonbook.text.metadata import parse_word
+    from commonbook.core.text.metadata import parse_word
 
     fields: dict[str, Any] = {}
     for value in values:

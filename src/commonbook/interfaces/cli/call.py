@@ -9,16 +9,16 @@ from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from commonbook.core.settings.settings import Settings
 from commonbook.errors import CommonbookError, NotAllowed
 from commonbook.interfaces.cli.output import Output, ProgressBar, clean, is_terminal, json_line
-from commonbook.model.ids import UUID_PATTERN
-from commonbook.settings.settings import Settings
+from commonbook.values.ids import UUID_PATTERN
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from commonbook.book.book import Book
-    from commonbook.model.reports import SchemaMigration
+    from commonbook.service.book import Book
+    from commonbook.values.reports import SchemaMigration
 
 
 _WORK_SECONDS: Final = 0.2
@@ -87,8 +87,8 @@ class Call:
 
     def notes_on_spaces(self, names: Iterable[str]) -> list[str]:
         """Return a note for each of these spaces, where nothing was found, that is not there for this reader."""
+        from commonbook.core.text import space_names
         from commonbook.interfaces.similar_names import did_you_mean
-        from commonbook.text import space_names
 
         known: list[str] = []
         # The command has its answer, so the command does not fail here.
@@ -104,7 +104,7 @@ class Call:
 
     def wider_searches(self, names: Sequence[str]) -> list[str]:
         """Return the options that search further than these spaces, or than the default ones, if there is more."""
-        from commonbook.text import space_names
+        from commonbook.core.text import space_names
 
         known: list[str] = []
         # The command has its answer, so the command does not fail here.

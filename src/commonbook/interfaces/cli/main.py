@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any, Final, TextIO
 from commonbook.errors import BadInput, CommonbookError, Conflict, NoHome, NotAllowed, NotFound, TooMany
 
 if TYPE_CHECKING:
-    from commonbook.book.book import Book
+    from commonbook.core.settings.settings import Settings
     from commonbook.interfaces.cli.call import Call
     from commonbook.interfaces.cli.commands import Command
-    from commonbook.settings.settings import Settings
+    from commonbook.service.book import Book
 
 
 _FAILED: Final = 1
@@ -130,7 +130,7 @@ def _has_book(settings: Settings) -> bool:
 
 def _name_server(error: NoHome) -> None:
     """Add to an error how the server of COMMONBOOK_URL is used: the variable alone uses no server."""
-    from commonbook.settings.remote import RemoteSettings
+    from commonbook.core.settings.remote import RemoteSettings
 
     if RemoteSettings.load().url is not None:
         error.fix += '; `commonbook --url "$COMMONBOOK_URL"` uses the book of that server'
@@ -148,7 +148,7 @@ def _run_on_server(command: Command, call: Call) -> int:
     if call.args.actor is not None:
         raise BadInput("--as is for the owner of a home", fix="use an API key of that principal")
     from commonbook.compose.client import connect
-    from commonbook.settings.remote import RemoteSettings
+    from commonbook.core.settings.remote import RemoteSettings
 
     with call.progress, connect(RemoteSettings.load(), call.args.url, space=call.settings.space) as book:
         call.book = book  # type: ignore[assignment] # it has the verbs that commands use
@@ -156,8 +156,8 @@ def _run_on_server(command: Command, call: Call) -> int:
 
 
 def _print_error(error: CommonbookError, *, as_json: bool) -> None:
+    from commonbook.core.text.masking import mask
     from commonbook.interfaces.cli.output import clean, json_line
-    from commonbook.text.masking import mask
 
     if sys.stderr is None:
         # It was closed, and `print` would take standard output in its place.

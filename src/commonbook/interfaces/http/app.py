@@ -20,7 +20,7 @@ from commonbook.interfaces.http.verb_calls import Call, all_calls
 from commonbook.verbs.declaration import Verb
 
 if TYPE_CHECKING:
-    from commonbook.book.book import Book
+    from commonbook.service.book import Book
 
 
 def make_app(

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from commonbook.book.serving import require_importer
 from commonbook.errors import CommonbookError, HomeError, TooLarge
 from commonbook.interfaces.http.error_answers import BadShape
 from commonbook.interfaces.http.routes import (
@@ -33,12 +32,13 @@ from commonbook.interfaces.http.routes import (
     view_of,
 )
 from commonbook.interfaces.http.verb_calls import Call
-from commonbook.wire.encoding import dumps
-from commonbook.wire.verbs import REPORT_MEMBER
+from commonbook.service.serving import require_importer
+from commonbook.values.encoding import dumps
+from commonbook.verbs.requests import REPORT_MEMBER
 
 if TYPE_CHECKING:
-    from commonbook.book.book import Book
     from commonbook.interfaces.http.threads import ServerConfig, Threads
+    from commonbook.service.book import Book
 
 ZIP: Final = "application/zip"
 _DEFAULT_SOURCE: Final = "archive"

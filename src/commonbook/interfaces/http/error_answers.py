@@ -14,9 +14,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from commonbook.errors import BadInput, CommonbookError
-from commonbook.model.ids import new_id
-from commonbook.wire import problems
-from commonbook.wire.encoding import dumps
+from commonbook.values import problems
+from commonbook.values.encoding import dumps
+from commonbook.values.ids import new_id
 
 if TYPE_CHECKING:
     from starlette.types import Scope, Send

@@ -11,11 +11,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from commonbook.interfaces.http.verb_calls import Call, all_calls
+from commonbook.values.encoding import REQUIRED, Field, alternatives
+from commonbook.values.problems import MEDIA_TYPE
+from commonbook.values.schemas import Schemas
+from commonbook.verbs.requests import DEFAULT_SPACE_HEADER, result_of
 from commonbook.version import __version__
-from commonbook.wire.encoding import REQUIRED, Field, alternatives
-from commonbook.wire.problems import MEDIA_TYPE
-from commonbook.wire.schemas import Schemas
-from commonbook.wire.verbs import DEFAULT_SPACE_HEADER, result_of
 
 if TYPE_CHECKING:
     from commonbook.interfaces.http.threads import Threads

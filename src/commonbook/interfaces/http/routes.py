@@ -24,15 +24,15 @@ from starlette.requests import HTTPConnection, Request
 from starlette.responses import Response
 from starlette.routing import Match, Route
 
-from commonbook.book.book import Book
-from commonbook.book.serving import announce_append, answer_once, find_session, view_of_session
 from commonbook.errors import BadInput, NotAllowed
 from commonbook.interfaces.http.error_answers import BadShape, Unauthenticated, error_answer
 from commonbook.interfaces.http.guards.hosts import is_proven_own_page, public_port
 from commonbook.interfaces.http.verb_calls import Call, parse_json
-from commonbook.model.memory import Memory
-from commonbook.wire.encoding import dumps
-from commonbook.wire.verbs import DEFAULT_SPACE_HEADER
+from commonbook.service.book import Book
+from commonbook.service.serving import announce_append, answer_once, find_session, view_of_session
+from commonbook.values.encoding import dumps
+from commonbook.values.memory import Memory
+from commonbook.verbs.requests import DEFAULT_SPACE_HEADER
 
 if TYPE_CHECKING:
     from starlette.types import Scope
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from commonbook.interfaces.http.threads import Threads
 
 if TYPE_CHECKING:
-    from commonbook.model.spaces import BrowserSession
+    from commonbook.values.spaces import BrowserSession
 
 _JSON: Final = "application/json"
 _SMALL_BODY_BYTES: Final = 64 << 10

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache, cached_property
 from typing import Any, NoReturn
 
-from commonbook.book.book import Book
 from commonbook.errors import BadText
 from commonbook.interfaces.http.error_answers import BadShape
-from commonbook.model.memory import UNSET
+from commonbook.service.book import Book
+from commonbook.values.encoding import Field, Malformed, alternatives, decode_fields, decode_query, fields_of
+from commonbook.values.memory import UNSET
 from commonbook.verbs.declaration import Verb
-from commonbook.wire.encoding import Field, Malformed, alternatives, decode_fields, decode_query, fields_of
-from commonbook.wire.verbs import VERBS, fields_of_verb
+from commonbook.verbs.requests import VERBS, fields_of_verb
 
 
 class Call:

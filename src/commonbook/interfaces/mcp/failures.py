@@ -38,7 +38,7 @@ def failed(error: Exception, *, near: Sequence[str] = ()) -> dict[str, Any]:
 
 def explained(error: Exception, *, near: Sequence[str] = ()) -> str:
     """Return what is wrong and how to correct it, without secrets."""
-    from commonbook.text.masking import mask
+    from commonbook.core.text.masking import mask
 
     if not isinstance(error, CommonbookError):
         _report(error)

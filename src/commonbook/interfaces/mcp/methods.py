@@ -17,9 +17,9 @@ from commonbook.interfaces.mcp.failures import NoSuchResource, ProtocolError, ex
 from commonbook.interfaces.mcp.results import outline
 from commonbook.interfaces.mcp.tools import TOOLS, Arguments, Schema, Tool
 from commonbook.interfaces.similar_names import did_you_mean
-from commonbook.model.ids import UUID_PATTERN
+from commonbook.values.encoding import Malformed, decode_fields
+from commonbook.values.ids import UUID_PATTERN
 from commonbook.version import __version__
-from commonbook.wire.encoding import Malformed, decode_fields
 
 if TYPE_CHECKING:
     from commonbook.interfaces.mcp.sources import BookSource

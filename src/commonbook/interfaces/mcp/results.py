@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from commonbook.model.memory import Memory, Receipt
-from commonbook.wire.encoding import encode
+from commonbook.values.encoding import encode
+from commonbook.values.memory import Memory, Receipt
 
 if TYPE_CHECKING:
-    from commonbook.model.recall import Hit, RecallResult
+    from commonbook.values.recall import Hit, RecallResult
     from commonbook.verbs import Verbs
 
 _BUDGET_TOKENS: Final = 4000

@@ -11,14 +11,14 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Protocol
 
+from commonbook.core.settings.project_files import PROJECTS
 from commonbook.errors import CommonbookError, Moved, NotAllowed, SpaceExists
-from commonbook.model.spaces import LOCAL_OWNER, PERSONAL, READER
-from commonbook.settings.project_files import PROJECTS
+from commonbook.values.spaces import LOCAL_OWNER, PERSONAL, READER
 
 if TYPE_CHECKING:
-    from commonbook.book.book import Book
-    from commonbook.client.remote_book import RemoteBook
-    from commonbook.settings.settings import Settings
+    from commonbook.core.settings.settings import Settings
+    from commonbook.remote.remote_book import RemoteBook
+    from commonbook.service.book import Book
     from commonbook.verbs import Verbs
 
 DEFAULT_PRINCIPAL: Final = "agent:other"
@@ -99,7 +99,7 @@ class ServerBook:
         """Return the remote book, which has the verbs of a book."""
         if self._connected is None:
             from commonbook.compose.client import connect
-            from commonbook.settings.remote import RemoteSettings
+            from commonbook.core.settings.remote import RemoteSettings
 
             self._connected = connect(
                 RemoteSettings.load(), self._url, space=self._space, patience_seconds=_PATIENCE_SECONDS

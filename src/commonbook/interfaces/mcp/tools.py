@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, get_args, get_origin
 
+from commonbook.core.text.space_names import is_system
 from commonbook.interfaces.mcp import results
-from commonbook.model.session import NewMessage
-from commonbook.text.space_names import is_system
-from commonbook.wire.encoding import REQUIRED, Field, alternatives, fields_of
+from commonbook.values.encoding import REQUIRED, Field, alternatives, fields_of
+from commonbook.values.session import NewMessage
 
 if TYPE_CHECKING:
     from commonbook.verbs import Verbs
@@ -79,7 +79,9 @@ class Tool(NamedTuple):
 
     def fields(self) -> tuple[Field, ...]:
         """Return the arguments with their types and defaults, as the verb declares them."""
-        from commonbook.wire.verbs import fields_of_verb  # Imported late: the first answer of a server needs no types.
+        from commonbook.verbs.requests import (
+            fields_of_verb,  # Imported late: the first answer of a server needs no types.
+        )
 
         declared = {field.name: field for field in fields_of_verb(self.name)} if self.arguments else {}
         own = {field.name: field for field in self.own}
@@ -98,7 +100,7 @@ class Tool(NamedTuple):
         return {**_schema(field.type), **self.narrowed.get(field.name, {}), **description}
 
     def _result_schemas(self) -> dict[str, Any]:
-        from commonbook.wire.verbs import result_of
+        from commonbook.verbs.requests import result_of
 
         types = {field.name: field.type for field in fields_of(result_of(self.name))}
         return {name: _schema(types[name]) for name in self.result}

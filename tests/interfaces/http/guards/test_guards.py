@@ -209,7 +209,7 @@ def test_the_log_has_a_line_for_each_request_without_texts_queries_paths_and_key
     answer = client().post(f"/echo?query={SECRET}", content=SECRET, headers=headers)
     client().get(f"/{SECRET}", headers=headers)
     client().request(SECRET.replace("_", "-"), "/echo")
-    fields = [record.fields for record in caplog.records if record.name == "commonbook.access"]
+    fields = [record.fields for record in caplog.records if record.name == "commonbook.core.access"]
     assert [(line["method"], line["status"]) for line in fields] == [("POST", 200), ("GET", 404), ("-", 405)]
     assert fields[0]["request"] == answer.headers["x-request-id"]
     ours = [record for record in caplog.records if record.name.startswith("commonbook")]

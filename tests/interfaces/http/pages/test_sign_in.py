@@ -16,12 +16,12 @@ from httpx2 import Response
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
-from commonbook.book.book import Book
-from commonbook.book.serving import end_session
 from commonbook.interfaces.http.app import make_app
 from commonbook.interfaces.http.guards.config import GuardConfig
 from commonbook.interfaces.http.guards.stack import guarded
 from commonbook.interfaces.http.serving.events import ChangeStreams
+from commonbook.service.book import Book
+from commonbook.service.serving import end_session
 
 pytestmark = pytest.mark.promise("access.login")
 
@@ -140,7 +140,7 @@ def test_a_book_that_was_opened_without_a_key_makes_no_link(book):
 @pytest.mark.promise("signin.hidden")
 def test_the_code_of_a_link_and_the_secret_of_a_session_are_written_nowhere(book, open_book, stored, caplog):
     caplog.set_level(logging.DEBUG)
-    logging.getLogger("commonbook.access").setLevel(logging.INFO)
+    logging.getLogger("commonbook.core.access").setLevel(logging.INFO)
     code = link_code(book)
     client = browser(book)
     page = client.get("/sign-in")

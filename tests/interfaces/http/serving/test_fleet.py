@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 import commonbook
-from commonbook.model.memory import Filter
-from commonbook.model.session import NewMessage
+from commonbook.values.memory import Filter
+from commonbook.values.session import NewMessage
 from tests.support.http_servers import Cable
 from tests.support.servers import Server, serving
 

@@ -55,7 +55,7 @@ def test_a_server_is_alive_and_ready_as_long_as_the_book_can_be_read(book, monke
 
 @pytest.mark.promise("servers.watcher")
 def test_a_server_whose_watcher_has_died_is_ready_and_reports_it(home, monkeypatch, caplog):
-    monkeypatch.setattr("commonbook.files.scan._FULL_SCAN_SECONDS", 0.05)
+    monkeypatch.setattr("commonbook.core.files.scan._FULL_SCAN_SECONDS", 0.05)
     with commonbook.open(home, create=True) as book:
         memory = book.remember("Alice owns billing", space="team")
         assert (book.status().findings, book.doctor()) == ((), ())

@@ -23,7 +23,7 @@ import commonbook
 from commonbook.interfaces.http.serving import addresses
 from commonbook.interfaces.http.serving import server as serving_process
 from commonbook.interfaces.http.serving.addresses import ServeOptions
-from commonbook.model.memory import Filter
+from commonbook.values.memory import Filter
 from tests.support.best_of import seconds, takes_less_than
 from tests.support.servers import Server, command, serving
 

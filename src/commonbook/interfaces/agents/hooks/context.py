@@ -10,13 +10,13 @@ from collections.abc import Iterable
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from commonbook.model import prompts
-from commonbook.model.session import PromptPassage
-from commonbook.text.recall_fence import without_quotes
+from commonbook.core.text.recall_fence import without_quotes
+from commonbook.values import prompts
+from commonbook.values.session import PromptPassage
 
 if TYPE_CHECKING:
     from commonbook.interfaces.agents.hooks.folder import SessionState
-    from commonbook.model.recall import Hit
+    from commonbook.values.recall import Hit
     from commonbook.verbs import Verbs
 
 MAX_TOKENS: Final = 1500

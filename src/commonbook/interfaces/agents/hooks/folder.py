@@ -17,9 +17,9 @@ from hashlib import sha256
 from typing import Any, Final, NamedTuple
 
 from commonbook.interfaces.agents.hooks.events import Event
-from commonbook.model.ids import new_id
-from commonbook.model.session import PromptPassage
-from commonbook.wire.encoding import Malformed, decode, encode
+from commonbook.values.encoding import Malformed, decode, encode
+from commonbook.values.ids import new_id
+from commonbook.values.session import PromptPassage
 
 FOLDER: Final = "hooks"
 _KEPT_SECONDS: Final = 30 * 86400

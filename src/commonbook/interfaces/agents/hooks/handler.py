@@ -11,8 +11,8 @@ from commonbook.errors import BadInput, CommonbookError, Conflict, NotAllowed, N
 from commonbook.interfaces.agents.hooks import context
 from commonbook.interfaces.agents.hooks.context import Context
 from commonbook.interfaces.agents.hooks.folder import KeptUse, Span, Spooled
-from commonbook.model.ids import format_time
-from commonbook.model.session import MAX_MESSAGE_BYTES, NewMessage
+from commonbook.values.ids import format_time
+from commonbook.values.session import MAX_MESSAGE_BYTES, NewMessage
 
 if TYPE_CHECKING:
     from commonbook.interfaces.agents.hooks.events import Event
@@ -67,8 +67,8 @@ class Handler:
             self._folder.keep_end(event.session, event.turn)
         if not event.has_message:
             return
-        from commonbook.text.masking import mask
-        from commonbook.text.recall_fence import unfence_any
+        from commonbook.core.text.masking import mask
+        from commonbook.core.text.recall_fence import unfence_any
 
         text = mask(unfence_any(event.text)).text.strip()
         if text:

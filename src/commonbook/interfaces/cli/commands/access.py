@@ -8,19 +8,19 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from commonbook.core.settings.remote import RemoteSettings
 from commonbook.errors import BadInput, NotFound, Unreachable
 from commonbook.interfaces.cli.arguments import number_or
 from commonbook.interfaces.cli.commands import command
-from commonbook.model.spaces import LOCAL_OWNER, ROLES
-from commonbook.settings.remote import RemoteSettings
+from commonbook.values.spaces import LOCAL_OWNER, ROLES
 
 if TYPE_CHECKING:
-    from commonbook.book.book import Book
     from commonbook.interfaces.cli.call import Call
     from commonbook.interfaces.cli.output import Output
     from commonbook.interfaces.cli.parser import Parser
-    from commonbook.model.sharing import RateLimit
-    from commonbook.model.spaces import ApiKey, Grant, Identity, NewKey, SpaceRole
+    from commonbook.service.book import Book
+    from commonbook.values.sharing import RateLimit
+    from commonbook.values.spaces import ApiKey, Grant, Identity, NewKey, SpaceRole
 
 _DEFAULT_URL: Final = "http://127.0.0.1:7373"
 """The address of `commonbook serve`, unless another one is given."""

@@ -12,11 +12,11 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, BinaryIO, Final, NoReturn
 
+from commonbook.core.settings.project_files import capture_allowed
 from commonbook.errors import BadInput, NoHome, TooLarge
 from commonbook.interfaces.cli.commands import command
 from commonbook.interfaces.mcp.sources import LocalBook, ServerBook
-from commonbook.model.spaces import LOCAL_OWNER
-from commonbook.settings.project_files import capture_allowed
+from commonbook.values.spaces import LOCAL_OWNER
 
 if TYPE_CHECKING:
     from commonbook.interfaces.agents.hooks.events import Event
@@ -170,7 +170,7 @@ class _Sources:
         from commonbook.interfaces.agents.hooks.folder import HookFolder
 
         if self._url is not None:
-            from commonbook.settings.remote import RemoteSettings
+            from commonbook.core.settings.remote import RemoteSettings
 
             return HookFolder(RemoteSettings.load().outboxes, self._client)
         hidden = os.path.join(self._settings.home, ".commonbook")

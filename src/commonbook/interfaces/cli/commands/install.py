@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from commonbook.compose.book import may_be_made
+from commonbook.core.settings.project_files import PROJECTS
+from commonbook.core.settings.settings import AgentFolders
 from commonbook.errors import BadInput
 from commonbook.interfaces.agents import hermes as hermes_agent
 from commonbook.interfaces.agents import installation
@@ -20,9 +22,7 @@ from commonbook.interfaces.agents.installation import FileChange, Plan
 from commonbook.interfaces.cli.arguments import add_confirmation, confirm
 from commonbook.interfaces.cli.commands import command
 from commonbook.interfaces.cli.output import is_terminal
-from commonbook.model.spaces import PERSONAL, WRITER
-from commonbook.settings.project_files import PROJECTS
-from commonbook.settings.settings import AgentFolders
+from commonbook.values.spaces import PERSONAL, WRITER
 
 if TYPE_CHECKING:
     from commonbook.interfaces.cli.call import Call

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from commonbook.interfaces.cli.call import Call
     from commonbook.interfaces.cli.output import Output
     from commonbook.interfaces.cli.parser import Parser
-    from commonbook.model.reports import LogEntry
+    from commonbook.values.reports import LogEntry
 
 
 @command("rebuild")
@@ -67,7 +67,7 @@ def _hook_reports(call: Call) -> dict[str, dict[str, Any]]:
     folder = os.path.join(call.settings.home, ".commonbook")
     is_owner = call.args.actor is None and call.settings.key is None
     if call.args.url is not None:
-        from commonbook.settings.remote import RemoteSettings
+        from commonbook.core.settings.remote import RemoteSettings
 
         folder, is_owner = RemoteSettings.load().outboxes, True
     if not is_owner or not os.path.isdir(os.path.join(folder, "hooks")):

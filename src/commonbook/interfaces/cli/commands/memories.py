@@ -36,7 +36,7 @@ from commonbook.interfaces.cli.arguments import (
 )
 from commonbook.interfaces.cli.commands import SPACE_TO_WRITE_HELP, command
 from commonbook.interfaces.cli.output import clean, counted, is_terminal, memories
-from commonbook.model.memory import MAX_TEXT_BYTES, UNSET, Draft, Filter, Unset
+from commonbook.values.memory import MAX_TEXT_BYTES, UNSET, Draft, Filter, Unset
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from commonbook.interfaces.cli.call import Call
     from commonbook.interfaces.cli.output import Output
     from commonbook.interfaces.cli.parser import Parser
-    from commonbook.model.memory import Deleted, Memory, Receipt
+    from commonbook.values.memory import Deleted, Memory, Receipt
 
 _TIMES: Final = {
     "occurred": "when it happened",
@@ -213,7 +213,7 @@ def _fix_with_resume(first_line: int, fix: str) -> str:
 
 def _draft(line: bytes, *, mask: bool) -> Draft:
     """Return the draft in a line of JSON; only types are checked here, the book checks the values."""
-    from commonbook.wire.encoding import Malformed, decode_fields, fields_of
+    from commonbook.values.encoding import Malformed, decode_fields, fields_of
 
     given = {name: value for name, value in json_object(line).items() if value is not None}
     if isinstance(links := given.get("links"), list):

@@ -20,15 +20,15 @@ from commonbook.interfaces.cli.arguments import (
 )
 from commonbook.interfaces.cli.commands import SPACE_TO_WRITE_HELP, command
 from commonbook.interfaces.cli.output import is_terminal, memories, reasoning, sharing
-from commonbook.model.invalidation import DISMISS, KEEP, RETRACT, SUPERSEDE, VERDICTS
-from commonbook.model.sharing import ShareRequest
+from commonbook.values.invalidation import DISMISS, KEEP, RETRACT, SUPERSEDE, VERDICTS
+from commonbook.values.sharing import ShareRequest
 
 if TYPE_CHECKING:
     from commonbook.interfaces.cli.call import Call
     from commonbook.interfaces.cli.output import Output
     from commonbook.interfaces.cli.parser import Parser
-    from commonbook.model.invalidation import Verdict
-    from commonbook.model.reasoning import Inbox, InboxItem
+    from commonbook.values.invalidation import Verdict
+    from commonbook.values.reasoning import Inbox, InboxItem
 
 _PAGE: Final = 100
 

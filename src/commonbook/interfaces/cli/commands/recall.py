@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from commonbook.core.settings.settings import PERSONAL
 from commonbook.errors import BadInput
 from commonbook.interfaces.cli.arguments import add_filter, add_list, filter_of, read_standard_input
 from commonbook.interfaces.cli.commands import command
 from commonbook.interfaces.cli.output import hits
-from commonbook.settings.settings import PERSONAL
 
 if TYPE_CHECKING:
     from argparse import Namespace

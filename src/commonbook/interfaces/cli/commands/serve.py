@@ -20,13 +20,13 @@ from commonbook.interfaces.cli.output import is_terminal, sessions
 if TYPE_CHECKING:
     from argparse import Namespace
 
-    from commonbook.book.book import Book
+    from commonbook.core.settings.settings import Settings
     from commonbook.interfaces.cli.call import Call
     from commonbook.interfaces.cli.output import Output
     from commonbook.interfaces.cli.parser import Parser
     from commonbook.interfaces.http.serving.addresses import ServeOptions
-    from commonbook.model.session import WorkReport
-    from commonbook.settings.settings import Settings
+    from commonbook.service.book import Book
+    from commonbook.values.session import WorkReport
 
 _TURN_SECONDS: Final = 1.0
 _MAX_SECONDS: Final = 86_400

@@ -21,14 +21,14 @@ from commonbook.interfaces.cli.arguments import (
 )
 from commonbook.interfaces.cli.commands import SPACE_TO_WRITE_HELP, command
 from commonbook.interfaces.cli.output import is_terminal, json_line, sessions
-from commonbook.model.session import MAX_MESSAGE_BYTES, MAX_MESSAGES, NewMessage
+from commonbook.values.session import MAX_MESSAGE_BYTES, MAX_MESSAGES, NewMessage
 
 if TYPE_CHECKING:
     from argparse import Namespace
 
     from commonbook.interfaces.cli.call import Call
     from commonbook.interfaces.cli.parser import Parser
-    from commonbook.model.session import SettleReport
+    from commonbook.values.session import SettleReport
 
 _PAGE: Final = 100
 _JSONL_PAGE: Final = 1000
@@ -207,7 +207,7 @@ def _message(line: bytes) -> NewMessage:
 
     Only types are checked here, the book checks the values.
     """
-    from commonbook.text.chat_messages import parse_message
+    from commonbook.core.text.chat_messages import parse_message
 
     if len(line) > _MAX_LINE_BYTES:
         raise TooLarge("it is longer than any message in JSON", fix="send it in parts, or store it as a memory")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final
 
+from commonbook.core.settings.settings import Settings
 from commonbook.errors import BadInput, Conflict
 from commonbook.interfaces.cli.arguments import add_confirmation, confirm
 from commonbook.interfaces.cli.commands import command, make_parser
 from commonbook.interfaces.cli.output import is_terminal, reports
 from commonbook.interfaces.cli.parser import every_parser
-from commonbook.model.reports import HomePlan
-from commonbook.settings.settings import Settings
+from commonbook.values.reports import HomePlan
 
 if TYPE_CHECKING:
     from argparse import Namespace

@@ -19,15 +19,15 @@ from commonbook.interfaces.cli.arguments import (
 )
 from commonbook.interfaces.cli.commands import command
 from commonbook.interfaces.cli.output import memories, sharing
-from commonbook.model.ids import UUID_PATTERN
-from commonbook.model.memory import MODES
-from commonbook.model.sharing import WAITING
+from commonbook.values.ids import UUID_PATTERN
+from commonbook.values.memory import MODES
+from commonbook.values.sharing import WAITING
 
 if TYPE_CHECKING:
     from commonbook.interfaces.cli.call import Call
     from commonbook.interfaces.cli.parser import Parser
-    from commonbook.model.memory import Receipt
-    from commonbook.model.sharing import ShareReceipt, ShareRequest
+    from commonbook.values.memory import Receipt
+    from commonbook.values.sharing import ShareReceipt, ShareRequest
 
 _SHARE_REFRESH: Final = (
     "when the copy follows its source: live (at once; default), lazy (when opened) or snapshot (by `refresh`)"

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from commonbook.core.settings.project_files import default_space, trust, untrusted_file
 from commonbook.errors import NotFound
 from commonbook.interfaces.cli.arguments import number_or
 from commonbook.interfaces.cli.commands import command
 from commonbook.interfaces.cli.output.memories import show_spaces
-from commonbook.settings.project_files import default_space, trust, untrusted_file
 
 if TYPE_CHECKING:
     from commonbook.interfaces.cli.call import Call
     from commonbook.interfaces.cli.parser import Parser
-    from commonbook.model.spaces import Review, Space
+    from commonbook.values.spaces import Review, Space
 
 
 @command("space list", summary="list the spaces")
@@ -66,7 +66,7 @@ def _depth(call: Call) -> int:
 
     `effective_depth` is the limit that applies: its own, or the limit of the nearest readable space above it.
     """
-    from commonbook.model.reasoning import depth_cap
+    from commonbook.values.reasoning import depth_cap
 
     args = call.args
     if args.depth is None:
@@ -94,7 +94,7 @@ def _review_arguments(to: Parser) -> None:
 )
 def _review(call: Call) -> int:
     """Show or set whose memories are reviewed in a space; `reviewed` is true also by a review of a space above it."""
-    from commonbook.model.spaces import is_reviewed
+    from commonbook.values.spaces import is_reviewed
 
     args = call.args
     review: Review | None = "agents" if args.review == "agents" else None

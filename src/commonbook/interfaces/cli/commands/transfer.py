@@ -5,11 +5,11 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING
 
+from commonbook.core.settings.settings import Settings
 from commonbook.errors import BadInput
 from commonbook.interfaces.cli.arguments import add_list, add_no_mask, add_yes, confirm
 from commonbook.interfaces.cli.commands import SPACE_TO_WRITE_HELP, command
 from commonbook.interfaces.cli.output import clean, is_terminal, reports
-from commonbook.settings.settings import Settings
 
 if TYPE_CHECKING:
     from commonbook.interfaces.cli.call import Call

@@ -14,13 +14,13 @@ from datetime import datetime
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeAlias
 
-from commonbook.model.ids import format_time
+from commonbook.values.ids import format_time
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
 
-    from commonbook.model.memory import Receipt
+    from commonbook.values.memory import Receipt
 
 Cell: TypeAlias = str | tuple[str, str]
 """A value of a table or a tree: a text, or a text and its style."""
@@ -56,7 +56,7 @@ def counted(count: int, noun: str) -> str:
 
 def json_line(value: object, stream: object) -> str:
     """Return a value as a line of JSON that the encoding of a stream can represent and that a terminal can show."""
-    from commonbook.wire.encoding import encode
+    from commonbook.values.encoding import encode
 
     if (getattr(stream, "encoding", None) or "").lower().replace("-", "") != "utf8":
         return json.dumps(encode(value))

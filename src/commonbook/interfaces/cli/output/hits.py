@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from commonbook.interfaces.cli.output import Output, one_line, styled_freshness
 
 if TYPE_CHECKING:
-    from commonbook.model.recall import Hit, RecallResult
+    from commonbook.values.recall import Hit, RecallResult
 
 _INDENT: Final = 2
 _MAX_NEIGHBOUR_CHARS: Final = 150

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from commonbook.interfaces.cli.output import Cell, Output, counted, styled_freshness, words
 
 if TYPE_CHECKING:
-    from commonbook.model.memory import Deleted, Link, Memory, Page, Receipt, Revision
-    from commonbook.model.spaces import Space
+    from commonbook.values.memory import Deleted, Link, Memory, Page, Receipt, Revision
+    from commonbook.values.spaces import Space
 
 
 def show_receipt(out: Output, verb: str, receipt: Receipt, *, preposition: str = "in") -> None:

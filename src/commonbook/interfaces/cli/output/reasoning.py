@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from commonbook.errors import NotFound
 from commonbook.interfaces.cli.output import Branch, Cell, Output, counted, one_line
-from commonbook.model.invalidation import (
+from commonbook.values.invalidation import (
     CAUSES_WITHOUT_ID,
     DELETED,
     DISMISS,
@@ -21,10 +21,10 @@ from commonbook.model.invalidation import (
 )
 
 if TYPE_CHECKING:
-    from commonbook.book.book import Book
-    from commonbook.model.memory import Link, Memory
-    from commonbook.model.reasoning import Dependent, Inbox, InboxItem, MemoryReference, SupersedeReport, TriageReport
-    from commonbook.model.sharing import Lineage, ShareRequest
+    from commonbook.service.book import Book
+    from commonbook.values.memory import Link, Memory
+    from commonbook.values.reasoning import Dependent, Inbox, InboxItem, MemoryReference, SupersedeReport, TriageReport
+    from commonbook.values.sharing import Lineage, ShareRequest
 
 
 _UNREADABLE: Final = "not readable for you"

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from commonbook.interfaces.cli.output import Cell, Output, counted
 from commonbook.interfaces.cli.output.memories import masked_note
-from commonbook.model.ids import UUID_PATTERN
+from commonbook.values.ids import UUID_PATTERN
 
 if TYPE_CHECKING:
-    from commonbook.model.reports import (
+    from commonbook.values.reports import (
         BackupReport,
         Finding,
         HomePlan,

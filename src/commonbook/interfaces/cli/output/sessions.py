@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from commonbook.interfaces.cli.output import Output, counted, one_line
 
 if TYPE_CHECKING:
-    from commonbook.model.session import (
+    from commonbook.values.session import (
         AppendReceipt,
         Message,
         MessagePage,

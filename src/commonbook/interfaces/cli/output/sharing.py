@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from commonbook.interfaces.cli.output import Branch, Cell, Output, styled_freshness
 
 if TYPE_CHECKING:
-    from commonbook.model.sharing import Ancestor, CopyNode, Lineage, ShareReceipt, ShareRequest, SharingRule
+    from commonbook.values.sharing import Ancestor, CopyNode, Lineage, ShareReceipt, ShareRequest, SharingRule
 
 _UNREADABLE: Final = "not readable for you"
 _UNKNOWN: Final = "unknown, or not readable for you"

@@ -17,7 +17,7 @@ from rich.text import Text
 from commonbook.interfaces.cli.output import Branch, Cell, Output, clean, is_terminal, one_line
 
 if TYPE_CHECKING:
-    from commonbook.model.memory import Receipt
+    from commonbook.values.memory import Receipt
 
 _ID_TAIL_CHARS = 8
 _GAP_CHARS = 2

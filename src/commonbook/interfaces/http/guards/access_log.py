@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from commonbook.errors import CommonbookError
 from commonbook.interfaces.http.error_answers import BadShape, refuse
-from commonbook.model.ids import new_id
+from commonbook.values.ids import new_id
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-_LOG: Final = logging.getLogger("commonbook.access")
+_LOG: Final = logging.getLogger("commonbook.core.access")
 _CLIENT_CLOSED: Final = 499
 """The status of a request whose client went away before the answer, as some proxies log it."""
 

@@ -18,7 +18,6 @@ from urllib.parse import parse_qsl
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from commonbook.book.serving import begin_session, end_session, find_session
 from commonbook.errors import NotAllowed
 from commonbook.interfaces.http.error_answers import BadShape, Unauthenticated, error_details
 from commonbook.interfaces.http.routes import (
@@ -28,12 +27,13 @@ from commonbook.interfaces.http.routes import (
     require_own_page,
     session_cookie,
 )
-from commonbook.model.ids import format_time
+from commonbook.service.serving import begin_session, end_session, find_session
+from commonbook.values.ids import format_time
 
 if TYPE_CHECKING:
-    from commonbook.book.book import Book
     from commonbook.interfaces.http.threads import Threads
-    from commonbook.model.spaces import BrowserSession
+    from commonbook.service.book import Book
+    from commonbook.values.spaces import BrowserSession
 
 SIGN_IN: Final = "/sign-in"
 SIGN_OUT: Final = "/sign-out"

@@ -21,14 +21,14 @@ from starlette.routing import Match
 from commonbook.errors import Busy, CommonbookError, TooMany
 from commonbook.interfaces.http.error_answers import BadShape, Unauthenticated
 from commonbook.interfaces.http.routes import Credentials, LoggedRoute, answering, credentials_of, view_of
-from commonbook.wire.encoding import dumps
+from commonbook.values.encoding import dumps
 
 if TYPE_CHECKING:
     from prometheus_client import Gauge
     from starlette.types import Receive, Scope, Send
 
-    from commonbook.book.book import Book
-    from commonbook.model.reports import ChangePage
+    from commonbook.service.book import Book
+    from commonbook.values.reports import ChangePage
 
 _MEDIA_TYPE: Final = "text/event-stream"
 _PATH: Final = "/v1/changes"

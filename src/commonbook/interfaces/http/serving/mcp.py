@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-    from commonbook.book.book import Book
     from commonbook.interfaces.mcp.methods import Method
+    from commonbook.service.book import Book
 
 _PATH: Final = "/mcp"
 _VIEW: Final = "mcp_view"

@@ -48,7 +48,7 @@ from commonbook.interfaces.http.routes import Credentials, LoggedRoute, answerin
 from commonbook.interfaces.http.serving import addresses
 from commonbook.interfaces.http.serving.events import ChangeStreams, with_stream
 from commonbook.interfaces.http.serving.mcp import McpEndpoint
-from commonbook.model.ids import format_time
+from commonbook.values.ids import format_time
 
 if TYPE_CHECKING:
     import socket
@@ -56,15 +56,15 @@ if TYPE_CHECKING:
 
     from starlette.types import ASGIApp
 
-    from commonbook.book.book import Book
     from commonbook.interfaces.http.serving.addresses import ServeOptions
+    from commonbook.service.book import Book
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-    from commonbook.book.book import Book
     from commonbook.interfaces.http.guards.access_log import Served
-    from commonbook.model.reports import Metrics
+    from commonbook.service.book import Book
+    from commonbook.values.reports import Metrics
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
@@ -365,7 +365,7 @@ def write_to_stderr(*, with_requests: bool) -> None:
         logger.handlers = [handler]
         logger.propagate = False
         logger.setLevel(logging.WARNING)
-    logging.getLogger("commonbook.access").setLevel(logging.INFO if with_requests else logging.WARNING)
+    logging.getLogger("commonbook.core.access").setLevel(logging.INFO if with_requests else logging.WARNING)
     threading.excepthook = _log_end_of_thread
     sys.unraisablehook = _log_unraisable
 

@@ -1,0 +1,1 @@
+"""The core holds what all subjects use: the write transaction, log, rights, files, formats, tables and texts."""

@@ -1,0 +1,1 @@
+"""Subjects hold the operations behind the verbs, one package each."""
