@@ -574,12 +574,12 @@ SUBJECTS = {
 WRITE_PATH = {
     f"commonbook.{name}"
     for name in (
-        "files.hand_edits",
-        "reasoning.notices",
-        "sessions.settle",
-        "sharing.propagate",
-        "tables.sharing_rules",
-        "write.transaction",
+        "core.files.hand_edits",
+        "subjects.reasoning.notices",
+        "subjects.sessions.settle",
+        "subjects.sharing.propagate",
+        "core.tables.sharing_rules",
+        "core.write.transaction",
     )
 }
 
