@@ -52,7 +52,8 @@ class Hit(NamedTuple):
     `path` is the file of its memory, which is at `revision`; both are None for a message that is in no episode yet.
     `session` and `seq` are the place of a message, None for a memory. `confidence` is the estimated chance that this
     hit answers the query, from 0 to 1; 0 without a query. `also_in` names the other searched spaces where a memory of
-    the same root says the same; it is not a hit of its own.
+    the same root says the same; it is not a hit of its own. `repeats` is how many other messages of its author say
+    the same.
     """
 
     type: HitType
@@ -85,6 +86,7 @@ class Hit(NamedTuple):
     shared: CopyInfo | None = None
     successor: str | None = None
     also_in: tuple[CopyPlace, ...] = ()
+    repeats: int = 0
 
 
 class RecallResult(NamedTuple):

@@ -559,16 +559,16 @@ def test_help_and_completion_know_the_new_commands(cli_without_book, home):
 SUBJECTS = {
     f"commonbook.{name}"
     for name in (
-        "admin.grants",
-        "admin.spaces",
-        "maintenance.doctor",
-        "memories.remember",
-        "model.reasoning",
-        "reasoning.supersede",
-        "sessions.append",
-        "sharing.lineage",
-        "sharing.requests",
-        "sharing.rules",
+        "subjects.admin.grants",
+        "subjects.admin.spaces",
+        "subjects.maintenance.doctor",
+        "subjects.memories.remember",
+        "values.reasoning",
+        "subjects.reasoning.supersede",
+        "subjects.sessions.append",
+        "subjects.sharing.lineage",
+        "subjects.sharing.requests",
+        "subjects.sharing.rules",
     )
 }
 WRITE_PATH = {

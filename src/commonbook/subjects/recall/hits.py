@@ -20,6 +20,7 @@ Complete the result of a recall: keep the hits within a budget of tokens, and ma
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
@@ -28,7 +29,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from commonbook.core.markdown import memory_conversion, transcript
+from commonbook.core.markdown import memory_conversion, obsidian, transcript
 from commonbook.core.tables import copies, links, memories, sessions
 from commonbook.core.text import recall_fence, terms, titles
 from commonbook.errors import HomeError
@@ -37,7 +38,7 @@ from commonbook.ports.engines import Engines
 from commonbook.ports.index import IS_COPY, IS_MESSAGE, CandidatePool
 from commonbook.ports.keys import Keys
 from commonbook.subjects.memories import marks
-from commonbook.subjects.recall import confidence, indexed_passages, scoring
+from commonbook.subjects.recall import confidence, indexed_passages, non_answers, scoring
 from commonbook.subjects.recall.indexed_passages import root_of
 from commonbook.subjects.recall.query import ParsedQuery
 from commonbook.subjects.sharing.freshness import REFRESHED_BY_READING
@@ -48,6 +49,15 @@ from commonbook.values.session import Message
 from commonbook.values.spaces import SpaceScope
 from commonbook.values.stored_memory import StoredMemory
 
+_ECHO_PENALTY: Final = -2.0
+"""Added to the score of a message that only asks the question again, or says that nothing is known."""
+
+_OTHER_NAME_PART: Final = 0.7
+"""The part of its score that a passage loses if it names somebody, but nobody whom the question names."""
+
+_OTHER_NAME_CHANCE: Final = 0.15
+_FEW_WORDS: Final = 8
+_MAX_QUESTION_CHARS: Final = 4_000
 _MAX_TEXT_CHARS: Final = 8_000
 """Of a longer text, a hit has only the passage and those around it."""
 
@@ -74,12 +84,18 @@ class HitBuilder:
         *,
         readable: SpaceScope,
         nearness: Callable[[Sequence[float], str], Mapping[int, float]],
+        word_nearness: non_answers.Nearness,
     ) -> None:
         """Build hits from this transaction and this pool; `readable` is the scope from which marks may come.
 
-        `nearness` compares the words of the query that a text lacks with its words (`query_expansion`).
+        `nearness` compares the words of the query that a text lacks with its words (`query_expansion`), `word_nearness`
+        compares any words.
         """
         self._nearness = nearness
+        self._word_nearness = word_nearness
+        self._question = non_answers.asked(query.request.query[:_MAX_QUESTION_CHARS])
+        self._echoes: set[int] = set()
+        self._repeats: Counter[int] = Counter()
         self._engines = engines
         self._tx = tx
         self._allowed = allowed
@@ -90,6 +106,7 @@ class HitBuilder:
         self._terms = frozenset(query.terms)
         self._memories: dict[str, StoredMemory] = {}
         self._penalties_by_memory: dict[str, dict[str, float]] = {}
+        self._penalties_by_row: dict[int, dict[str, float]] = {}
         self._messages: dict[str, tuple[Message, str]] = {}
         self._ids: dict[int, tuple[str, str]] = {}
         self._parts_by_row: dict[int, scoring.RowParts] = {}
@@ -118,10 +135,15 @@ class HitBuilder:
         ranked = self._choose(rows)
         if not self._query.is_empty:
             ranked = self._lift_linked(ranked)
+        # Echoes say nothing about the chance that something else answers, and come last.
+        echoes = [row for row in ranked if row in self._echoes]
+        ranked = [row for row in ranked if row not in self._echoes]
         best = ranked[: self._query.request.k]
         kept = best if self._query.is_empty else self._confident(best, is_relevant=self._judge(ranked))
+        if not self._query.request.min_confidence:
+            kept += echoes[: self._query.request.k - len(best)]
         if kept or not best:
-            return Answer(self._hits(kept), len(best) - len(kept))
+            return Answer(self._hits(kept), max(0, len(best) - len(kept)))
         return Answer(iter(()), len(best), next(self._hits(best[:1]), None))
 
     def _lift_linked(self, ranked: list[int]) -> list[int]:
@@ -150,24 +172,36 @@ class HitBuilder:
                 yield self._message_hit(*self._messages[passage], row)
 
     def _judge(self, ranked: Sequence[int]) -> bool:
-        """Note the confidence of each row, and return whether anything found is probably about the query."""
-        rarity, features = self._scores.rarity, [self._features(row) for row in ranked]
-        shares = self._scores.coverage[ranked[: confidence.BEST_HITS]].max(axis=0, initial=0.0).tolist()
+        """Note the confidence of each row, and return whether anything found is probably about the query.
+
+        What is known about somebody else tells nothing about it, unless there is nothing else.
+        """
+        others = {row for row in ranked if "other_name" in self._penalties_by_row.get(row, {})}
+        judged = [row for row in ranked if row not in others] or ranked
+        rarity, features = self._scores.rarity, [self._features(row) for row in judged]
+        shares = self._scores.coverage[judged[: confidence.BEST_HITS]].max(axis=0, initial=0.0).tolist()
         covered = confidence.coverage(rarity, shares)
         if features and not confidence.judged_as_message(rarity, features[0]):
-            first: list[float] = self._scores.coverage[ranked[0]].tolist()
-            covered = confidence.explained(covered, shares, first, self._nearness(first, self._named_text(ranked[0])))
+            first: list[float] = self._scores.coverage[judged[0]].tolist()
+            covered = confidence.explained(covered, shares, first, self._nearness(first, self._named_text(judged[0])))
         relevance = confidence.relevance(rarity, features, covered)
         chances = confidence.confidences(relevance, features, covered.other_attribute)
-        self._confidence = dict(zip(ranked, chances, strict=True))
+        self._confidence = dict(zip(judged, chances, strict=True))
+        for row in others:
+            chance = self._confidence.get(row, max(chances))
+            self._confidence[row] = round(chance * _OTHER_NAME_CHANCE, 4)
         return relevance >= covered.least_relevance
 
     def _named_text(self, row: int) -> str:
         """Return the text of a row's passage, with the title of its memory."""
+        memory = self._memories.get(self._ids_of(row)[1])
+        return f"{memory.title} {self._passage(row)}" if memory else self._passage(row)
+
+    def _passage(self, row: int) -> str:
+        """Return the text of a row's passage, which was read before."""
         passage, memory_id = self._ids_of(row)
         if memory_id in self._memories:
-            memory = self._memories[memory_id]
-            return f"{memory.title} {self._text(memory, row)}"
+            return self._text(self._memories[memory_id], row)
         return self._messages[passage][0].text if passage in self._messages else ""
 
     def _confident(self, best: list[int], *, is_relevant: bool) -> list[int]:
@@ -261,10 +295,32 @@ class HitBuilder:
         return any(self._flags[row] & IS_COPY for row in rows)
 
     def _collapse(self, rows: list[int]) -> list[int]:
+        if not self._query.is_empty:
+            rows = self._without_repeats(rows)
         if not self._has_copies(rows):
             return rows
         self._load(rows)
         return collapse(rows, lambda row: self._memories.get(self._ids_of(row)[1]))
+
+    def _without_repeats(self, rows: list[int]) -> list[int]:
+        """Return the rows without messages that say the same as a better one, and count those.
+
+        A short message such as "Yes." says what it says only together with the one before it.
+        """
+        kept: list[int] = []
+        first: dict[tuple[str, str, str], int] = {}
+        self._repeats.clear()
+        for row in rows:
+            if self._is_message(row):
+                text = " ".join(terms.plain_words(self._passage(row)))
+                before = self._neighbour_text(row, -1) if len(text.split()) < _FEW_WORDS else ""
+                author = self._pool.speakers[self._pool.speaker[row]]
+                best = first.setdefault((author, text, before), row)
+                if best != row:
+                    self._repeats[best] += 1
+                    continue
+            kept.append(row)
+        return kept
 
     def _other_places(self, rows: Sequence[int]) -> Mapping[str, tuple[CopyPlace, ...]]:
         """Return the other searched spaces that have the memory of each row."""
@@ -291,15 +347,17 @@ class HitBuilder:
 
     def _penalty(self, row: int) -> float:
         """Return the sum of a row's penalties."""
-        return sum(self._penalties(row).values()) if self._penalties_by_memory else 0.0
+        return sum(self._penalties(row).values())
 
     def _penalties(self, row: int) -> dict[str, float]:
-        """Return the penalties of a row's memory, by feature; none without a query."""
-        return self._penalties_by_memory.get(self._ids_of(row)[1], {}) if self._penalties_by_memory else {}
+        """Return the penalties of a row and of its memory, by feature; none without a query."""
+        own = self._penalties_by_row.get(row, {})
+        if not self._penalties_by_memory:
+            return own
+        return {**self._penalties_by_memory.get(self._ids_of(row)[1], {}), **own}
 
     def _score(self, row: int) -> float:
-        # Totals are rounded already.
-        return round(self._totals[row] + self._penalty(row), 6) if self._penalties_by_memory else self._totals[row]
+        return round(self._totals[row] + self._penalty(row), 6)
 
     def _score_parts(self, row: int) -> scoring.RowParts:
         """Return the parts of a row's score, without penalties."""
@@ -329,24 +387,37 @@ class HitBuilder:
         return ids
 
     def _weigh(self, rows: Sequence[int]) -> None:
-        """Read the penalties of these rows, in addition to those read before.
-
-        The first rows are most likely the hits, so they are read with their texts at once.
-        """
-        is_first = not self._weighed_rows
+        """Read these rows with their penalties, in addition to those read before."""
         rows = [row for row in rows if row not in self._weighed_rows]
         self._weighed_rows.update(rows)
         own = sorted({memory for _, memory in map(self._ids_of, rows) if memory} - self._headers.keys())
         incoming = marks.request_links(self._tx, own)
-        if is_first:
-            self._load(rows)
-        read = self._memories if is_first else memories.get_headers(self._tx, self._allowed, own)
-        self._headers |= {id_: read[id_] for id_ in own if id_ in read}
+        self._load(rows)
+        self._headers |= {id_: self._memories[id_] for id_ in own if id_ in self._memories}
         new = [self._headers[id_] for id_ in own if id_ in self._headers]
         doubts = marks.doubts_about(self._tx, self._readable, new, incoming)
         self._doubts = self._doubts.merged(doubts)
         if not self._query.is_empty:
             self._penalties_by_memory |= {memory.id: found for memory in new if (found := penalties_of(memory, doubts))}
+            self._penalties_by_row |= {row: found for row in rows if (found := self._non_answer(row))}
+
+    def _non_answer(self, row: int) -> dict[str, float]:
+        """Return the penalty of a row that cannot answer; none if the query has words that must occur."""
+        if self._query.quoted:
+            return {}
+        text, before = self._passage(row), self._neighbour_text(row, -1)
+        if self._is_message(row) and self._pool.lengths[row] <= non_answers.MAX_WORDS:
+            asks = self._question, self._word_nearness
+            if non_answers.is_echo(text, *asks) or non_answers.is_empty_answer(text, before, *asks):
+                self._echoes.add(row)
+                return {"echo": _ECHO_PENALTY}
+        if self._question.names:
+            memory = self._memories.get(self._ids_of(row)[1])
+            names = (memory.title, *obsidian.names_of(memory), *obsidian.tags_of(memory)) if memory else ()
+            speaker = self._pool.speakers[self._pool.speaker[row]]
+            if non_answers.names_another(text, (speaker, before, self._neighbour_text(row, 1), *names), self._question):
+                return {"other_name": round(-_OTHER_NAME_PART * max(self._totals[row], 0.0), 6)}
+        return {}
 
     def _load(self, rows: Sequence[int]) -> None:
         """Read the memories and messages of these rows and of their neighbours, in addition to those read before."""
@@ -405,6 +476,7 @@ class HitBuilder:
             occurred=message.time,
             created=message.time,
             matched=self._matched(message.text) if self._query.request.explain else (),
+            repeats=self._repeats[row],
         )
 
     def _hit(self, memory: StoredMemory, passage: str, row: int, also_in: tuple[CopyPlace, ...]) -> Hit:
@@ -448,6 +520,7 @@ class HitBuilder:
             shared=memory.copy_info,
             successor=memory.successor,
             also_in=also_in,
+            repeats=self._repeats[row],
         )
 
     def _text(self, memory: StoredMemory, row: int) -> str:
@@ -477,12 +550,7 @@ class HitBuilder:
         pool, other = self._pool, row + step
         if not self._is_neighbour(row, other):
             return ""
-        passage, memory = self._ids_of(other)
-        speaker = pool.speakers[pool.speaker[other]]
-        if memory in self._memories:
-            text = self._text(self._memories[memory], other)
-        else:
-            text = self._messages[passage][0].text if passage in self._messages else ""
+        speaker, text = pool.speakers[pool.speaker[other]], self._passage(other)
         return f"{speaker}: {text}" if speaker else text
 
     def _matched(self, text: str) -> tuple[str, ...]:

@@ -163,7 +163,17 @@ class Recaller:
             watch.lap("rank")
             readable = permissions.LazyScope(partial(permissions.select, tx, actor))
             nearness = partial(self._queries.nearness, query)
-            builder = HitBuilder(engines, tx, allowed, query, result.pool, scores, readable=readable, nearness=nearness)
+            builder = HitBuilder(
+                engines,
+                tx,
+                allowed,
+                query,
+                result.pool,
+                scores,
+                readable=readable,
+                nearness=nearness,
+                word_nearness=self._thesaurus.nearness,
+            )
             answer = builder.answer(rows)
             answered = result_of(engines.keys, answer, budget_tokens=request.budget_tokens, notes=notes)
             watch.lap("hits")
