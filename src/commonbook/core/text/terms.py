@@ -44,6 +44,7 @@ _WORD: Final = re.compile(
 _ASCII_WORD: Final = re.compile(r"[a-z0-9]+")
 # Behind another word: the first word of a sentence tells nothing.
 _NAME_IN_SENTENCE: Final = re.compile(r"(?<=[\w,'\"] )[\"'(]?([A-Z]\w+)")
+_CAPITALS: Final = re.compile(r"\b[A-Z]{2,}\b")
 _ACCENTS: Final = re.compile(r"(?<=[a-z\u0370-\u03ff])[\u0300-\u036f]+")
 _SCRIPTS: Final = (
     ("russian", re.compile(r"[\u0400-\u052f]")),
@@ -106,18 +107,30 @@ def terms(text: str) -> list[str]:
 
 
 def query_words(text: str) -> list[tuple[str, str]]:
-    """Return (word, term) for each word of a query that is not a stop word, and ("", term) for each date."""
+    """Return (word, term) for each word of a query that is not a stop word, and ("", term) for each date.
+
+    Words in capitals ("IT", "US") are no stop words. If nothing is left, the less common stop words are asked for.
+    """
     language = language_of(text)
     spaced, runs = _split(dates_in_text.without_numeric_days(text), language)
     stop_words = stopwords.for_queries(language)
     bigrams = [bigram for run in runs for bigram in _bigrams(run)]
-    content_words = [word for word in spaced if word not in stop_words and _may_be_asked(word, language)]
+    capitals = {word.lower() for word in words_in_capitals(text)}
+    asked = [word for word in spaced if _may_be_asked(word, language)]
+    content_words = [word for word in asked if word not in stop_words or word in capitals]
     dates = [("", term) for term in _query_date_terms(text)]
+    if not (content_words or bigrams or dates):
+        content_words = [word for word in asked if word in stopwords.ENGLISH - stopwords.FUNCTION_WORDS]
     return [
         *zip(content_words, _stems(content_words, language), strict=True),
         *zip(bigrams, bigrams, strict=True),
         *dates,
     ]
+
+
+def words_in_capitals(text: str) -> frozenset[str]:
+    """Return the words that stand in capitals, such as "IT" and "US"; none of a text that is all in capitals."""
+    return frozenset(_CAPITALS.findall(text)) if not text.isupper() or text.isalpha() else frozenset()
 
 
 def literal_terms(text: str) -> list[tuple[str, str]]:

@@ -411,8 +411,10 @@ class HitBuilder:
             if non_answers.is_echo(text, *asks) or non_answers.is_empty_answer(text, before, *asks):
                 self._echoes.add(row)
                 return {"echo": _ECHO_PENALTY}
+        memory = self._memories.get(self._ids_of(row)[1])
+        if non_answers.lacks_capitals(f"{memory.title} {text}" if memory else text, self._question):
+            return {"other_name": round(-_OTHER_NAME_PART * max(self._totals[row], 0.0), 6)}
         if self._question.names:
-            memory = self._memories.get(self._ids_of(row)[1])
             names = (memory.title, *obsidian.names_of(memory), *obsidian.tags_of(memory)) if memory else ()
             speaker = self._pool.speakers[self._pool.speaker[row]]
             if non_answers.names_another(text, (speaker, before, self._neighbour_text(row, 1), *names), self._question):
