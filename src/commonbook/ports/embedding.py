@@ -52,6 +52,10 @@ class Thesaurus(Protocol):
         """Return other words with their cosine similarity to this one, most similar first."""
         ...
 
+    def knows(self, word: str) -> bool:
+        """Return whether a word is one of the vocabulary, and so hardly misspelt."""
+        ...
+
     def nearness(self, words: Sequence[str], others: Sequence[str]) -> Sequence[float]:
         """Return for each word its highest cosine with any of the others; 1 for a word that has no vector."""
         ...

@@ -94,6 +94,7 @@ class RecallResult(NamedTuple):
 
     `left_out` counts the hits among the best k that were left out because of their confidence. If nothing is left,
     `nearest` is the best of them. `fence` is the tag around these hits in a prompt, which only this home can make.
+    `meant` maps misspelt words of the query to the known names that were searched in their place.
     """
 
     hits: tuple[Hit, ...]
@@ -103,6 +104,7 @@ class RecallResult(NamedTuple):
     left_out: int = 0
     nearest: Hit | None = None
     fence: str = ""
+    meant: Mapping[str, str] = {}
 
     def as_prompt(self, *, max_tokens: int) -> str:
         """Return the most useful stretches of the hits as a block for a prompt, of at most `max_tokens`.

@@ -26,6 +26,9 @@ MAX_WORD_LETTERS: Final = 64
 _DATE: Final = "date:"
 _DAY: Final = "day:"
 _NAME: Final = "name:"
+_SPELLING: Final = "spelling:"
+_CONSONANTS: Final = frozenset("bcdfghjklmnpqrstvwxz")
+_MIN_MISSPELT_LETTERS: Final = 5
 _LANGUAGE_SAMPLE_CHARS: Final = 2_000
 # Letters, digits, and the marks that belong to letters in Indic, Arabic and Hebrew script (`\w` alone would cut there).
 _MARKS: Final = (
@@ -154,6 +157,32 @@ def plain_words(text: str) -> list[str]:
 def name_term(name: str) -> str:
     """Return the one term of a whole name, such as a title; a query that is the name has the same term."""
     return f"{_NAME}{' '.join(terms(name))}"
+
+
+def spelling_terms(names: str) -> list[str]:
+    """Return a term for each long word of names, which most misspellings of the word have too.
+
+    It is the first letter and the set of the other consonants: `Muhhamed` and `Muhammad` have the same.
+    """
+    return [_spelling(word) for word in plain_words(names) if _may_be_misspelt(word)]
+
+
+def misspelling_terms(word: str) -> list[str]:
+    """Return the terms of the names that a word may mean: with its own consonants, one less, or one more."""
+    if not _may_be_misspelt(word):
+        return []
+    own = _spelling(word)
+    first, others = own[: len(_SPELLING) + 1], own[len(_SPELLING) + 1 :]
+    fewer = [first + others.replace(letter, "") for letter in others]
+    return [own, *fewer, *(first + "".join(sorted(others + more)) for more in _CONSONANTS if more not in others)]
+
+
+def _may_be_misspelt(word: str) -> bool:
+    return len(word) >= _MIN_MISSPELT_LETTERS and word.isascii() and word.isalpha()
+
+
+def _spelling(word: str) -> str:
+    return _SPELLING + word[0] + "".join(sorted(set(word[1:]) & _CONSONANTS))
 
 
 def names_in(text: str) -> frozenset[str]:

@@ -121,9 +121,12 @@ class StaticTable:
 
         Of words with one stem only the commonest is among them, and no stop word: see tools/distil/README.md.
         """
+        return self._near_lists.of(self.pieces(word)[0]) if self.knows(word) else self._search_near(word)
+
+    def knows(self, word: str) -> bool:
+        """Return whether a word is one of the vocabulary."""
         pieces = self.pieces(word)
-        listed = len(pieces) == 1 and self.vocabulary[pieces[0]] == word and is_word(word)
-        return self._near_lists.of(pieces[0]) if listed else self._search_near(word)
+        return len(pieces) == 1 and self.vocabulary[pieces[0]] == word and is_word(word)
 
     def nearness(self, words: Sequence[str], others: Sequence[str]) -> list[float]:
         """Return for each word its highest cosine with any of the others; 1 for a word that has no vector."""

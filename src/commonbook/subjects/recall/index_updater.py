@@ -16,6 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import Final, NamedTuple
@@ -53,7 +54,7 @@ from commonbook.values.session import Message
 from commonbook.values.spaces import SpaceScope
 from commonbook.values.stored_memory import StoredMemory
 
-INDEX_RULES: Final = "11"
+INDEX_RULES: Final = "12"
 """The version of the rules by which an index is written: an index with another version is rebuilt.
 
 It grows with the rules of passages and terms, and when indexes may lack changes, as those of version 10 may.
@@ -213,11 +214,12 @@ class IndexUpdater:
             return len(changed)
 
     def write_slice(self, engines: Engines) -> bool:
-        """Write the oldest pending changes, if they are too many to search directly; return whether any were written.
+        """Write the oldest pending changes, if they are too many or too long to search directly.
 
-        The next slice continues behind them. Busy if another process writes the index.
+        Returns whether any were written; the next slice continues behind them. Busy if another process writes the
+        index.
         """
-        if self._inspect(engines)[1] <= MAX_PENDING:
+        if self._can_search_pending(engines):
             return False
         with self._index.writing(wait=_RECALL_LOCK_SECONDS) as writer, engines.db.reading() as tx:
             positions = self._positions(tx, writer.state)
@@ -227,6 +229,17 @@ class IndexUpdater:
             if changed:
                 self._write(tx, writer, changed, reached, no_progress)
             return bool(changed)
+
+    def _can_search_pending(self, engines: Engines) -> bool:
+        """Return whether the next recall can search the pending changes without writing them first."""
+        view, changed = self._inspect(engines)
+        if changed > MAX_PENDING or self._has_long_texts:
+            self._has_long_texts = False
+            return False
+        with engines.db.reading() as tx, suppress(ViewOutdated):
+            self.pending(tx, view, changes.total_deferred(tx)(), limit=MAX_PENDING)
+            return True
+        return False
 
     def _write(
         self,

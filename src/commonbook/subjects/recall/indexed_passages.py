@@ -174,7 +174,7 @@ def indexed_message(message: Message, *, space: str, tags: tuple[str, ...], vect
         flags=_flags(piece, len(terms)),
         speaker=message.author,
         length=len(terms),
-        terms=Counter(terms),
+        terms=Counter([*terms, *text_terms.spelling_terms(_name(message.author))]),
         vector=vector,
     )
 
@@ -216,8 +216,9 @@ def indexed_passages(parts: CutMemory, *, validity: Validity, vectors: Iterable[
 def _name_terms(memory: StoredMemory, known: Collection[str]) -> list[str]:
     """Return the terms by which a memory is named: each name as a whole, and words of names and tags it has not."""
     names = obsidian.names_of(memory)
-    words = dict.fromkeys(text_terms.terms(" ".join((*names, *obsidian.tags_of(memory)))))
-    return [*map(text_terms.name_term, names), *(word for word in words if word not in known)]
+    words = " ".join((*names, *obsidian.tags_of(memory)))
+    added = dict.fromkeys((*text_terms.terms(words), *text_terms.spelling_terms(words)))
+    return [*map(text_terms.name_term, names), *(word for word in added if word not in known)]
 
 
 def _embedded_text(piece: Passage, title: str) -> str:
@@ -276,7 +277,7 @@ def _indexed(
         flags=_flags(piece, len(terms)) | IS_COPY * follows_source(memory) | HAS_DECISIONS * bool(memory.decisions),
         speaker=speaker,
         length=len(terms),
-        terms=Counter(terms),
+        terms=Counter([*terms, *text_terms.spelling_terms(_name(speaker))]),
         vector=None,
         root=memory.root if follows_source(memory) else "",
         doubted=invalidations.doubted_by(memory) or "",

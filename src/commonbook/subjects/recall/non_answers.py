@@ -35,30 +35,32 @@ _ASKS_IN_GERMAN: Final = re.compile(
     re.IGNORECASE,
 )
 _TAG_QUESTION: Final = re.compile(
-    r"(?:\b(?:right|correct|yes|no|ok|okay|true|oder|gell|ne|stimmt(?:'s)?|nicht wahr|richtig)|n[’']t (?:it|he|she|they|we|you|that))"
-    r"\s*\?\W*$|n[’']t\b.*\?",
+    r"\b(?:right|correct|yes|no|ok|okay|true|oder|gell|ne|stimmt(?:'s)?|nicht wahr|richtig)\s*\?\W*$|n[’']t\b.*\?",
     re.IGNORECASE,
 )
 """A question that tells what it asks: "Staging is down, right?", "Isn't Ann the owner?"."""
 
 _KNOWS_NOTHING: Final = re.compile(
     r"n[’']t (?:know|find|recall|remember|see|tell|have|say)\b"
-    r"|\b(?:not sure|do not know|no idea|have no (?:idea|information|record|memory|answer)|not certain"
-    r"|(?:can|could|do|did)(?:n[’']t|not| not) (?:find|recall|remember|see|tell|have|say)"
-    r"|let me (?:look|check|see|search|find|think|have a look)|(?:i[’']ll|i will|need to|going to) (?:look|check|see|search|find)"
-    r"|one moment|a moment|a second|hold on|(?:nothing|no information|no record)s? (?:about|on|in|found)|looking into|checking"
-    r"|weiß (?:ich |es )*(?:leider )?nicht|keine ahnung|nicht sicher|(?:schaue?|sehe|gucke?) .{0,20}\bnach|lass mich|moment"
-    r"|(?:finde|habe) .{0,20}\b(?:nichts|keine)|nachsehen|nachschauen)\b",
+    r"|\b(?:(?:can|could|do|did) ?not (?:know|find|recall|remember|see|tell|have|say)"
+    r"|not (?:sure|certain)|no idea|have no (?:idea|information|record|memory|answer)"
+    r"|(?:let me|[i’']ll|will|need to|going to) (?:look|check|see|search|find|think|have a look)"
+    r"|one moment|a moment|a second|hold on|(?:nothing|no information|no records?) (?:about|on|in|found)"
+    r"|looking into|checking|weiß (?:ich |es )*(?:leider )?nicht|keine ahnung|nicht sicher|lass mich|moment"
+    r"|(?:schaue?|sehe|gucke?) .{0,20}\bnach|(?:finde|habe) .{0,20}\b(?:nichts|keine)|nachsehen|nachschauen)\b",
     re.IGNORECASE,
 )
 _EMPTY_WORDS: Final = frozenset(
-    """
-    answer book check checking code context conversation conversations detail details docs document documents file files
-    find found history idea information look looking memories memory moment note notes project record records remember
-    recall repository search searching second sorry source sure unfortunately wait certain minute find
-    ahnung antwort augenblick code datei dateien finde gefunden information informationen kurz leider mal moment
-    nachschauen nachsehen notizen nachgucken projekt schaue sehe sicher sofort suche unterlagen weiß
-    """.split()
+    re.findall(
+        r"\w+",
+        """
+        answer book check checking code context conversation conversations detail details docs document documents file
+        files find found history idea information look looking memories memory minute moment note notes project recall
+        record records remember repository search searching second sorry source sure unfortunately wait certain
+        ahnung antwort augenblick datei dateien finde gefunden informationen kurz leider mal nachgucken nachschauen
+        nachsehen notizen projekt schaue sehe sicher sofort suche unterlagen weiß
+        """,
+    )
 )
 _PAUSE: Final = re.compile(r"[.:,;!\n]")
 _NUMBER: Final = re.compile(r"\d+")
@@ -141,7 +143,7 @@ def _content(text: str) -> dict[str, str]:
 
 def _tells_more(text: str, question: Asked) -> bool:
     """Return whether a text has a number or a name that the question lacks."""
-    names = {term for term in terms.stems(sorted(terms.names_in(text) - stopwords.ENGLISH))}
+    names = set(terms.stems(sorted(terms.names_in(text) - stopwords.ENGLISH)))
     return bool(set(_NUMBER.findall(text)) - question.numbers) or bool(names - question.stems - question.names)
 
 

@@ -35,7 +35,8 @@ _RECENT_YEARS: Final = 10
 _MAX_PHRASE_CHARS: Final = 400
 _MIN_PHRASE_WORDS: Final = 2
 _QUESTION_WORDS: Final = re.compile(
-    r"\W*(?:(?:who|what|when|where|which|how|is|are|was|were|do|does|did|the|an?|my|our|your)\b(?![’'])\W*)+", re.IGNORECASE
+    r"\W*(?:(?:who|what|when|where|which|how|is|are|was|were|do|does|did|the|an?|my|our|your)\b(?![’'])\W*)+",
+    re.IGNORECASE,
 )
 _MIN_SMALL_WORDS: Final = 5
 """Fewer words that are all stop words are no phrase: everybody says "how are you"."""
@@ -111,7 +112,8 @@ def _words_of(text: str, quoted: Sequence[Phrase]) -> list[tuple[str, str]]:
 
 def _whole_phrase(text: str, words: Sequence[tuple[str, str]]) -> Phrase | None:
     """Return a query as a phrase, without "who is the"; None if it is too short or too long to have been copied."""
-    phrase = _phrase_of(_QUESTION_WORDS.sub("", text[:_MAX_PHRASE_CHARS], count=1) if words else text[:_MAX_PHRASE_CHARS])
+    beginning = text[:_MAX_PHRASE_CHARS]
+    phrase = _phrase_of(_QUESTION_WORDS.sub("", beginning, count=1) if words else beginning)
     least = _MIN_PHRASE_WORDS if words else _MIN_SMALL_WORDS
     return phrase if least <= phrase.size and len(text) <= _MAX_PHRASE_CHARS else None
 

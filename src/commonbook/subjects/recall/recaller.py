@@ -27,7 +27,7 @@ from commonbook.ports.embedding import Embedder, Thesaurus
 from commonbook.ports.engines import Engines
 from commonbook.ports.index import IS_MESSAGE, Index, IndexQuery, IndexResult, IndexView
 from commonbook.runtime import reset_in_child
-from commonbook.subjects.recall import index_updater, indexed_passages, phrases, scoring
+from commonbook.subjects.recall import index_updater, indexed_passages, phrases, scoring, spelling
 from commonbook.subjects.recall.confidence import QueryRarity
 from commonbook.subjects.recall.hits import HitBuilder, result_of
 from commonbook.subjects.recall.index_updater import ViewOutdated
@@ -148,10 +148,17 @@ class Recaller:
                 notes += permissions.note_other_spaces(tx, actor)
             pending = self._updater.pending(tx, view, total_changes(), limit=limit)
             watch.lap("pending")
+            search = phrases.Search(tx, allowed, query)
             index_query, expansions = self._queries.build(query, allowed, vector)
             watch.lap("expansion")
             try:
-                result, shares = phrases.search(view, phrases.Search(tx, allowed, query), index_query, pending)
+                result, shares = phrases.search(view, search, index_query, pending)
+                meant = spelling.meant(view, search, index_query, result, pending, knows=self._thesaurus.knows)
+                if meant:
+                    query = parse(engines, request._replace(query=spelling.corrected(request.query, meant)))
+                    notes.append(spelling.note(meant))
+                    index_query, expansions = self._queries.build(query, allowed, vector)
+                    result, shares = phrases.search(view, search._replace(query=query), index_query, pending)
             except Busy as error:
                 raise ViewOutdated from error
             watch.lap("search")
@@ -181,7 +188,7 @@ class Recaller:
             # Enqueued only: the recall itself changes no memory and does not wait for the refresh.
             with suppress(CommonbookError):
                 propagate.enqueue_refresh(engines, stale)
-        return answered._replace(took_ms=watch.total, steps=watch.steps if request.explain else {})
+        return answered._replace(took_ms=watch.total, steps=watch.steps if request.explain else {}, meant=meant)
 
     def _text_vector(self, text: str) -> npt.NDArray[np.float64]:
         """Return the thesaurus vector of a text, cached: windows of messages overlap, so each recurs many times."""
