@@ -42,13 +42,11 @@ ENGLISH: Final = _words("""
     whose why will with within without won would wouldn yes yet you your yours yourself yourselves
     """)
 
-FUNCTION_WORDS: Final = _words("""
-    a about am an and any are as at be been being but by can could d did do does down for from had has have he her here
-    hers him his how i if in into is it its ll may me might mine must my nor not of off on or our ours out over re s
-    shall she should so such t than that the their theirs them then there these they this those to too up us ve was we
-    were what when where which who whom whose why will with would you your yours
+ASKABLE: Final = _words("""
+    above below call called end example examples far first general inside kind kinds last latest name named names new
+    next outside part past place right second show sort specific talk time times today together turn type types
     """)
-"""The stop words that a query of nothing but stop words does not ask for: "who is on call" asks for `call`."""
+"""The stop words that a query of nothing but stop words asks for: "who is on call" asks for `call`."""
 
 BY_LANGUAGE: Final = {
     "german": _words("""

@@ -112,7 +112,7 @@ def terms(text: str) -> list[str]:
 def query_words(text: str) -> list[tuple[str, str]]:
     """Return (word, term) for each word of a query that is not a stop word, and ("", term) for each date.
 
-    Words in capitals ("IT", "US") are no stop words. If nothing is left, the less common stop words are asked for.
+    Words in capitals ("IT", "US") are no stop words. If nothing is left, some stop words are asked for.
     """
     language = language_of(text)
     spaced, runs = _split(dates_in_text.without_numeric_days(text), language)
@@ -123,7 +123,7 @@ def query_words(text: str) -> list[tuple[str, str]]:
     content_words = [word for word in asked if word not in stop_words or word in capitals]
     dates = [("", term) for term in _query_date_terms(text)]
     if not (content_words or bigrams or dates):
-        content_words = [word for word in asked if word in stopwords.ENGLISH - stopwords.FUNCTION_WORDS]
+        content_words = [word for word in asked if word in stopwords.ASKABLE]
     return [
         *zip(content_words, _stems(content_words, language), strict=True),
         *zip(bigrams, bigrams, strict=True),

@@ -1,8 +1,7 @@
 """Build the hits of a recall from ranked candidate rows.
 
 A hit has the passage, the passages before and after it, and the memory's marks (suspect, stale, superseded). Penalties
-for suspect memories and outdated copies are applied here, since only the rows that may become hits are read. Rows
-beyond the first k are read without texts and neighbours until they are chosen.
+for suspect memories and outdated copies are applied here, since only the rows that may become hits are read.
 
 Field collapsing: memories of one root that say the same are one hit, which names the other searched spaces.
 
@@ -54,6 +53,9 @@ _ECHO_PENALTY: Final = -2.0
 
 _OTHER_NAME_PART: Final = 0.7
 """The part of its score that a passage loses if it names somebody, but nobody whom the question names."""
+
+_MAX_NAMING_WORDS: Final = 50
+"""A longer passage names many, and may be about any of them."""
 
 _OTHER_NAME_CHANCE: Final = 0.15
 _FEW_WORDS: Final = 8
@@ -112,7 +114,7 @@ class HitBuilder:
         self._parts_by_row: dict[int, scoring.RowParts] = {}
         self._confidence: dict[int, float] = {}
         self._tags: dict[tuple[str, str], tuple[str, ...]] = {}
-        self._headers: dict[str, StoredMemory] = {}
+        self._weighed: set[str] = set()
         self._doubts = marks.NO_DOUBTS
         self._weighed_rows: set[int] = set()
         self._loaded_rows: set[int] = set()
@@ -144,7 +146,8 @@ class HitBuilder:
             kept += echoes[: self._query.request.k - len(best)]
         if kept or not best:
             return Answer(self._hits(kept), max(0, len(best) - len(kept)))
-        return Answer(iter(()), len(best), next(self._hits(best[:1]), None))
+        nearest = max(best, key=self._totals.__getitem__)
+        return Answer(iter(()), len(best), next(self._hits([nearest]), None))
 
     def _lift_linked(self, ranked: list[int]) -> list[int]:
         """Give the memories among the best that others of the searched spaces link to a little more, and rank again.
@@ -375,8 +378,7 @@ class HitBuilder:
     @property
     def stale(self) -> list[StoredMemory]:
         """The lazy copies among the memories that were read that may be stale: they should be refreshed."""
-        read = {**self._headers, **self._memories}.values()
-        lazy = (memory for memory in read if memory.shared and memory.shared.mode == LAZY)
+        lazy = (memory for memory in self._memories.values() if memory.shared and memory.shared.mode == LAZY)
         return [copy for copy in lazy if self._doubts.freshness_of(copy) in REFRESHED_BY_READING]
 
     def _ids_of(self, row: int) -> tuple[str, str]:
@@ -390,11 +392,11 @@ class HitBuilder:
         """Read these rows with their penalties, in addition to those read before."""
         rows = [row for row in rows if row not in self._weighed_rows]
         self._weighed_rows.update(rows)
-        own = sorted({memory for _, memory in map(self._ids_of, rows) if memory} - self._headers.keys())
+        own = sorted({memory for _, memory in map(self._ids_of, rows) if memory} - self._weighed)
+        self._weighed.update(own)
         incoming = marks.request_links(self._tx, own)
         self._load(rows)
-        self._headers |= {id_: self._memories[id_] for id_ in own if id_ in self._memories}
-        new = [self._headers[id_] for id_ in own if id_ in self._headers]
+        new = [self._memories[id_] for id_ in own if id_ in self._memories]
         doubts = marks.doubts_about(self._tx, self._readable, new, incoming)
         self._doubts = self._doubts.merged(doubts)
         if not self._query.is_empty:
@@ -414,7 +416,7 @@ class HitBuilder:
         memory = self._memories.get(self._ids_of(row)[1])
         if non_answers.lacks_capitals(f"{memory.title} {text}" if memory else text, self._question):
             return {"other_name": round(-_OTHER_NAME_PART * max(self._totals[row], 0.0), 6)}
-        if self._question.names:
+        if self._question.names and self._pool.lengths[row] <= _MAX_NAMING_WORDS:
             names = (memory.title, *obsidian.names_of(memory), *obsidian.tags_of(memory)) if memory else ()
             speaker = self._pool.speakers[self._pool.speaker[row]]
             if non_answers.names_another(text, (speaker, before, self._neighbour_text(row, 1), *names), self._question):

@@ -65,11 +65,16 @@ _EMPTY_WORDS: Final = frozenset(
 _PAUSE: Final = re.compile(r"[.:,;!\n]")
 _NUMBER: Final = re.compile(r"\d+")
 _FIRST_NAME: Final = re.compile(r"^\W*([A-Z][a-zà-ÿ]+)[’']s\b|^\W*([A-Z][a-zà-ÿ]+) [A-Z][a-zà-ÿ]+\b")
+_ASKED_NAME: Final = re.compile(
+    r"\b(?:is|are|was|were|do|does|did|has|have|had|will|can|could|should) ([A-Z][^\W\d_]+)|\b([A-Z][^\W\d_]+)[’']s\b"
+)
+"""Somebody about whom a question asks: "does Ann", "Tom's"."""
+
 _NAMED: Final = re.compile(r"(?<=[\w,'\"] )[\"'(]?([A-Z]\w+)")
 
 
 class Asked(NamedTuple):
-    """What a question asks: its words without stop words, their stems, its numbers, and the stems of its names."""
+    """What a question asks: its words without stop words, their stems, its numbers, and its names without a final s."""
 
     words: tuple[str, ...]
     stems: frozenset[str]
@@ -82,13 +87,12 @@ class Asked(NamedTuple):
 def asked(query: str) -> Asked:
     """Read a question."""
     pairs = terms.query_words(query)
-    first = _FIRST_NAME.match(query)
-    names = [*terms.names_in(query), *(filter(None, first.groups()) if first else ())]
+    names = [name for name in map("".join, _ASKED_NAME.findall(query)) if name.lower() not in stopwords.ENGLISH]
     return Asked(
         tuple(word for word, _ in pairs if word),
         frozenset(term for _, term in pairs),
         frozenset(_NUMBER.findall(query)),
-        frozenset(terms.stems([name.lower() for name in names if name.lower() not in stopwords.ENGLISH])),
+        frozenset(name.lower().rstrip("s") for name in names),
         frozenset(word for word in terms.words_in_capitals(query) if word.lower() in stopwords.ENGLISH),
     )
 
@@ -128,12 +132,14 @@ def lacks_capitals(text: str, question: Asked) -> bool:
 
 
 def names_another(text: str, around: Sequence[str], question: Asked) -> bool:
-    """Return whether a passage names somebody, but nobody whom the question names.
+    """Return whether a passage names somebody, but nobody about whom the question asks.
 
     `around` are its title, speaker and neighbours, in which the asked name may stand.
     """
-    named = _NAMED.search(text) or _FIRST_NAME.match(text)
-    return bool(named) and question.names.isdisjoint(terms.terms(" ".join((text, *around))))
+    if not (_NAMED.search(text) or _FIRST_NAME.match(text)):
+        return False
+    words = " ".join((text, *around)).lower()
+    return not any(re.search(rf"\b{re.escape(name)}", words) for name in question.names)
 
 
 def _content(text: str) -> dict[str, str]:
@@ -144,7 +150,7 @@ def _content(text: str) -> dict[str, str]:
 def _tells_more(text: str, question: Asked) -> bool:
     """Return whether a text has a number or a name that the question lacks."""
     names = set(terms.stems(sorted(terms.names_in(text) - stopwords.ENGLISH)))
-    return bool(set(_NUMBER.findall(text)) - question.numbers) or bool(names - question.stems - question.names)
+    return bool(set(_NUMBER.findall(text)) - question.numbers) or bool(names - question.stems)
 
 
 def _new_words(words: dict[str, str], question: Asked, nearness: Nearness) -> list[str]:

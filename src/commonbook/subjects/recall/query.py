@@ -35,7 +35,7 @@ _RECENT_YEARS: Final = 10
 _MAX_PHRASE_CHARS: Final = 400
 _MIN_PHRASE_WORDS: Final = 2
 _QUESTION_WORDS: Final = re.compile(
-    r"\W*(?:(?:who|what|when|where|which|how|is|are|was|were|do|does|did|the|an?|my|our|your)\b(?![’'])\W*)+",
+    r"\A\W*(?:(?:who|what|when|where|which|how|is|are|was|were|do|does|did|the|an?|my|our|your)\b(?![’'])\W*)+",
     re.IGNORECASE,
 )
 _MIN_SMALL_WORDS: Final = 5
@@ -113,7 +113,7 @@ def _words_of(text: str, quoted: Sequence[Phrase]) -> list[tuple[str, str]]:
 def _whole_phrase(text: str, words: Sequence[tuple[str, str]]) -> Phrase | None:
     """Return a query as a phrase, without "who is the"; None if it is too short or too long to have been copied."""
     beginning = text[:_MAX_PHRASE_CHARS]
-    phrase = _phrase_of(_QUESTION_WORDS.sub("", beginning, count=1) if words else beginning)
+    phrase = _phrase_of(_QUESTION_WORDS.sub("", beginning) if words else beginning)
     least = _MIN_PHRASE_WORDS if words else _MIN_SMALL_WORDS
     return phrase if least <= phrase.size and len(text) <= _MAX_PHRASE_CHARS else None
 
