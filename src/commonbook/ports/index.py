@@ -87,11 +87,12 @@ MAX_FURTHER_CANDIDATES: Final = 200
 class IndexQuery(NamedTuple):
     """A query to an index. A passage must pass every given filter before it can be a candidate.
 
-    Passages of `excluded_kinds` are left out. `max_candidates` limits the candidates by words, and those by vectors.
-    With `newest`, nothing is compared: the candidates are the latest passages. A passage whose last successor has ended
-    by `now` counts as not superseded. Every passage must have all `required_terms`. Those that have all `phrase_terms`
-    are candidates too, and those whose time is in one of the `spans`: of each sort the newest, at most
-    MAX_FURTHER_CANDIDATES. A span is a first time, and the first one after it.
+    Passages of `excluded_kinds`, or with any of the `excluded_flags`, are left out. `max_candidates` limits the
+    candidates by words, and those by vectors. With `newest`, nothing is compared: the candidates are the latest
+    passages. A passage whose last successor has ended by `now` counts as not superseded. Every passage must have
+    all `required_terms`. Those that have all `phrase_terms` are candidates too, and those whose time is in one of
+    the `spans`: of each sort the newest, at most MAX_FURTHER_CANDIDATES. A span is a first time, and the first one
+    after it.
     """
 
     terms: tuple[str, ...]
@@ -113,6 +114,7 @@ class IndexQuery(NamedTuple):
     required_terms: tuple[str, ...] = ()
     phrase_terms: tuple[str, ...] = ()
     spans: tuple[tuple[int, int], ...] = ()
+    excluded_flags: int = 0
 
 
 class CandidatePool(NamedTuple):

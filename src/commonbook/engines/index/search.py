@@ -168,6 +168,8 @@ def _filter_masks(segment: Segment, query: IndexQuery) -> list[Bools]:
         having_all = np.zeros(segment.rows, np.bool_)
         having_all[_rows_with_all(segment, required)] = True
         conditions.append(having_all)
+    if query.excluded_flags:
+        conditions.append((segment.flags & query.excluded_flags) == 0)
     if query.since > -FOREVER:
         conditions.append(segment.column("time") >= query.since)
     if query.until < FOREVER:

@@ -51,6 +51,9 @@ from commonbook.values.stored_memory import StoredMemory
 _ECHO_PENALTY: Final = -2.0
 """Added to the score of a message that only asks the question again, or says that nothing is known."""
 
+_CROWD: Final = 20
+"""An index returns 50 candidates by words, and 50 by meaning."""
+
 _OTHER_NAME_PART: Final = 0.7
 """The part of its score that a passage loses if it names somebody, but nobody whom the question names."""
 
@@ -97,6 +100,7 @@ class HitBuilder:
         self._word_nearness = word_nearness
         self._question = non_answers.asked(query.request.query[:_MAX_QUESTION_CHARS])
         self._echoes: set[int] = set()
+        self._empty_answers: set[int] = set()
         self._repeats: Counter[int] = Counter()
         self._engines = engines
         self._tx = tx
@@ -137,17 +141,21 @@ class HitBuilder:
         ranked = self._choose(rows)
         if not self._query.is_empty:
             ranked = self._lift_linked(ranked)
-        # Echoes say nothing about the chance that something else answers, and come last.
-        echoes = [row for row in ranked if row in self._echoes]
-        ranked = [row for row in ranked if row not in self._echoes]
+        # What asks the question again says nothing about the chance that something else answers, and comes last.
+        last = [row for row in ranked if self._is_wanted_last(row)]
+        ranked = [row for row in ranked if row not in self._echoes and row not in self._empty_answers]
         best = ranked[: self._query.request.k]
         kept = best if self._query.is_empty else self._confident(best, is_relevant=self._judge(ranked))
-        if not self._query.request.min_confidence:
-            kept += echoes[: self._query.request.k - len(best)]
+        kept += last[: self._query.request.k - len(best)]
         if kept or not best:
             return Answer(self._hits(kept), max(0, len(best) - len(kept)))
         nearest = max(best, key=self._totals.__getitem__)
         return Answer(iter(()), len(best), next(self._hits([nearest]), None))
+
+    def _is_wanted_last(self, row: int) -> bool:
+        """Return whether a row that cannot answer is a hit: an echo by default, and both sorts if everything is."""
+        least = self._query.request.min_confidence
+        return (row in self._echoes and not least) or (row in self._empty_answers and least == 0)
 
     def _lift_linked(self, ranked: list[int]) -> list[int]:
         """Give the memories among the best that others of the searched spaces link to a little more, and rank again.
@@ -315,8 +323,8 @@ class HitBuilder:
         self._repeats.clear()
         for row in rows:
             if self._is_message(row):
-                text = " ".join(terms.plain_words(self._passage(row)))
-                before = self._neighbour_text(row, -1) if len(text.split()) < _FEW_WORDS else ""
+                text = self._passage(row).strip().lower()
+                before = self._neighbour_text(row, -1) if self._pool.lengths[row] < _FEW_WORDS else ""
                 author = self._pool.speakers[self._pool.speaker[row]]
                 best = first.setdefault((author, text, before), row)
                 if best != row:
@@ -376,6 +384,11 @@ class HitBuilder:
         return self._flags[row] & IS_MESSAGE > 0
 
     @property
+    def is_crowded(self) -> bool:
+        """Whether so many echoes were found that they may have kept answers from being candidates."""
+        return len(self._echoes) >= _CROWD
+
+    @property
     def stale(self) -> list[StoredMemory]:
         """The lazy copies among the memories that were read that may be stale: they should be refreshed."""
         lazy = (memory for memory in self._memories.values() if memory.shared and memory.shared.mode == LAZY)
@@ -410,9 +423,12 @@ class HitBuilder:
         text, before = self._passage(row), self._neighbour_text(row, -1)
         if self._is_message(row) and self._pool.lengths[row] <= non_answers.MAX_WORDS:
             asks = self._question, self._word_nearness
-            if non_answers.is_echo(text, *asks) or non_answers.is_empty_answer(text, before, *asks):
+            if non_answers.is_echo(text, *asks):
                 self._echoes.add(row)
                 return {"echo": _ECHO_PENALTY}
+            if non_answers.is_empty_answer(text, before, *asks):
+                self._empty_answers.add(row)
+                return {"empty": _ECHO_PENALTY}
         memory = self._memories.get(self._ids_of(row)[1])
         if non_answers.lacks_capitals(f"{memory.title} {text}" if memory else text, self._question):
             return {"other_name": round(-_OTHER_NAME_PART * max(self._totals[row], 0.0), 6)}

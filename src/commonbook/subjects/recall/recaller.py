@@ -25,11 +25,19 @@ from commonbook.core.text import dates_in_text, terms
 from commonbook.errors import Busy, CommonbookError, EmbedderFailed
 from commonbook.ports.embedding import Embedder, Thesaurus
 from commonbook.ports.engines import Engines
-from commonbook.ports.index import IS_MESSAGE, Index, IndexQuery, IndexResult, IndexView
+from commonbook.ports.index import (
+    IS_MESSAGE,
+    IS_QUESTION,
+    Index,
+    IndexQuery,
+    IndexResult,
+    IndexView,
+    PendingDeltas,
+)
 from commonbook.runtime import reset_in_child
 from commonbook.subjects.recall import index_updater, indexed_passages, phrases, scoring, spelling
 from commonbook.subjects.recall.confidence import QueryRarity
-from commonbook.subjects.recall.hits import HitBuilder, result_of
+from commonbook.subjects.recall.hits import Answer, HitBuilder, result_of
 from commonbook.subjects.recall.index_updater import ViewOutdated
 from commonbook.subjects.recall.query import MAX_QUERY_CHARS, IndexQueryBuilder, ParsedQuery, parse
 from commonbook.subjects.sharing import propagate
@@ -66,6 +74,24 @@ class _Call(NamedTuple):
     query: ParsedQuery
     watch: _Stopwatch
     is_counted: bool = False
+
+
+class _Ranking(NamedTuple):
+    """What a ranking is made from: a view of the index and what is not in it yet, the search, and its vector."""
+
+    view: IndexView
+    search: phrases.Search
+    vector: indexed_passages.Vector | None
+    pending: PendingDeltas
+
+
+class _Ranked(NamedTuple):
+    """The result of a search, with the rows of its candidates, best first, and their scores."""
+
+    query: IndexQuery
+    result: IndexResult
+    rows: Sequence[int]
+    scores: scoring.Scores
 
 
 class Recaller:
@@ -148,40 +174,26 @@ class Recaller:
                 notes += permissions.note_other_spaces(tx, actor)
             pending = self._updater.pending(tx, view, total_changes(), limit=limit)
             watch.lap("pending")
-            search = phrases.Search(tx, allowed, query)
-            index_query, expansions = self._queries.build(query, allowed, vector)
-            watch.lap("expansion")
+            ranking = _Ranking(view, phrases.Search(tx, allowed, query), vector, pending)
             try:
-                result, shares = phrases.search(view, search, index_query, pending)
-                meant = spelling.meant(view, search, index_query, result, pending, knows=self._thesaurus.knows)
+                ranked = self._rank(engines, ranking, watch)
+                meant = self._meant(ranking, ranked)
                 if meant:
                     query = parse(engines, request._replace(query=spelling.corrected(request.query, meant)))
                     notes.append(spelling.note(meant))
-                    index_query, expansions = self._queries.build(query, allowed, vector)
-                    result, shares = phrases.search(view, search._replace(query=query), index_query, pending)
+                    ranking = ranking._replace(search=phrases.Search(tx, allowed, query))
+                    ranked = self._rank(engines, ranking, watch)
+                builder, answer = self._build(engines, actor, ranking, ranked)
+                if builder.is_crowded:
+                    others = self._rank(engines, ranking, watch, excluded_flags=IS_QUESTION)
+                    if others.rows:
+                        builder, answer = self._build(engines, actor, ranking, others)
             except Busy as error:
                 raise ViewOutdated from error
-            watch.lap("search")
-            rows, scores = order_candidates(engines, query, index_query, result, expansions, shares)
-            if query.quoted and not rows:
+            if query.quoted and not ranked.rows:
                 notes.append(phrases.nothing_has(query.quoted))
-            elif query.has_only_stop_words and not rows:
+            elif query.has_only_stop_words and not ranked.rows:
                 notes.append(_ONLY_STOP_WORDS)
-            watch.lap("rank")
-            readable = permissions.LazyScope(partial(permissions.select, tx, actor))
-            nearness = partial(self._queries.nearness, query)
-            builder = HitBuilder(
-                engines,
-                tx,
-                allowed,
-                query,
-                result.pool,
-                scores,
-                readable=readable,
-                nearness=nearness,
-                word_nearness=self._thesaurus.nearness,
-            )
-            answer = builder.answer(rows)
             answered = result_of(engines.keys, answer, budget_tokens=request.budget_tokens, notes=notes)
             watch.lap("hits")
         if stale := builder.stale:
@@ -189,6 +201,39 @@ class Recaller:
             with suppress(CommonbookError):
                 propagate.enqueue_refresh(engines, stale)
         return answered._replace(took_ms=watch.total, steps=watch.steps if request.explain else {}, meant=meant)
+
+    def _rank(self, engines: Engines, ranking: _Ranking, watch: _Stopwatch, *, excluded_flags: int = 0) -> _Ranked:
+        """Search the index and order what it finds."""
+        query = ranking.search.query
+        index_query, expansions = self._queries.build(query, ranking.search.scope, ranking.vector)
+        index_query = index_query._replace(excluded_flags=excluded_flags)
+        watch.lap("expansion")
+        result, shares = phrases.search(ranking.view, ranking.search, index_query, ranking.pending)
+        watch.lap("search")
+        rows, scores = order_candidates(engines, query, index_query, result, expansions, shares)
+        watch.lap("rank")
+        return _Ranked(index_query, result, rows, scores)
+
+    def _meant(self, ranking: _Ranking, ranked: _Ranked) -> dict[str, str]:
+        return spelling.meant(
+            ranking.view, ranking.search, ranked.query, ranked.result, ranking.pending, knows=self._thesaurus.knows
+        )
+
+    def _build(self, engines: Engines, actor: Actor, ranking: _Ranking, ranked: _Ranked) -> tuple[HitBuilder, Answer]:
+        """Build the hits; the builder knows afterwards which copies are stale."""
+        tx, allowed, query = ranking.search
+        builder = HitBuilder(
+            engines,
+            tx,
+            allowed,
+            query,
+            ranked.result.pool,
+            ranked.scores,
+            readable=permissions.LazyScope(partial(permissions.select, tx, actor)),
+            nearness=partial(self._queries.nearness, query),
+            word_nearness=self._thesaurus.nearness,
+        )
+        return builder, builder.answer(ranked.rows)
 
     def _text_vector(self, text: str) -> npt.NDArray[np.float64]:
         """Return the thesaurus vector of a text, cached: windows of messages overlap, so each recurs many times."""
