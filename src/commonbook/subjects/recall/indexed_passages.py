@@ -214,9 +214,10 @@ def indexed_passages(parts: CutMemory, *, validity: Validity, vectors: Iterable[
 
 
 def _name_terms(memory: StoredMemory, known: Collection[str]) -> list[str]:
-    """Return the terms by which a memory is named: each name as a whole, and words of names and tags it has not."""
+    """Return the terms by which a memory is named: each name as a whole, and words of its fields that it has not."""
     names = obsidian.names_of(memory)
-    words = dict.fromkeys(text_terms.terms(" ".join((*names, *obsidian.tags_of(memory)))))
+    fields = (f"{name} {metadata.words_of(value)}" for name, value in memory.metadata.items())
+    words = dict.fromkeys(text_terms.terms("\n".join((*names, *obsidian.tags_of(memory), *fields))))
     return [*map(text_terms.name_term, names), *(word for word in words if word not in known)]
 
 
