@@ -23,7 +23,7 @@ INPUTS = {
     "ChatObject",
     "Draft",
     "Filter",
-    "Metadata",
+    "Metadata", "MetadataValue",
     "NewMessage",
     "Progress",
     "PromptPassage",

@@ -329,7 +329,7 @@ def _quick_fields(raw: str) -> Iterator[_FileField]:
         elif line[:-1] in LIST_FIELDS:
             items = lists[line[:-1]] = []
         elif colon:
-            yield name, _quick_value(value), 0
+            yield _quick_scalar(name), _quick_value(value), 0
         else:
             raise ValueError(name)
     yield from ((name, entries, 0) for name, entries in lists.items())
