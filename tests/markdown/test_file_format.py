@@ -278,7 +278,7 @@ SCALARS = st.one_of(
     st.floats(-(2.0**53), 2.0**53),
 )
 METADATA = st.dictionaries(
-    st.from_regex(r"\A[A-Za-z_][A-Za-z0-9_. \u00fc\u4e2d#'{-]{0,20}[a-z]\Z") | st.sampled_from(["null", "no", "_", "a#"]),
+    st.from_regex(r"\A[A-Za-z_][A-Za-z0-9_. \u00fc\u4e2d#'{-]{0,20}[a-z]\Z") | st.sampled_from(["null", "_", "a#"]),
     SCALARS | st.lists(SCALARS, min_size=1, max_size=3),
     max_size=4,
 ).map(Metadata)

@@ -1,7 +1,7 @@
 """Parse a memory's Markdown file and render it, preserving every byte that a person wrote.
 
 The canonical file is `---`, one line for each field, `---`, an empty line, the text, a newline. `Document.layout` has
-the deviations of a file from it (CRLF, comments, unknown fields, another order, no final newline). So rendering an
+the deviations of a file from it (CRLF, comments, mappings, another order, no final newline). So rendering an
 unchanged document gives the same bytes again, and rendering a changed one touches only the lines of the changed fields.
 
 Nothing that a person wrote into a field is an error, nor is it written over. A value that is not in our form is the
