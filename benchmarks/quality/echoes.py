@@ -104,7 +104,7 @@ def everyday(database: str | None = None) -> Iterator[Table]:
         questions = [line[2:].split(" | ") for line in lines if line[:1] in "?!"]
         for text, *answer, kind in questions:
             hits = book.recall(text, spaces=("everyday", "notes")).hits
-            shown = f"{hits[0].title}: {hits[0].passage}" if hits else ""
+            shown = f"{hits[0].title}: {hits[0].passage} {dict(hits[0].metadata) or ''}" if hits else ""
             if answer:
                 is_right = any(part.strip() in shown for part in answer[0].split(";;"))
                 right += is_right

@@ -107,6 +107,7 @@ if TYPE_CHECKING:
         Mark,
         Memory,
         Metadata,
+        MetadataValue,
         Page,
         Receipt,
         Refresh,
@@ -177,8 +178,8 @@ if TYPE_CHECKING:
 __all__ = [
     "__version__", "open", "Book", "backup", "restore",
     # values that callers pass in
-    "ChatMessage", "ChatObject", "Draft", "Filter", "Metadata", "NewMessage", "Progress", "PromptPassage",
-    "Scalar", "UNSET", "Unset",
+    "ChatMessage", "ChatObject", "Draft", "Filter", "Metadata", "MetadataValue", "NewMessage", "Progress",
+    "PromptPassage", "Scalar", "UNSET", "Unset",
     # values that methods return
     "Ancestor", "ApiKey", "AppendReceipt", "BackupReport", "ChangeEvent", "ChangePage", "CopyInfo", "CopyNode",
     "CopyPlace", "Decision", "Deleted", "Deletion",
@@ -222,7 +223,8 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "commonbook.values.invalidation": ("Decision", "Invalidation", "Notice", "SupersedeReason", "Verdict"),
     "commonbook.values.memory": (
         "CopyInfo", "CopyMode", "Deleted", "Deletion", "Draft", "Filter", "Freshness", "Kind", "Link", "Mark",
-        "Memory", "Metadata", "Page", "Receipt", "Refresh", "Relation", "Revision", "Scalar", "UNSET", "Unset",
+        "Memory", "Metadata", "MetadataValue", "Page", "Receipt", "Refresh", "Relation", "Revision", "Scalar", "UNSET",
+        "Unset",
     ),
     "commonbook.values.reasoning": (
         "Dependent", "Inbox", "InboxItem", "MemoryReference", "SupersedeReport", "TriageReport",

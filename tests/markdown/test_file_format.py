@@ -21,6 +21,7 @@ from commonbook.core.markdown.front_matter import (
     Document,
     clean_tags,
     clean_title,
+    read_metadata,
 )
 from commonbook.core.text.validation import is_plain_line
 from commonbook.engines.disk.yaml_fields import PyYaml
@@ -140,7 +141,7 @@ def test_the_canonical_file_is_as_the_guide_shows_it():
 
 def test_every_known_field_is_in_the_guide():
     rows = [line.split("|")[1].strip() for line in GUIDE.splitlines() if line.startswith("| `")]
-    assert rows == [f"`{FILE_NAMES[name]}`" for name in FIELDS]
+    assert rows == [f"`{FILE_NAMES[name]}`" for name in FIELDS if name != "metadata"]
 
 
 def test_the_guide_names_every_kind_and_relation():
@@ -269,15 +270,16 @@ def only_notices_have_theirs(document: Document) -> Document:
     return document._replace(dependent_id=None, invalidated_id=None, invalidating_id=None, timestamp=None)
 
 
+SCALARS = st.one_of(
+    LINES.filter(is_plain_line),
+    st.sampled_from(["", "3", "true", "null", "1e5", "- x", "a: b", "# c", "1980-03-16", "[[Note]]", "007", "9" * 20]),
+    st.booleans(),
+    st.integers(-(2**53), 2**53),
+    st.floats(-(2.0**53), 2.0**53),
+)
 METADATA = st.dictionaries(
-    st.from_regex(r"\A[A-Za-z_][A-Za-z0-9_.-]{0,20}\Z"),
-    st.one_of(
-        LINES.filter(is_plain_line),
-        st.sampled_from(["", "3", "true", "null", "1e5", "- x", "a: b", "# c"]),
-        st.booleans(),
-        st.integers(-(2**53), 2**53),
-        st.floats(-(2.0**53), 2.0**53),
-    ),
+    st.from_regex(r"\A[A-Za-z_][A-Za-z0-9_. \u00fc\u4e2d#'{-]{0,20}[a-z]\Z") | st.sampled_from(["null", "_", "a#"]),
+    SCALARS | st.lists(SCALARS, min_size=1, max_size=3),
     max_size=4,
 ).map(Metadata)
 
@@ -439,8 +441,8 @@ def test_a_bad_file_is_refused_with_line_and_reason(data, line, reason):
     ("fields", "field", "line", "reason"),
     [
         ("id: not-a-uuid\n", "id", 2, "UUID"),
-        ("x: y\ntype: poem\n", "kind", 3, "one of note, fact"),
-        ("x: y\nkind: poem\n", "kind", 3, "one of note, fact"),
+        ("x:\ntype: poem\n", "kind", 3, "one of note, fact"),
+        ("x:\nkind: poem\n", "kind", 3, "one of note, fact"),
         ("title: [a]\n", "title", 2, "text"),
         (f"title: {'x' * (MAX_TITLE + 1)}\n", "title", 2, "text"),
         ('title: "a\\0b"\n', "title", 2, "text"),
@@ -588,8 +590,9 @@ def without(name: str, data: bytes) -> list[str]:
     """The lines of a file, but for those of one field."""
     opening, *lines = data.decode().split("\n")
     closing = next(number for number, line in enumerate(lines) if line.rstrip() in {"---", "..."})
-    for field in DIALECT.yaml.fields("".join(f"{line}\n" for line in lines[:closing])):
-        if field.name in {name, FILE_NAMES[name]}:
+    for field in reversed(DIALECT.yaml.fields("".join(f"{line}\n" for line in lines[:closing]))):
+        is_metadata = name == "metadata" and read_metadata({field.name: field.value})
+        if field.name in {name, FILE_NAMES[name]} or is_metadata:
             del lines[field.first_line : field.end_line]
     return [opening, *lines]
 

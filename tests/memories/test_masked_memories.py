@@ -206,7 +206,7 @@ def test_tags_and_metadata_are_masked_as_texts_are(book: Book, stored: Stored):
 
 @pytest.mark.promise("secrets.masked")
 def test_an_import_masks_tags_metadata_and_aliases(book: Book, tmp_path: Path, stored: Stored):
-    note = f'---\ntags: [home, {SAID}]\naliases: [{SAID}]\nmetadata: {{"password": "{SECRET}"}}\n---\nwifi\n'
+    note = f'---\ntags: [home, {SAID}]\naliases: [{SAID}]\npassword: "{SECRET}"\n---\nwifi\n'
     (tmp_path / "notes").mkdir()
     (tmp_path / "notes" / "wifi.md").write_text(note)
     assert book.import_folder(str(tmp_path / "notes")).masked == 3

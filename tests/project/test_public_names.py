@@ -24,6 +24,7 @@ INPUTS = {
     "Draft",
     "Filter",
     "Metadata",
+    "MetadataValue",
     "NewMessage",
     "Progress",
     "PromptPassage",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -37,15 +37,15 @@ def values_of(type_: Any, depth: int = 2) -> st.SearchStrategy[Any]:
     if origin in (Union, types.UnionType):
         return st.one_of([values_of(arg, depth) for arg in args if arg is not Unset])
     if type_ is Metadata:
-        return st.builds(Metadata, st.dictionaries(TEXTS, SCALARS, max_size=2))
+        return st.builds(Metadata, st.dictionaries(TEXTS, SCALARS | st.lists(SCALARS, max_size=2), max_size=2))
     if hasattr(type_, "_fields"):
         hints = get_type_hints(type_)
         return st.builds(type_, **{name: values_of(hints[name], depth - 1) for name in type_._fields})
     if origin is tuple and args[-1] is not Ellipsis:
         return st.tuples(*(values_of(arg, depth) for arg in args))
-    if origin in (tuple, list):
+    if origin in (tuple, list, Sequence):
         items = st.lists(values_of(args[0], depth - 1), max_size=2 if depth > 0 else 0) if depth > 0 else st.just([])
-        return items.map(origin)
+        return items.map(tuple if origin is Sequence else origin)
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return st.dictionaries(TEXTS, values_of(args[1], depth), max_size=2)
     raise AssertionError(type_)

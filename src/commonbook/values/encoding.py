@@ -26,7 +26,7 @@ from typing import Any, Final, Literal, NamedTuple, NoReturn, TypeAlias, Union, 
 
 from commonbook.errors import BadInput, BadTime
 from commonbook.values.ids import format_time
-from commonbook.values.memory import UNSET, Metadata, Scalar, Unset
+from commonbook.values.memory import UNSET, Metadata, MetadataValue, Unset
 from commonbook.values.session import ChatObject
 
 _PLAIN: Final = (str, bool, int, float, type(None))
@@ -244,7 +244,7 @@ def _decoder(type_: Any, strict: bool) -> _Decoder:  # noqa: ANN401, FBT001 - a 
     if type_ is datetime:
         return _decode_time
     if type_ is Metadata:
-        fields = _decoder(Mapping[str, Scalar], strict)
+        fields = _decoder(Mapping[str, MetadataValue], strict)
         return lambda data: Metadata(fields(data))
     if type_ is Any or type_ is object:
         return lambda data: data

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
 from types import MappingProxyType
@@ -70,6 +70,8 @@ MAX_TAGS: Final = 64
 MAX_KEY: Final = 200
 MAX_METADATA: Final = 32
 MAX_METADATA_CHARS: Final = 500
+MAX_NUMBER: Final = 2**53
+"""The greatest number of metadata: above it a float is no exact integer."""
 
 
 class Unset(Enum):
@@ -90,19 +92,20 @@ MODES: Final[tuple[Refresh, ...]] = get_args(Refresh)
 
 
 Scalar: TypeAlias = str | int | float | bool
-"""A value of metadata."""
+MetadataValue: TypeAlias = Scalar | Sequence[Scalar]
+"""A value of metadata: a scalar, or a list of scalars."""
 
 
-class Metadata(Mapping[str, Scalar]):
-    """The fields of a user's own on a memory: an immutable mapping of names to scalars, in the order of the names."""
+class Metadata(Mapping[str, MetadataValue]):
+    """The fields of a user's own on a memory: an immutable mapping of names to values, in the order of the names."""
 
     __slots__ = ("_fields_by_name",)
 
-    def __init__(self, fields: Mapping[str, Scalar] = MappingProxyType({})) -> None:
+    def __init__(self, fields: Mapping[str, MetadataValue] = MappingProxyType({})) -> None:
         """Hold a copy of these fields."""
-        self._fields_by_name = dict(sorted(fields.items()))
+        self._fields_by_name = {name: _immutable(value) for name, value in sorted(fields.items())}
 
-    def __getitem__(self, name: str) -> Scalar:
+    def __getitem__(self, name: str) -> MetadataValue:
         return self._fields_by_name[name]
 
     def __iter__(self) -> Iterator[str]:
@@ -122,8 +125,12 @@ class Metadata(Mapping[str, Scalar]):
         return f"Metadata({self._fields_by_name!r})"
 
 
-def _typed(fields: Mapping[str, Scalar]) -> frozenset[tuple[str, type, Scalar]]:
-    return frozenset((name, type(value), value) for name, value in fields.items())
+def _immutable(value: MetadataValue) -> MetadataValue:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def _typed(fields: Mapping[str, MetadataValue]) -> frozenset[tuple[str, str]]:
+    return frozenset((name, repr(_immutable(value))) for name, value in fields.items())
 
 
 NO_METADATA: Final = Metadata()
@@ -212,7 +219,7 @@ class Draft(NamedTuple):
     links: tuple[tuple[str, str], ...] = ()
     replaces: str | None = None
     key: str | None = None
-    metadata: Mapping[str, Scalar] = NO_METADATA
+    metadata: Mapping[str, MetadataValue] = NO_METADATA
     mask: bool = True
     """Whether secrets in title and text are masked before they are stored."""
 
@@ -229,7 +236,7 @@ class Changes(NamedTuple):
     valid_from: datetime | str | None | Unset = UNSET
     valid_until: datetime | str | None | Unset = UNSET
     expires: datetime | str | None | Unset = UNSET
-    metadata: Mapping[str, Scalar] | None | Unset = UNSET
+    metadata: Mapping[str, MetadataValue] | None | Unset = UNSET
 
 
 class Receipt(NamedTuple):
@@ -263,7 +270,7 @@ class Filter(NamedTuple):
     since: datetime | str | None = None
     until: datetime | str | None = None
     deleted: bool = False
-    metadata: Mapping[str, Scalar] = NO_METADATA
+    metadata: Mapping[str, MetadataValue] = NO_METADATA
 
 
 class Page(NamedTuple):

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Literal, NamedTuple, TypeAlias
 
 from commonbook.values import prompts
-from commonbook.values.memory import NO_METADATA, CopyInfo, Freshness, Kind, Mark, Scalar
+from commonbook.values.memory import NO_METADATA, CopyInfo, Freshness, Kind, Mark, MetadataValue
 
 Include: TypeAlias = Literal["superseded", "expired", "notices"]
 """Memories that recall leaves out unless they are included."""
@@ -28,7 +28,7 @@ class RecallRequest(NamedTuple):
     tags: tuple[str, ...] = ()
     session: str | None = None
     author: str | None = None
-    metadata: Mapping[str, Scalar] = NO_METADATA
+    metadata: Mapping[str, MetadataValue] = NO_METADATA
     since: datetime | str | None = None
     until: datetime | str | None = None
     as_of: datetime | str | None = None
@@ -87,6 +87,7 @@ class Hit(NamedTuple):
     successor: str | None = None
     also_in: tuple[CopyPlace, ...] = ()
     repeats: int = 0
+    metadata: Mapping[str, MetadataValue] = NO_METADATA
 
 
 class RecallResult(NamedTuple):

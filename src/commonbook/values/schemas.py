@@ -109,7 +109,7 @@ _SCHEMAS: Final[Mapping[Any, dict[str, Any]]] = {
     object: {},
     Metadata: {
         "type": "object",
-        "additionalProperties": {"type": ["string", "integer", "number", "boolean"]},
+        "additionalProperties": {"type": ["string", "integer", "number", "boolean", "array"]},
     },
 }
 

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
         Kind,
         Link,
         Memory,
+        MetadataValue,
         Page,
         Receipt,
         Relation,
         Revision,
-        Scalar,
         Unset,
     )
 
@@ -46,7 +46,7 @@ class Memories(Declarations):
         links: Iterable[tuple[Relation | str, str]] = (),
         replaces: str | None = None,
         key: str | None = None,
-        metadata: Mapping[str, Scalar] = NO_METADATA,
+        metadata: Mapping[str, MetadataValue] = NO_METADATA,
         mask: bool = True,
     ) -> Receipt:
         """Store a new memory and return its receipt; it is durable and searchable when this returns.
@@ -59,7 +59,7 @@ class Memories(Declarations):
         - `replaces`: the id of a memory that this one supersedes.
         - `key`: an idempotency key. If you have used it before, the first receipt is returned and nothing is stored.
         - `metadata`: fields of your own, by which `list` and `recall` can filter: at most 32 names, each with a text, a
-          number or a truth value.
+          number, a truth value, or a list of these.
         - `mask`: whether secrets in title, text, tags and metadata are masked before they are stored; the receipt
           counts them.
 
@@ -95,7 +95,7 @@ class Memories(Declarations):
         valid_from: datetime | str | None | Unset = UNSET,
         valid_until: datetime | str | None | Unset = UNSET,
         expires: datetime | str | None | Unset = UNSET,
-        metadata: Mapping[str, Scalar] | None | Unset = UNSET,
+        metadata: Mapping[str, MetadataValue] | None | Unset = UNSET,
         to_revision: int | None = None,
         expected_version: int | None = None,
         mask: bool = True,

@@ -11,7 +11,7 @@ from commonbook.values.reports import no_progress
 from commonbook.verbs.declaration import Declarations, verb
 
 if TYPE_CHECKING:
-    from commonbook.values.memory import Kind, Scalar
+    from commonbook.values.memory import Kind, MetadataValue
     from commonbook.values.recall import Include, RecallResult
     from commonbook.values.reports import Progress
 
@@ -30,7 +30,7 @@ class Recall(Declarations):
         tags: Iterable[str] = (),
         session: str | None = None,
         author: str | None = None,
-        metadata: Mapping[str, Scalar] = NO_METADATA,
+        metadata: Mapping[str, MetadataValue] = NO_METADATA,
         since: datetime | str | None = None,
         until: datetime | str | None = None,
         as_of: datetime | str | None = None,

@@ -492,3 +492,23 @@ def test_a_deleted_memory_is_named_as_such_and_its_history_is_found_by_its_title
     unknown = cli("history", "no such title", "--json")
     assert (unknown.code, "--deleted" in unknown.error["fix"]) == (3, True)
     assert "was deleted" not in cli("show", "01a1eecc-8c8b-70c5-9e85-267a00dd70b4").err
+
+
+@pytest.mark.promise("files.metadata")
+def test_the_properties_of_a_note_are_shown_listed_recalled_and_edited(cli, tmp_path):
+    (tmp_path / "vault").mkdir()
+    (tmp_path / "vault" / "Tom Berger.md").write_text("---\nbirthday: 1980-03-16  # May\nteas: [mint, 3]\n---\nTom.\n")
+    assert cli("import", str(tmp_path / "vault")).code == 0
+    (tom,) = cli.ids("--meta", "birthday=1980-03-16")
+    assert cli.ids("--meta", "teas=mint") == cli.ids("--meta", "teas=3") == [tom]
+    shown = cli("show", tom).out
+    assert "birthday=1980-03-16" in shown
+    assert "teas=mint, 3" in shown
+    assert cli("recall", "1980-03-16", "--json").json["hits"][0]["id"] == tom
+    assert cli("edit", tom, "--meta", "birthday=2000-01-01").code == 0
+    assert cli("show", tom, "--json").json["metadata"] == {"birthday": "2000-01-01", "teas": ["mint", 3]}
+    assert cli("export", str(tmp_path / "out")).code == 0
+    (file,) = (tmp_path / "out").rglob("Tom*.md")
+    assert file.read_text().startswith("---\nbirthday: 2000-01-01\nteas: [mint, 3]\nid: ")
+    refused = cli("edit", tom, "--meta", "type=x")
+    assert (refused.code, "my_type" in refused.err) == (2, True)

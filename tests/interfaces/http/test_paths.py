@@ -120,8 +120,8 @@ def test_a_wrong_method_is_answered_with_all_methods_of_the_path(client):
         ({"text": "x", "tags": "a"}, "'tags': a text in place of a list"),
         ({"text": "x", "links": [["related_to", "a"], ["b"]]}, "'links[1]': a list in place of a list of 2"),
         (
-            {"text": "x", "metadata": {"a": [1]}},
-            "'metadata.a': a list in place of a text or a whole number or a number",
+            {"text": "x", "metadata": {"a": {}}},
+            "'metadata.a': an object in place of a text or a whole number or a number",
         ),
         ({"text": "x", "importance": "high"}, "'importance': a text in place of a number"),
         ([], "a list in place of an object"),

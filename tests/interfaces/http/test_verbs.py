@@ -196,7 +196,7 @@ def test_an_unknown_path_and_method_are_problems(client):
         b'{"text": "x", "importance": "high"}',
         b'{"text": 3}',
         b'{"text": "x", "tags": "a"}',
-        b'{"text": "x", "metadata": {"a": [1]}}',
+        b'{"text": "x", "metadata": {"a": [[1]]}}',
         b'{"text": "x", "metadata": ' + b'{"a":' * 500 + b"1" + b"}" * 501,
         b"[" * 100_000,
         b'{"text": "x", "valid_from": 12}',

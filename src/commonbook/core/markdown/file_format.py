@@ -1,7 +1,7 @@
 """Parse a memory's Markdown file and render it, preserving every byte that a person wrote.
 
 The canonical file is `---`, one line for each field, `---`, an empty line, the text, a newline. `Document.layout` has
-the deviations of a file from it (CRLF, comments, unknown fields, another order, no final newline). So rendering an
+the deviations of a file from it (CRLF, comments, mappings, another order, no final newline). So rendering an
 unchanged document gives the same bytes again, and rendering a changed one touches only the lines of the changed fields.
 
 Nothing that a person wrote into a field is an error, nor is it written over. A value that is not in our form is the
@@ -37,7 +37,9 @@ from commonbook.core.markdown.front_matter import (
     ROW_FIELDS,
     Document,
     Unread,
+    read_metadata,
     read_time,
+    write_property,
 )
 from commonbook.errors import BadFile, BadTime, TooLarge
 from commonbook.ports.files import QuotedText, Yaml, YamlField
@@ -321,13 +323,13 @@ def _quick_fields(raw: str) -> Iterator[_FileField]:
     lists: dict[str, list[object]] = {}
     items: list[object] = []
     for line in raw.split("\n")[:-1]:
-        name, _, value = line.partition(": ")
-        if name in READ_NAMES:
-            yield name, _quick_value(value), 0
-        elif line.startswith("  - "):
+        name, colon, value = line.partition(": ")
+        if line.startswith("  - "):
             items.append(_quick_value(line[4:]))
         elif line[:-1] in LIST_FIELDS:
             items = lists[line[:-1]] = []
+        elif colon:
+            yield _quick_scalar(name), _quick_value(value), 0
         else:
             raise ValueError(name)
     yield from ((name, entries, 0) for name, entries in lists.items())
@@ -335,14 +337,12 @@ def _quick_fields(raw: str) -> Iterator[_FileField]:
 
 def _quick_value(value: str) -> object:
     if value[:1] == "[":
-        return [_quick_value(item) for item in _FLOW_ITEM.findall(value[1:-1])]
-    if value[:1] == "{":
-        return json.loads(value, object_hook=_quick_map)
-    return json.loads(value) if value[:1] == '"' else value
+        return [_quick_scalar(item) for item in _FLOW_ITEM.findall(value[1:-1])]
+    return _quick_scalar(value)
 
 
-def _quick_map(fields: dict[str, Any]) -> dict[str, Any]:
-    return {name: QuotedText(value) if isinstance(value, str) else value for name, value in fields.items()}
+def _quick_scalar(value: str) -> str:
+    return QuotedText(json.loads(value)) if value[:1] == '"' else value
 
 
 def _read_fields(fields: Iterable[_FileField], dialect: Dialect) -> _Front:
@@ -364,6 +364,7 @@ def _read_fields(fields: Iterable[_FileField], dialect: Dialect) -> _Front:
     if values["kind"] != "notice":
         values.update(dict.fromkeys(NOTICE_FIELDS))
     given: dict[str, object] = {name: value for name, (value, _) in by_name.items()}
+    values["metadata"] = read_metadata(given)
     return _Front(values, names, tuple(unread), _read_updated(given.get("updated"), dialect))
 
 
@@ -396,7 +397,9 @@ def _render_front(values: Mapping[str, Any], eol: str) -> str:
 def _render_field(name: str, field: str, value: Any) -> str:  # noqa: ANN401 - each field has a type of its own
     # Nothing else is compared with metadata, which costs more than the line.
     is_empty = value is None or (not value and isinstance(value, (tuple, Mapping)))
-    return "" if is_empty else f"{name}:{KNOWN_FIELDS[field].write(value)}\n"
+    if is_empty or field == "metadata":
+        return "" if is_empty else KNOWN_FIELDS[field].write(value)
+    return f"{name}:{KNOWN_FIELDS[field].write(value)}\n"
 
 
 def _edit_front(raw: str, values: _Values, eol: str, dialect: Dialect) -> str:
@@ -414,19 +417,30 @@ def _edit_front(raw: str, values: _Values, eol: str, dialect: Dialect) -> str:
     replaced: dict[str, str] = {}
     inserted: dict[str, str] = {}
     for field in FIELDS:
-        if values[field] == before.values[field]:
+        if values[field] == before.values[field] or field == "metadata":
             continue
         if field in names:
             replaced[names[field]] = _render_field(names[field], field, values[field])
         else:
             name = FILE_NAMES[field]
             inserted[field] = _render_field(PREFIX + name if name in fields else name, field, values[field])
+    old, new = _properties(before.values), _properties(values)
+    for name in [name for name in {**old, **new} if old.get(name) != new.get(name)]:
+        if name in fields:
+            replaced[name] = new.get(name, "")
+        else:
+            inserted["metadata"] = inserted.get("metadata", "") + new[name]
     lines = [line + "\n" for line in f"\n{raw}".split("\n")[:-1]]
     for name, rendered in replaced.items():
         first, end = fields[name].first_line, fields[name].end_line
         lines[first:end] = [rendered.replace("\n", eol)] + [""] * (end - first - 1)
     _insert(lines, inserted, {field: fields[name] for field, name in names.items()}, eol)
     return "".join(lines)[1:]
+
+
+def _properties(values: _Values) -> dict[str, str]:
+    """Return the line of each field of metadata."""
+    return {name: write_property(name, value) for name, value in values["metadata"].items()}
 
 
 def _insert(lines: list[str], inserted: Mapping[str, str], present: Mapping[str, YamlField], eol: str) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeAlias, cast
 
@@ -22,6 +23,8 @@ from commonbook.values.memory import (
     RELATIONS,
     Kind,
     Metadata,
+    MetadataValue,
+    Scalar,
 )
 from commonbook.values.stored_memory import StoredCopyInfo
 
@@ -159,20 +162,6 @@ def _read_shared(value: object) -> StoredCopyInfo:
     return copy._replace(root=_read_id(copy.root), by=_read_author(copy.by), approved_by=approved_by)
 
 
-def _read_metadata(value: object) -> Metadata:
-    """Read metadata: a scalar without quotes is a truth value or a number, if it looks like one."""
-    if not isinstance(value, dict):
-        raise ValueError  # noqa: TRY004 - the caller leaves the fields of others alone
-    read = {
-        str(name): metadata.parse_word(item) if type(item) is str else str(item) if isinstance(item, str) else item
-        for name, item in value.items()
-    }
-    try:
-        return validation.validate_metadata(read)
-    except BadInput as error:
-        raise ValueError(value) from error
-
-
 def _read_links(value: object) -> tuple[LinkTo, ...]:
     if not isinstance(value, list):
         raise ValueError  # noqa: TRY004 - the caller turns every bad value into one BadFile
@@ -268,9 +257,22 @@ def _quoted(value: str) -> str:
 
 
 def _write_metadata(fields: Metadata) -> str:
-    """Write metadata on one line as JSON, which is also YAML."""
-    items = (f"{_quoted(name)}: {_quoted(v) if isinstance(v, str) else json.dumps(v)}" for name, v in fields.items())
-    return f" {{{', '.join(items)}}}"
+    return "".join([write_property(name, value) for name, value in fields.items()])
+
+
+def write_property(name: str, value: MetadataValue) -> str:
+    """Return the line of one field of metadata."""
+    if isinstance(value, str | int | float):
+        written = _write_scalar(value, _PLAIN)
+    else:
+        written = f"[{', '.join([_write_scalar(each, _PLAIN_IN_LIST) for each in value])}]"
+    return f"{_scalar(name, _PLAIN_IN_LIST)}: {written}\n"
+
+
+def _write_scalar(value: Scalar, plain: re.Pattern[str]) -> str:
+    if not isinstance(value, str):
+        return json.dumps(value)
+    return value if _DATE.fullmatch(value) else _scalar(value, plain)
 
 
 def _write_shared(copy: StoredCopyInfo) -> str:
@@ -316,12 +318,16 @@ _MESSAGE: Final = re.compile(rf"[0-9]+ mac:{_HASH.pattern}(?: \S+ \S+)?")
 # Written without quotes: begins with a letter and has nothing with a meaning in YAML 1.1 or 1.2.
 _PLAIN: Final = re.compile(r"""[^\W\d_](?:[\w .,;!?'"()/+&%=@\u2013\u2014\u2019-]*(?<! ))?""")
 _PLAIN_IN_LIST: Final = re.compile(r"[^\W\d_](?:[\w ./+-]*(?<! ))?")
+_DATE: Final = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}(?:T[0-9]{2}:[0-9]{2}(?::[0-9]{2})?)?")
 _RESERVED: Final = frozenset(("y", "n", "yes", "no", "true", "false", "on", "off", "null"))
 _NOT_YAML: Final = re.compile(r"[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 
 
 class Field(NamedTuple):
-    """The allowed values of a field in words, its reader and its writer; times are read by `read_time`."""
+    """The allowed values of a field in words, its reader and its writer.
+
+    Times are read by `read_time`, metadata by `read_metadata`.
+    """
 
     must: str
     read: Callable[[object], Any] | None
@@ -341,11 +347,7 @@ KNOWN_FIELDS: Final[Mapping[str, Field]] = {
     "valid_until": _TIME,
     "expires": _TIME,
     "importance": Field("a number from 0 to 1", _read_importance, _write_number),
-    "metadata": Field(
-        f"a mapping of at most {MAX_METADATA} names to texts, numbers or truth values",
-        _read_metadata,
-        _write_metadata,
-    ),
+    "metadata": Field("a field for each name", None, _write_metadata),
     "author": Field("a name such as user:alice or agent:reviewer", _read_author, _write_as_is),
     "session_id": Field("a session's id, without blanks", _read_session, _write_title),
     "session_space": Field(_SYSTEM_VALUE, _read_session, _write_title),
@@ -370,8 +372,8 @@ FILE_NAMES: Final = {**{name: name for name in FIELDS}, "kind": "type"}
 PREFIX: Final = "commonbook_"
 """Stands before the name of a field of ours where a person uses that name for something else."""
 READ_NAMES: Final[Mapping[str, str]] = {
-    **{PREFIX + file_name: name for name, file_name in FILE_NAMES.items()},
-    **{file_name: name for name, file_name in FILE_NAMES.items()},
+    **{PREFIX + file_name: name for name, file_name in FILE_NAMES.items() if name != "metadata"},
+    **{file_name: name for name, file_name in FILE_NAMES.items() if name != "metadata"},
     "kind": "kind",
     "date": "created",
 }
@@ -385,3 +387,42 @@ LIST_FIELDS: Final = ("links", "superseded_because", "invalidations_triaged", "m
 
 NOTICE_FIELDS: Final = ("dependent_id", "invalidated_id", "invalidating_id", "timestamp")
 """Fields that only a notice has: in any other file they belong to somebody else."""
+
+
+# --- metadata: the fields of a file that are not ours
+
+OTHER_NAMES: Final = frozenset(("alias", "aliases", "permalink", "cssclass", "cssclasses", "publish", "updated"))
+"""Names of fields that mean something else here or to Obsidian, in any case of letters."""
+
+
+def read_metadata(fields: Mapping[str, object]) -> Metadata:
+    """Return the metadata in the fields of a file: the first that may be metadata, up to the limit."""
+    read: dict[str, MetadataValue] = {}
+    for name, value in fields.items():
+        if name not in READ_NAMES and value is not None and len(read) < MAX_METADATA:
+            with suppress(BadInput):
+                read |= require_metadata({name: _read_property(value)})
+    return Metadata(read) if read else NO_METADATA
+
+
+def _read_property(value: object) -> object:
+    """Return the value of a field; without quotes it is a truth value or a number, if it looks like one."""
+    if isinstance(value, list):
+        return [_read_property(item) for item in value if item is not None]
+    if type(value) is str:
+        return metadata.parse_word(value)
+    if isinstance(value, str):
+        return clean_title(value) if "\n" in value else str(value)
+    return value
+
+
+def require_metadata(value: object) -> Metadata:
+    """Return metadata, or refuse what is none, and names that a file has for something else."""
+    fields = validation.validate_metadata(value)
+    for name in fields:
+        if name in READ_NAMES or name.lower() in OTHER_NAMES:
+            raise BadInput(
+                f"{name!r} is no metadata: it is a field of its own in the file of a memory",
+                fix=f"choose another name, such as `my_{name}`; docs/FRONT-MATTER.md lists the fields",
+            )
+    return fields

@@ -15,7 +15,8 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 from urllib.parse import unquote
 
-from commonbook.values.memory import MAX_TAG, MAX_TAGS
+from commonbook.core.text.metadata import words_of
+from commonbook.values.memory import MAX_TAG, MAX_TAGS, Metadata
 from commonbook.values.stored_memory import StoredMemory
 
 _FENCE: Final = re.compile(r"[ \t>]*(?:(?:[-*+]|\d{1,9}[.)])[ \t]+)?(`{3,}(?=[^`]*$)|~{3,})")
@@ -96,13 +97,13 @@ def mentions_of(memory: StoredMemory) -> tuple[str, ...]:
     """Return the notes that the text and the front matter of a memory link to, as `fold` writes them, each once."""
     if memory.kind in _WITHOUT_SYNTAX:
         return ()
-    return links_in(memory.text, memory.layout)
+    return links_in(memory.text, memory.layout, memory.metadata)
 
 
-def links_in(text: str, layout: str) -> tuple[str, ...]:
-    """Return the notes that a text links to, and the front matter in the layout of its file."""
-    front = _front(layout) if "[[" in layout else ""
-    found = [name.strip("/") for name in wiki_links(front)] if front else []
+def links_in(text: str, layout: str, metadata: Metadata) -> tuple[str, ...]:
+    """Return the notes that a text links to, the front matter in the layout of its file, and the metadata."""
+    front = "\n".join((_front(layout) if "[[" in layout else "", *map(words_of, metadata.values())))
+    found = [name.strip("/") for name in wiki_links(front)] if "[[" in front else []
     found += [name.strip("/") for name in wiki_links(text)] if "[[" in text else []
     found += markdown_links(text) if ".md" in text.lower() else ()
     return tuple(dict.fromkeys(map(fold, found)))[:_MAX_MENTIONS]

@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 from commonbook.core.markdown.file_format import Dialect
+from commonbook.core.markdown.front_matter import Document
 from commonbook.core.text import titles
 from commonbook.errors import BadTime
 from commonbook.values.stored_memory import StoredMemory
@@ -113,14 +114,14 @@ def _time(moment: datetime) -> str:
 
 
 def front_fields(layout: str, dialect: Dialect) -> dict[str, object]:
-    """Return all fields of the front matter in the layout of a file; none if it has our fields alone."""
+    """Return all fields of the front matter in the layout of a file; none if it has our fields and metadata alone."""
     front = json.loads(layout).get("front") if layout else None
     return {field.name: field.value for field in dialect.yaml.fields("\n" + front)} if front else {}
 
 
-def read_concept(layout: str, dialect: Dialect) -> ForeignConcept:
+def read_concept(concept: StoredMemory | Document, dialect: Dialect) -> ForeignConcept:
     """Read the fields of OKF; a value that is not in its form means nothing here, and stays in the file."""
-    front = front_fields(layout, dialect)
+    front = {**concept.metadata, **front_fields(concept.layout, dialect)}
     generated = front.get("generated")
     # OKF v0.1 had `timestamp` in place of `generated.at`.
     written = generated.get("at") if isinstance(generated, dict) else front.get("timestamp")

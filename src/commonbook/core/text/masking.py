@@ -14,10 +14,19 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Final, NamedTuple, TypeAlias
 
+from commonbook.core.text.metadata import scalars_of
 from commonbook.core.text.recall_fence import KeyedHash, unfence
 from commonbook.core.text.spoken_secrets import spoken_spans
 from commonbook.errors import BadInput
-from commonbook.values.memory import MAX_METADATA_CHARS, MAX_TAG, MAX_TITLE, NO_METADATA, Metadata, Scalar
+from commonbook.values.memory import (
+    MAX_METADATA_CHARS,
+    MAX_TAG,
+    MAX_TITLE,
+    NO_METADATA,
+    Metadata,
+    MetadataValue,
+    Scalar,
+)
 
 
 class Masked(NamedTuple):
@@ -74,19 +83,26 @@ def _mask_tag(tag: str) -> Masked:
     return mask_title(tag)
 
 
-def mask_metadata(fields: Mapping[str, Scalar]) -> tuple[Metadata, int]:
+def mask_metadata(fields: Mapping[str, MetadataValue]) -> tuple[Metadata, int]:
     """Return metadata without secrets, and the number of secrets; a name such as `password` tells of its value."""
     if not fields:
         return NO_METADATA, 0
     masked, total = dict(fields), 0
     for name, value in fields.items():
-        if isinstance(value, str):
-            text, count = mask(f"{name}={value}")
-            if not text.startswith(f"{name}="):
-                text, count = mask(value)
-            masked[name] = text.removeprefix(f"{name}=")[:MAX_METADATA_CHARS]
-            total += count
+        parts = [_mask_scalar(name, each) for each in scalars_of(value)]
+        if count := sum(part_count for _, part_count in parts):
+            texts = [part for part, _ in parts]
+            masked[name], total = texts if isinstance(value, list | tuple) else texts[0], total + count
     return Metadata(masked), total
+
+
+def _mask_scalar(name: str, value: Scalar) -> tuple[Scalar, int]:
+    if not isinstance(value, str):
+        return value, 0
+    text, count = mask(f"{name}={value}")
+    if not text.startswith(f"{name}="):
+        text, count = mask(value)
+    return text.removeprefix(f"{name}=")[:MAX_METADATA_CHARS], count
 
 
 def mask(text: str) -> Masked:

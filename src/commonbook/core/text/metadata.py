@@ -1,25 +1,29 @@
-"""Metadata: fields of a user's own on a memory, a small mapping of names to scalars, and the labels to find them."""
+"""Metadata: fields of a user's own on a memory, a small mapping of names to values, and the labels to find them."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from commonbook.values.memory import NO_METADATA, Metadata, Scalar
+from commonbook.values.memory import MAX_NUMBER, NO_METADATA, Metadata, MetadataValue, Scalar
 
-_INTEGER: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]*)")
-_FLOAT: Final = re.compile(r"[-+]?[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
+_INTEGER: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]{0,15})")
+_FLOAT: Final = re.compile(r"[-+]?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 
 
 def parse_word(word: str) -> Scalar:
-    """Return the value of a word without quotes, as YAML and JSON read it: a truth value, a number or a text."""
+    """Return the value of a word without quotes, as YAML and JSON read it: a truth value, a number or a text.
+
+    Digits that are an identifier, such as `01234` or more than a number can have, are a text.
+    """
     if word in ("true", "false"):
         return word == "true"
-    if _INTEGER.fullmatch(word):
-        return int(word)
-    return float(word) if _FLOAT.fullmatch(word) else word
+    if not _FLOAT.fullmatch(word):
+        return word
+    number = int(word) if _INTEGER.fullmatch(word) else float(word)
+    return number if abs(number) <= MAX_NUMBER else word
 
 
 def dump(metadata: Metadata) -> str | None:
@@ -32,12 +36,22 @@ def load(text: str | None) -> Metadata:
     return Metadata(json.loads(text)) if text else NO_METADATA
 
 
-def labels_of(metadata: Mapping[str, Scalar]) -> Iterable[str]:
-    """Return a label for each field, by which memories are found; it begins with a character that no tag has.
+def scalars_of(value: MetadataValue) -> Sequence[Scalar]:
+    """Return the values in a list, or the one value."""
+    return (value,) if isinstance(value, str | int | float) else value
+
+
+def words_of(value: MetadataValue) -> str:
+    """Return a value as a person writes it."""
+    return ", ".join(each if isinstance(each, str) else json.dumps(each) for each in scalars_of(value))
+
+
+def labels_of(metadata: Mapping[str, MetadataValue]) -> Iterable[str]:
+    """Return a label for each value of each field, to find memories by; it begins with a character that no tag has.
 
     A whole number has one label, however it is written.
     """
-    return [] if metadata is NO_METADATA else [_label(name, value) for name, value in metadata.items()]
+    return [_label(name, each) for name, value in metadata.items() for each in scalars_of(value)]
 
 
 def _label(name: str, value: Scalar) -> str:

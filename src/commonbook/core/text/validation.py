@@ -17,6 +17,7 @@ from commonbook.values.memory import (
     MAX_KEY,
     MAX_METADATA,
     MAX_METADATA_CHARS,
+    MAX_NUMBER,
     MAX_RELATION,
     MAX_TAG,
     MAX_TAGS,
@@ -28,6 +29,7 @@ from commonbook.values.memory import (
     WOULD_SUPERSEDE,
     Kind,
     Metadata,
+    MetadataValue,
     Scalar,
 )
 from commonbook.values.session import MAX_MESSAGE_BYTES
@@ -316,12 +318,11 @@ def is_plain_line(value: str) -> bool:
     return _NOT_IN_A_LINE.search(value) is None
 
 
-_METADATA_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,63}")
-_MAX_NUMBER: Final = 2**53
+_METADATA_NAME: Final = re.compile(r'[^\W\d](?:[^=":]{0,62}[^\s=":])?')
 
 
 def validate_metadata(value: object) -> Metadata:
-    """Return metadata, or refuse a value that is not a small mapping of scalars."""
+    """Return metadata, or refuse a value that is not a small mapping to scalars and lists of them."""
     if value is NO_METADATA:
         return NO_METADATA
     if not isinstance(value, Mapping):
@@ -334,15 +335,26 @@ def validate_metadata(value: object) -> Metadata:
 
 
 def _metadata_name(name: object) -> str:
-    if not isinstance(name, str) or not _METADATA_NAME.fullmatch(name):
+    if not isinstance(name, str) or not _METADATA_NAME.fullmatch(name) or not is_plain_line(name):
         raise BadInput(
             f"{name!r} is no name of metadata",
-            fix="a name begins with a letter or _, and has at most 64 letters, digits, dots, - and _",
+            fix='a name begins with a letter or _, and has at most 64 characters, none of them = or : or "',
         )
     return name
 
 
-def _metadata_value(name: str, value: object) -> Scalar:
+def _metadata_value(name: str, value: object) -> MetadataValue:
+    if isinstance(value, list | tuple):
+        if not value or len(value) > MAX_METADATA or sum(map(len, map(str, value))) > MAX_METADATA_CHARS:
+            raise BadInput(
+                f"{name!r} is no short list",
+                fix=f"give 1 to {MAX_METADATA} values, with at most {MAX_METADATA_CHARS} characters in all",
+            )
+        return tuple(_metadata_scalar(name, item) for item in value)
+    return _metadata_scalar(name, value)
+
+
+def _metadata_scalar(name: str, value: object) -> Scalar:
     if isinstance(value, str):
         if len(value) > MAX_METADATA_CHARS:
             raise TooLarge(f"{name!r} has {len(value)} characters", fix=f"at most {MAX_METADATA_CHARS} are allowed")
@@ -350,8 +362,10 @@ def _metadata_value(name: str, value: object) -> Scalar:
             raise BadInput(f"{name!r} has characters that no line has", fix="give a text on one line")
         return value
     # Infinity and what is not a number are not below the limit either; an int may be too large for a float.
-    if not isinstance(value, bool | int | float) or not abs(value) <= _MAX_NUMBER:
-        raise BadInput(f"{name!r} is no text, number or truth value", fix="give a scalar; a number of at most 2^53")
+    if not isinstance(value, bool | int | float) or not abs(value) <= MAX_NUMBER:
+        raise BadInput(
+            f"{name!r} is no text, number or truth value", fix="give one, or a list of them; a number of at most 2^53"
+        )
     return value
 
 

@@ -10,7 +10,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 
 from commonbook.core.files import hand_edits, save_order, scan
-from commonbook.core.markdown import file_format, obsidian
+from commonbook.core.markdown import file_format, front_matter, obsidian, okf
+from commonbook.core.markdown.memory_conversion import dialect
 from commonbook.core.text import masking, titles, validation
 from commonbook.core.write import rewound_messages, store_version
 from commonbook.core.write.context import WriteContext
@@ -22,7 +23,7 @@ from commonbook.subjects.memories import history
 from commonbook.subjects.memories.remember import checked_fields, parsed_times, require_ordered_times, resolve_links
 from commonbook.subjects.reasoning import link_checks
 from commonbook.subjects.sharing import propagate
-from commonbook.values.memory import UNSET, Changes, Receipt
+from commonbook.values.memory import UNSET, Changes, Metadata, Receipt
 from commonbook.values.request import RequestContext
 from commonbook.values.stored_memory import StoredMemory, is_retracted, receipt_of
 
@@ -46,13 +47,16 @@ def edit(
     """
     if to_revision is not None and (changes.text is not UNSET or changes.title is not UNSET):
         raise BadInput("both an older revision and a new text or title are given", fix="give one or the other")
-    changes, masked = _mask(changes) if mask else (changes, 0)
+    given, in_words = _mask(changes) if mask else (changes, 0)
     in_text: tuple[str, ...] = ()
+    masked = 0
 
     def operation(ctx: WriteContext, memory: StoredMemory) -> StoredMemory:
-        nonlocal in_text
+        nonlocal in_text, masked
         if memory.notice is not None:
             raise BadInput("a notice is written by the book", fix="`commonbook triage` decides about it")
+        changes, in_metadata = _with_metadata(engines, memory, given, mask=mask)
+        masked = in_words + in_metadata
         edited = _apply(ctx, memory, changes)
         if to_revision == memory.revision:
             save_order.accept_reverted(ctx, memory)
@@ -189,10 +193,27 @@ def _mask(changes: Changes) -> tuple[Changes, int]:
     if changes.tags is not UNSET:
         tags, count = masking.mask_tags(validation.validate_tags(changes.tags))
         changes, total = changes._replace(tags=tags), total + count
-    if isinstance(changes.metadata, Mapping):
-        fields, count = masking.mask_metadata(validation.validate_metadata(changes.metadata))
-        changes, total = changes._replace(metadata=fields), total + count
     return changes, total
+
+
+def _with_metadata(engines: Engines, memory: StoredMemory, changes: Changes, *, mask: bool) -> tuple[Changes, int]:
+    """Return the changes without secrets in new metadata, and their number; what the memory has stays as it is.
+
+    A field of the file that cannot be metadata, such as a mapping, is not written over.
+    """
+    if not isinstance(changes.metadata, Mapping):
+        return changes, 0
+    before, given = memory.metadata, front_matter.require_metadata(changes.metadata)
+    new = {name: value for name, value in given.items() if Metadata({name: value}) != {name: before.get(name)}}
+    in_file = okf.front_fields(memory.layout, dialect(engines))
+    taken = {name for name, value in in_file.items() if value is not None} - front_matter.read_metadata(in_file).keys()
+    if taken & new.keys():
+        raise Conflict(
+            f"the file has a field {min(taken & new.keys())!r} that is no metadata, such as a mapping or a long text",
+            fix=f"choose another name, or change the field in {memory.path}",
+        )
+    masked, count = masking.mask_metadata(new) if mask else (new, 0)
+    return changes._replace(metadata={**given, **masked}), count
 
 
 def _apply(ctx: WriteContext, memory: StoredMemory, changes: Changes) -> StoredMemory:

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Final
 
 from commonbook.core.access import permissions
+from commonbook.core.markdown import front_matter
 from commonbook.core.tables import links, memories, spaces
 from commonbook.core.tables.memories import page_cursor
 from commonbook.core.text import space_names, user_times, validation
@@ -96,7 +97,7 @@ def list_page(engines: Engines, actor: Actor, chosen: Filter, *, limit: int, aft
     """Return a page of the memories that match a filter, newest first, with the cursor of the next page."""
     validation.require_page_limit(limit)
     validate_kinds(chosen.kinds)
-    metadata = validation.validate_metadata(chosen.metadata)
+    metadata = front_matter.require_metadata(chosen.metadata)
     if metadata and chosen.deleted:
         raise BadInput("deleted memories are not found by their metadata", fix="list them by tags, kinds or times")
     cursor = validation.parse_cursor(after) if after else None

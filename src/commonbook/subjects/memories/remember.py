@@ -11,6 +11,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 from commonbook.core.access import permissions
+from commonbook.core.markdown import front_matter
 from commonbook.core.tables import links, memories
 from commonbook.core.text import masking, space_names, titles, user_times, validation
 from commonbook.core.write import idempotency, store_version
@@ -212,7 +213,7 @@ _CHECKS: Final[Mapping[str, Callable[[Any], object]]] = {
     "kind": validation.validate_kind,
     "tags": validation.validate_tags,
     "importance": validation.validate_importance,
-    "metadata": lambda fields: validation.validate_metadata(NO_METADATA if fields is None else fields),
+    "metadata": lambda fields: front_matter.require_metadata(NO_METADATA if fields is None else fields),
 }
 """The fields that are stored as a caller gives them, and the check of each."""
 

@@ -31,6 +31,7 @@ import numpy.typing as npt
 from commonbook.core.markdown import memory_conversion, obsidian, transcript
 from commonbook.core.tables import copies, links, memories, sessions
 from commonbook.core.text import recall_fence, terms, titles
+from commonbook.core.text.metadata import words_of
 from commonbook.errors import HomeError
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
@@ -206,7 +207,8 @@ class HitBuilder:
     def _named_text(self, row: int) -> str:
         """Return the text of a row's passage, with the title of its memory."""
         memory = self._memories.get(self._ids_of(row)[1])
-        return f"{memory.title} {self._passage(row)}" if memory else self._passage(row)
+        fields = " ".join(f"{name} {words_of(value)}" for name, value in memory.metadata.items()) if memory else ""
+        return f"{memory.title} {self._passage(row)} {fields}" if memory else self._passage(row)
 
     def _passage(self, row: int) -> str:
         """Return the text of a row's passage, which was read before."""
@@ -541,6 +543,7 @@ class HitBuilder:
             successor=memory.successor,
             also_in=also_in,
             repeats=self._repeats[row],
+            metadata=memory.metadata,
         )
 
     def _text(self, memory: StoredMemory, row: int) -> str:

@@ -214,11 +214,14 @@ def indexed_passages(parts: CutMemory, *, validity: Validity, vectors: Iterable[
 
 
 def _name_terms(memory: StoredMemory, known: Collection[str]) -> list[str]:
-    """Return the terms by which a memory is named: each name as a whole, and words of names and tags it has not."""
+    """Return the terms by which a memory is named: each name as a whole, and words of its fields that it has not."""
     names = obsidian.names_of(memory)
-    words = " ".join((*names, *obsidian.tags_of(memory)))
-    added = dict.fromkeys((*text_terms.terms(words), *text_terms.spelling_terms(words)))
-    return [*map(text_terms.name_term, names), *(word for word in added if word not in known)]
+    fields = (f"{name} {metadata.words_of(value)}" for name, value in memory.metadata.items())
+    named = "
+".join((*names, *obsidian.tags_of(memory)))
+    added = (*text_terms.terms("
+".join((named, *fields))), *text_terms.spelling_terms(named))
+    return [*map(text_terms.name_term, names), *(word for word in dict.fromkeys(added) if word not in known)]
 
 
 def _embedded_text(piece: Passage, title: str) -> str:

@@ -14,6 +14,7 @@ from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Final, NamedTuple, get_args
 
+from commonbook.core.markdown import front_matter
 from commonbook.core.text import dates_in_text, recall_fence, stopwords, terms, user_times, validation
 from commonbook.errors import BadInput
 from commonbook.ports.embedding import Thesaurus
@@ -67,7 +68,7 @@ def parse(engines: Engines, request: RecallRequest) -> ParsedQuery:
     request = request._replace(
         tags=validation.validate_tags(request.tags),
         kinds=validation.validate_kinds(request.kinds),
-        metadata=validation.validate_metadata(request.metadata),
+        metadata=front_matter.require_metadata(request.metadata),
     )
     if not request.query.strip():
         request = request._replace(min_confidence=0.0)

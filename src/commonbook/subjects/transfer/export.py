@@ -228,9 +228,9 @@ def _bundle_files(
 
 def _own_fields(engines: Engines, memory: StoredMemory) -> okf.ForeignConcept:
     """Return what the front matter of a person says about the end of a memory."""
-    if not any(name in memory.layout for name in ("status", "stale_after")):
+    if not any(name in memory.layout or name in memory.metadata for name in ("status", "stale_after")):
         return okf.ForeignConcept()
-    return okf.read_concept(memory.layout, dialect(engines))
+    return okf.read_concept(memory, dialect(engines))
 
 
 def _targets_of(tx: Reading, chosen: SpaceScope, paths: Iterable[tuple[str, str]]) -> _Targets:

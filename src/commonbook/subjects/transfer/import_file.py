@@ -130,7 +130,7 @@ def note_of(file: SourceFile, document: Document, *, path_hash: str, key: str, c
         key=key,
         content=content,
         names=tuple(name for name in names if name),
-        links=obsidian.links_in(document.text, document.layout),
+        links=obsidian.links_in(document.text, document.layout, document.metadata),
     )
 
 

@@ -115,7 +115,7 @@ class Bundle:
         if not path.startswith(self._root):
             return read
         self._paths[path.removeprefix(self._root)] = path
-        concept = okf.read_concept(document.layout, dialect(self._engines))
+        concept = okf.read_concept(document, dialect(self._engines))
         room = max(0, MAX_FRONT_BYTES - _OWN_BYTES - len(document.layout.encode())) // _LINK_BYTES
         self._resources[path] = concept.sources[:room]
         self._superseded |= {target for relation, target, _ in document.links if relation == "supersedes"}

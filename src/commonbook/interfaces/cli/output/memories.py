@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from commonbook.core.text.metadata import words_of
 from commonbook.interfaces.cli.output import Cell, Output, counted, styled_freshness, words
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def _fields(
         yield from reasoning.suspicion_fields(out, memory, titles)
     yield from _copy_fields(out, memory)
     yield "importance", "" if memory.importance is None else f"{memory.importance:g}"
-    yield "metadata", ", ".join(f"{name}={value}" for name, value in memory.metadata.items())
+    yield from (("metadata", f"{name}={words_of(value)}") for name, value in memory.metadata.items())
     yield "author", memory.author
     yield "created", out.moment(memory.created)
     yield "updated", out.moment(memory.updated) if memory.version > 1 else ""
