@@ -217,10 +217,8 @@ def _name_terms(memory: StoredMemory, known: Collection[str]) -> list[str]:
     """Return the terms by which a memory is named: each name as a whole, and words of its fields that it has not."""
     names = obsidian.names_of(memory)
     fields = (f"{name} {metadata.words_of(value)}" for name, value in memory.metadata.items())
-    named = "
-".join((*names, *obsidian.tags_of(memory)))
-    added = (*text_terms.terms("
-".join((named, *fields))), *text_terms.spelling_terms(named))
+    named = "\n".join((*names, *obsidian.tags_of(memory)))
+    added = (*text_terms.terms("\n".join((named, *fields))), *text_terms.spelling_terms(named))
     return [*map(text_terms.name_term, names), *(word for word in dict.fromkeys(added) if word not in known)]
 
 
