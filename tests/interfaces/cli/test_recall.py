@@ -557,14 +557,15 @@ def test_help_and_completion_know_the_new_commands(cli_without_book, home):
 
 
 SUBJECTS = {
-    f"commonbook.{name}"
+    f"commonbook.subjects.{name}"
     for name in (
         "admin.grants",
         "admin.spaces",
         "maintenance.doctor",
+        "maintenance.worker",
         "memories.remember",
-        "model.reasoning",
         "reasoning.supersede",
+        "reasoning.triage",
         "sessions.append",
         "sharing.lineage",
         "sharing.requests",
@@ -574,12 +575,16 @@ SUBJECTS = {
 WRITE_PATH = {
     f"commonbook.{name}"
     for name in (
-        "files.hand_edits",
-        "reasoning.notices",
-        "sessions.settle",
-        "sharing.propagate",
-        "tables.sharing_rules",
-        "write.transaction",
+        "core.files.hand_edits",
+        "core.files.journal",
+        "core.files.scan",
+        "core.markdown.file_format",
+        "core.tables.sharing_rules",
+        "core.write.context",
+        "core.write.transaction",
+        "subjects.reasoning.notices",
+        "subjects.sessions.settle",
+        "subjects.sharing.propagate",
     )
 }
 
@@ -600,6 +605,7 @@ WRITE_PATH = {
         (("status",), SUBJECTS),
         (("status",), WRITE_PATH),
         (("list",), SUBJECTS),
+        (("list",), WRITE_PATH),
         (("recall",), {"cryptography", "yaml", "rich", "shtab", "tempfile"}),
         (("recall", "tea"), {"cryptography", "yaml", "rich", "shtab", "urllib.request"}),
     ],
