@@ -73,8 +73,8 @@ clean:  ## Remove everything that was made here
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "Python 3.11 or newer is needed: make PYTHON=/path/to/python3.11" >&2; exit 1; }
-	@echo "Making $(VENV), once ..." >&2
-	@$(PYTHON) -m venv --clear $(VENV) || \
+	@echo "Installing into $(VENV), once for each change of pyproject.toml ..." >&2
+	@$(PIP) --version > /dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV) || \
 	  { echo "on Debian and Ubuntu: apt-get install python3-venv" >&2; exit 1; }
 	@$(PIP) install --root-user-action=ignore --constraint constraints.txt --editable '.[server]'
 	@touch $@

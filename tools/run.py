@@ -5,6 +5,7 @@ A home that exists is served as it is. The temporary one is removed at the end.
 
 from __future__ import annotations
 
+import argparse
 import os
 import socket
 import sys
@@ -29,16 +30,20 @@ def main(arguments: list[str]) -> int:
     # Settings of this machine must not lead to another book.
     for name in [name for name in os.environ if name.startswith("COMMONBOOK_")]:
         del os.environ[name]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("home", nargs="?", help="the home to serve; a temporary one without it")
+    parser.add_argument("port", nargs="?", type=int, help=f"the port, in place of {PORT} or any free one")
+    given = parser.parse_args(arguments)
     with ExitStack() as stack:
-        if arguments and arguments[0]:
-            home = Path(arguments[0]).expanduser()
+        if given.home:
+            home = Path(given.home).expanduser()
         else:
             home = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="commonbook-"))) / "home"
         if not home.exists() or not any(home.iterdir()):
             with commonbook.open(home, create=True) as book:
                 book.remember_many([draft._replace(space="personal") for draft in EXAMPLES])
-        port = arguments[1] if len(arguments) > 1 else str(_free_port())
-        return run_command(["serve", "--home", str(home), "--port", port, "--no-request-log"])
+        port = _free_port() if given.port is None else given.port
+        return run_command(["serve", "--home", str(home), "--port", str(port), "--no-request-log"])
 
 
 def _free_port() -> int:

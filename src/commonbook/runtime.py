@@ -11,7 +11,6 @@ from __future__ import annotations
 import concurrent.futures.thread  # noqa: F401 - for its fork handler
 import logging  # noqa: F401 - for its fork handler
 import os
-import random
 import threading
 import zlib
 from collections.abc import Iterator, Sequence
@@ -74,8 +73,6 @@ def loading() -> Iterator[None]:
 
 
 _MAX_DOUBLINGS: Final = 20
-_RANDOM: Final = random.SystemRandom()
-"""A forked child does not repeat its numbers."""
 
 
 def pause_seconds(failures: int, *, first: float, most: float, share: float | None = None) -> float:
@@ -84,7 +81,7 @@ def pause_seconds(failures: int, *, first: float, most: float, share: float | No
     Half of it is random, so that two that collided do not come back at the same moment. `share`, from 0 to 1, fixes the
     random part.
     """
-    share = _RANDOM.random() if share is None else share
+    share = int.from_bytes(os.urandom(4)) / 2**32 if share is None else share
     return min(most, first * 2.0 ** min(failures, _MAX_DOUBLINGS)) * (1 + share) / 2
 
 

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 import sqlite3
 import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -114,8 +114,8 @@ def test_without_room_for_the_copy_nothing_is_migrated(made: Path, where: str, m
     with monkeypatch.context() as patched:
         patched.setattr("commonbook.compose.book.MIGRATIONS", LATER)
         if where == "before":
-            usage = shutil.disk_usage(made)._replace(free=1000)
-            patched.setattr(shutil, "disk_usage", lambda _path: usage)
+            disk = SimpleNamespace(f_bavail=1, f_frsize=1000)
+            patched.setattr(os, "statvfs", lambda _path: disk)
         else:
             patched.setattr(os, "replace", full)
         with pytest.raises(DiskFull) as caught:

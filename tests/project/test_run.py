@@ -67,6 +67,13 @@ def test_the_lines_that_are_printed_remember_and_recall(tmp_path):
     assert recalled["hits"][0]["memory"] == remembered["id"], "the question is about the memory of the line before"
 
 
+def test_help_makes_no_home(tmp_path):
+    command = [sys.executable, str(ROOT / "tools" / "run.py"), "--help"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("usage:")
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_the_commands_of_the_readme_remember_and_recall(tmp_path):
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     section = text.split("## Over HTTP\n")[1].split("\n## ")[0]

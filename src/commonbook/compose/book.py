@@ -12,11 +12,9 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from commonbook.core.files import journal
 from commonbook.core.settings.settings import DatabaseChoice, Settings
 from commonbook.core.tables import home
 from commonbook.core.text import user_times
-from commonbook.core.write.context import WriteContext
 from commonbook.engines.disk import git, machine_marker
 from commonbook.engines.disk.durable_files import make_folders, network_file_system
 from commonbook.engines.disk.home_folder import HIDDEN_FOLDER, HomeFolder, HomeWatcher, holds_files, is_home
@@ -30,17 +28,18 @@ from commonbook.errors import DatabaseUnfit, HomeReadOnly, KeyMissing, Moved, Ne
 from commonbook.ports.engines import Engines, RecallService
 from commonbook.runtime import loading, reset_in_child
 from commonbook.service.book import Book
-from commonbook.subjects.maintenance.worker import IndexFollower
 from commonbook.values.ids import format_time, new_id
 from commonbook.values.reports import OutboxStatus, Progress, no_progress
 from commonbook.values.request import OWNER_CONTEXT
 
 if TYPE_CHECKING:
+    from commonbook.core.write.context import WriteContext
     from commonbook.engines.postgres.database import PostgresDatabase
     from commonbook.ports.database import Database, Transaction
     from commonbook.ports.files import FilesToWrite, Folder
     from commonbook.ports.index import Index
     from commonbook.ports.keys import Clock, Keys
+    from commonbook.subjects.maintenance.worker import IndexFollower
 
 KEYS_CHECK_TEXT: Final = "the keys of this book"
 """Its keyed hash is recorded when a book is made, to recognize the keys of the book. It must never change."""
@@ -52,10 +51,17 @@ PostgreSQL does its part elsewhere, and is not waited for.
 """
 
 
+def _write_files(engines: Engines, tx: Transaction, files: FilesToWrite, /) -> None:
+    if files:
+        from commonbook.core.files import journal
+
+        journal.write_committed(engines, tx, files)
+
+
 def _finish_write(recall: LazyRecall, engines: Engines, tx: Transaction, files: FilesToWrite, /) -> None:
     """Write the files of a committed change, and have the index follow when there are many changes."""
     try:
-        journal.write_committed(engines, tx, files)
+        _write_files(engines, tx, files)
     finally:
         recall.note_changes(engines, len(tx.recorded))
 
@@ -129,7 +135,7 @@ def wire_folder(settings: Settings, clock: Clock, hidden: str, folder: Folder) -
         clock=clock,
         zone=user_times.require_zone(settings.zone or facts["zone"]),
         before_finalize=complete_changes,
-        after_commit=journal.write_committed,
+        after_commit=_write_files,
     )
 
 
@@ -171,7 +177,7 @@ def wire_server(
         clock=clock,
         zone=zone,
         before_finalize=complete_changes,
-        after_commit=journal.write_committed,
+        after_commit=_write_files,
     )
     return engines, lambda: _recall_service(settings, lambda: _postgres_index(settings, database))
 
@@ -470,6 +476,8 @@ class LazyRecall:
         self._changes += count
         if self._changes < CHANGES_BEFORE_INDEXING:
             return
+        from commonbook.subjects.maintenance.worker import IndexFollower
+
         self._changes = 0
         with self._lock:
             if self._follower is None:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Final
 from commonbook.core.settings.project_files import default_space
 from commonbook.engines.process import SystemClock
 from commonbook.errors import BadInput, CommonbookError, ServerFailed
-from commonbook.remote.http import Address, HttpCaller, Patience, problem_of
 from commonbook.values.encoding import Malformed, decode
 from commonbook.values.reports import Finding, OutboxStatus
 from commonbook.values.spaces import NewKey
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
     from commonbook.engines.sqlite.outbox import OutboxFile
     from commonbook.ports.keys import Clock
     from commonbook.ports.outbox import Transport
+    from commonbook.remote.http import Address
     from commonbook.remote.outbox_client import Client, Mask
     from commonbook.remote.remote_book import RemoteBook
     from commonbook.values.spaces import ApiKey
@@ -201,6 +201,8 @@ def exchange(address: Address, code: str) -> NewKey:
 
     An address where no server is, such as a mistyped one, is an error at once: a person waits for the answer.
     """
+    from commonbook.remote.http import HttpCaller, Patience, problem_of
+
     http = HttpCaller(address, key=None)
     try:
         request = request_of(VERBS["exchange_login"], {"code": code, "nonce": secrets.token_urlsafe(24)})

@@ -15,19 +15,16 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from enum import IntEnum
 from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple
 from urllib.parse import SplitResult, urlsplit
 
+import httpx2
+
 from commonbook.errors import BadInput, Busy, CommonbookError, HomeError, ServerFailed, Unreachable, UntrustedServer
-from commonbook.runtime import LazyModule, pause_seconds, reset_in_child
+from commonbook.runtime import pause_seconds, reset_in_child
 from commonbook.values.problems import error_of
 from commonbook.verbs.requests import Request
 from commonbook.version import __version__
-
-if TYPE_CHECKING:
-    import httpx2
-else:
-    httpx2 = LazyModule("httpx2")
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _ADDRESS_FIX: Final = "write it like https://memory.example.com, without user, query and fragment"

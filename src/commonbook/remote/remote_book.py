@@ -20,16 +20,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import Any, Final, Self
 from urllib.parse import quote
 
-from commonbook.errors import BadInput, Busy, DiskFull, HomeError, ServerFailed, TransportError
+from commonbook.errors import Busy, DiskFull, HomeError, ServerFailed, TransportError
 from commonbook.ports.files import ArchiveFiles, Outcome
 from commonbook.remote.http import Answer, HttpCaller, Patience, SentFiles, problem_of
 from commonbook.remote.http_transport import append_receipt, append_request, send_append
 from commonbook.remote.lazy_outbox import LazyOutbox, PreparedMessage, send_waiting
 from commonbook.remote.outbox_client import Client, session_context
-from commonbook.runtime import LazyModule
 from commonbook.values.encoding import Malformed, decode
 from commonbook.values.ids import new_id
 from commonbook.values.path_filter import PathFilter
@@ -40,12 +39,6 @@ from commonbook.verbs import Verbs
 from commonbook.verbs.declaration import Verb, implements
 from commonbook.verbs.requests import DEFAULT_SPACE_HEADER, REPORT_MEMBER, VERBS, Request, request_of, result_of
 from commonbook.verbs.upkeep import Upkeep
-
-if TYPE_CHECKING:
-    from commonbook.subjects.transfer import attachments
-else:
-    # Only an import needs to know which files are attachments.
-    attachments = LazyModule("commonbook.subjects.transfer.attachments")
 
 _SLOW_SECONDS: Final = 3600.0
 """The time that a server has for the answer of a slow verb."""
@@ -121,7 +114,9 @@ class RemoteBook(Verbs):
         progress: Progress = no_progress,  # noqa: ARG002 - as in the book
         **options: Any,  # noqa: ANN401 - of the request
     ) -> TransferReport:
-        chosen = _path_filter(include, exclude)
+        from commonbook.subjects.transfer import attachments
+
+        chosen = PathFilter.of(include, exclude)
         # The server knows a folder of this machine by its name, and updates what it has imported from it before.
         arguments = {"folder": _source_name(folder), "include": chosen.include, "exclude": chosen.exclude, **options}
         with _temporary_archive() as place:
@@ -140,7 +135,7 @@ class RemoteBook(Verbs):
         progress: Progress = no_progress,  # noqa: ARG002 - as in the book
         **options: Any,  # noqa: ANN401 - of the request
     ) -> TransferReport:
-        chosen = _path_filter(include, exclude)
+        chosen = PathFilter.of(include, exclude)
         arguments = {"include": chosen.include, "exclude": chosen.exclude, **options}
         with _temporary_archive() as place:
             answer = self._send(VERBS["export"], arguments, SentFiles(download=place))
@@ -198,12 +193,6 @@ class RemoteBook(Verbs):
 
 
 _MAX_REPORT_BYTES: Final = 512 << 20
-
-
-def _path_filter(include: Sequence[str], exclude: Sequence[str]) -> PathFilter:
-    if isinstance(include, str) or isinstance(exclude, str):
-        raise BadInput("`include` and `exclude` are lists of patterns", fix='give a list, such as ["*.pdf"]')
-    return PathFilter(tuple(include), tuple(exclude))
 
 
 @contextmanager

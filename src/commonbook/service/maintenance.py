@@ -8,15 +8,17 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from commonbook.core.access import permissions
-from commonbook.errors import BadInput, CommonbookError, HomeError
+from commonbook.core.tables import file_journal, spaces
+from commonbook.errors import CommonbookError, HomeError
 from commonbook.ports.database import retry_read
 from commonbook.runtime import LazyModule
 from commonbook.service.recall import RecallVerbs
-from commonbook.values.reports import Finding, no_progress
+from commonbook.values.reports import Finding, SyncReport, no_progress
 
 if TYPE_CHECKING:
     from commonbook.core.files import scan
     from commonbook.core.tables import home as home_facts
+    from commonbook.ports.engines import Engines
     from commonbook.subjects import transfer
     from commonbook.subjects.maintenance import audit, health
     from commonbook.subjects.maintenance import doctor as checkup
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
         Progress,
         SchemaMigration,
         Status,
-        SyncReport,
         TransferReport,
     )
 else:
@@ -48,7 +49,7 @@ class MaintenanceVerbs(RecallVerbs):
 
     def sync(self, *, progress: Progress = no_progress) -> SyncReport:
         self._require_owner("look at the files of the home")
-        return scan.scan(self._engines, progress=progress)
+        return SyncReport() if _is_in_step(self._engines) else scan.scan(self._engines, progress=progress)
 
     @contextmanager
     def watching(
@@ -101,7 +102,7 @@ class MaintenanceVerbs(RecallVerbs):
         mask: bool = True,
         progress: Progress = no_progress,
     ) -> TransferReport:
-        files = _path_filter(include, exclude)
+        files = path_filter.PathFilter.of(include, exclude)
         return transfer.import_folder(
             self._engines,
             self._actor,
@@ -125,7 +126,7 @@ class MaintenanceVerbs(RecallVerbs):
         exclude: Sequence[str] = (),
         progress: Progress = no_progress,
     ) -> TransferReport:
-        files = _path_filter(include, exclude)
+        files = path_filter.PathFilter.of(include, exclude)
         return transfer.export(
             self._engines, self._actor, target, space=space, files=files, as_okf=okf, progress=progress
         )
@@ -194,6 +195,16 @@ class MaintenanceVerbs(RecallVerbs):
         return audit.list_entries(self._engines, self._actor, space, after=after, limit=limit)
 
 
+def _is_in_step(engines: Engines) -> bool:
+    """Return whether files and book agree and nothing waits to be written: most openings load nothing that writes."""
+    if not engines.folder.is_present():
+        return True
+    present = engines.folder.walk()
+    with engines.db.reading() as tx:
+        waiting = spaces.without_file(tx) or file_journal.pending(tx)
+        return engines.folder.has_no_leftovers() and not waiting and file_journal.expected_stats(tx) == present
+
+
 def _watch_error(error: Exception, home: str) -> CommonbookError:
     """Return the error of a watch as one of ours; those of the operating system have no memory in their texts."""
     if isinstance(error, CommonbookError):
@@ -202,9 +213,3 @@ def _watch_error(error: Exception, home: str) -> CommonbookError:
         f"changes of files in {home} are not noticed at once: {type(error).__name__}: {error}",
         fix="start the program again; Linux may need a higher fs.inotify.max_user_watches",
     )
-
-
-def _path_filter(include: Sequence[str], exclude: Sequence[str]) -> path_filter.PathFilter:
-    if isinstance(include, str) or isinstance(exclude, str):
-        raise BadInput("`include` and `exclude` are lists of patterns", fix='give a list, such as ["*.pdf"]')
-    return path_filter.PathFilter(tuple(include), tuple(exclude))

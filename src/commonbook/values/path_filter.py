@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
+
+from commonbook.errors import BadInput
 
 
 class PathFilter(NamedTuple):
@@ -15,6 +18,13 @@ class PathFilter(NamedTuple):
 
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, include: Sequence[str], exclude: Sequence[str]) -> PathFilter:
+        """Return the filter of these lists; BadInput for a text in place of one."""
+        if isinstance(include, str) or isinstance(exclude, str):
+            raise BadInput("`include` and `exclude` are lists of patterns", fix='give a list, such as ["*.pdf"]')
+        return cls(tuple(include), tuple(exclude))
 
     def takes(self, path: str) -> bool:
         """Return whether a file is selected."""

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple, cast
 
 from commonbook.values.ids import format_time, parse_time
-from commonbook.values.invalidation import RETRACT, Decision, Invalidation, Notice, SupersedeReason
+from commonbook.values.invalidation import REASONING, RETRACT, Decision, Invalidation, Notice, SupersedeReason
 from commonbook.values.memory import (
     DETACHED,
     MODES,
@@ -178,6 +178,11 @@ class StoredMemory(NamedTuple):
             if link.relation == "shared_from":
                 return link
         return None
+
+    @property
+    def grounds(self) -> tuple[str, ...]:
+        """The ids of the memories that it depends on by its own links."""
+        return tuple(link.target for link in self.links if link.relation in REASONING and link.target != self.id)
 
     @property
     def copy_info(self) -> CopyInfo | None:

@@ -17,7 +17,7 @@ from commonbook.errors import DiskFull, FileInTheWay
 @pytest.fixture(params=["the system exchanges", "links must do"])
 def folder(request, home: Path, monkeypatch: pytest.MonkeyPatch) -> HomeFolder:
     if request.param == "links must do":
-        monkeypatch.setattr(durable_files, "_system_rename", None)
+        monkeypatch.setattr(durable_files, "_system_rename", lambda *_: errno.ENOSYS)
     make_folders(str(home / ".commonbook" / "out"), mode=0o700)
     return HomeFolder(str(home))
 

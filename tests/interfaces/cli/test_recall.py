@@ -557,29 +557,34 @@ def test_help_and_completion_know_the_new_commands(cli_without_book, home):
 
 
 SUBJECTS = {
-    f"commonbook.{name}"
+    f"commonbook.subjects.{name}"
     for name in (
-        "subjects.admin.grants",
-        "subjects.admin.spaces",
-        "subjects.maintenance.doctor",
-        "subjects.memories.remember",
-        "values.reasoning",
-        "subjects.reasoning.supersede",
-        "subjects.sessions.append",
-        "subjects.sharing.lineage",
-        "subjects.sharing.requests",
-        "subjects.sharing.rules",
+        "admin.grants",
+        "admin.spaces",
+        "maintenance.doctor",
+        "maintenance.worker",
+        "memories.remember",
+        "reasoning.supersede",
+        "reasoning.triage",
+        "sessions.append",
+        "sharing.lineage",
+        "sharing.requests",
+        "sharing.rules",
     )
 }
 WRITE_PATH = {
     f"commonbook.{name}"
     for name in (
         "core.files.hand_edits",
+        "core.files.journal",
+        "core.files.scan",
+        "core.markdown.file_format",
+        "core.tables.sharing_rules",
+        "core.write.context",
+        "core.write.transaction",
         "subjects.reasoning.notices",
         "subjects.sessions.settle",
         "subjects.sharing.propagate",
-        "core.tables.sharing_rules",
-        "core.write.transaction",
     )
 }
 
@@ -600,6 +605,7 @@ WRITE_PATH = {
         (("status",), SUBJECTS),
         (("status",), WRITE_PATH),
         (("list",), SUBJECTS),
+        (("list",), WRITE_PATH),
         (("recall",), {"cryptography", "yaml", "rich", "shtab", "tempfile"}),
         (("recall", "tea"), {"cryptography", "yaml", "rich", "shtab", "urllib.request"}),
     ],

@@ -37,15 +37,11 @@ from commonbook.values.spaces import (
 )
 
 if TYPE_CHECKING:
-    from commonbook.ports.database import Reading
-    from commonbook.values.spaces import ApiKey
-    from commonbook.values.stored_memory import StoredMemory
-
-if TYPE_CHECKING:
     from commonbook.ports.database import Reading, Transaction
     from commonbook.ports.engines import Engines
     from commonbook.values.sharing import LimitedAction
-
+    from commonbook.values.spaces import ApiKey
+    from commonbook.values.stored_memory import StoredMemory
 
 _OWNERS: Final = frozenset({LOCAL_OWNER, FILESYSTEM})
 

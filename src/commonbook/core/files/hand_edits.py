@@ -14,7 +14,6 @@ from typing import Final, Literal
 
 from commonbook.core.files import episode_files, refused_files, save_order
 from commonbook.core.files.write_out import ConcurrentSave
-from commonbook.core.markdown import memory_conversion
 from commonbook.core.markdown.front_matter import VERBATIM_FIELDS, Document
 from commonbook.core.markdown.memory_conversion import (
     claim_of,
@@ -27,7 +26,7 @@ from commonbook.core.markdown.memory_conversion import (
     title_of_note,
 )
 from commonbook.core.tables import copies, file_journal, memories
-from commonbook.core.text import titles, user_times
+from commonbook.core.text import content_hashes, titles, user_times
 from commonbook.core.write import store_version
 from commonbook.core.write.context import WriteContext
 from commonbook.core.write.store_version import new_memory
@@ -312,7 +311,7 @@ def _with_own_hashes(ctx: WriteContext, memory: StoredMemory, edited: StoredMemo
     keys = ctx.engines.keys
     links = tuple(
         own.get((link.relation, link.target), link)
-        if link.target_hash and memory_conversion.is_foreign(keys, link.target_hash)
+        if link.target_hash and content_hashes.is_foreign(keys, link.target_hash)
         else link
         for link in edited.links
     )

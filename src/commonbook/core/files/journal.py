@@ -11,25 +11,20 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-from commonbook.core.files import write_out
+from commonbook.core.files import hand_edits, write_out
 from commonbook.core.tables import file_journal, memories
 from commonbook.core.tables.file_journal import WrittenFile
+from commonbook.core.write import transaction
 from commonbook.errors import Busy, DiskFull
 from commonbook.ports.database import Transaction
 from commonbook.ports.engines import Engines
 from commonbook.ports.files import FilesToWrite
-from commonbook.runtime import LazyModule, in_batches
+from commonbook.runtime import in_batches
 from commonbook.values.reports import Progress, no_progress
 from commonbook.values.request import FILESYSTEM_CONTEXT
 
 if TYPE_CHECKING:
-    from commonbook.core.files import hand_edits
-    from commonbook.core.write import transaction
     from commonbook.core.write.context import WriteContext
-else:
-    # A home with an empty journal is opened without the modules that write.
-    hand_edits = LazyModule("commonbook.core.files.hand_edits")
-    transaction = LazyModule("commonbook.core.write.transaction")
 
 # A save made while we write is applied at once. If a person saves again and again, the next scan applies the rest.
 _MAX_ROUNDS: Final = 5

@@ -16,28 +16,21 @@ from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
-from commonbook.core.files import journal
+from commonbook.core.files import hand_edits, journal, space_files
 from commonbook.core.tables import file_journal, spaces
 from commonbook.core.tables.file_journal import MISSING
 from commonbook.core.text import space_names
+from commonbook.core.write import transaction
 from commonbook.errors import CommonbookError, HomeOfAnotherBuild
-from commonbook.ports.database import Transaction
 from commonbook.ports.engines import Engines
-from commonbook.runtime import LazyModule, in_batches
+from commonbook.runtime import in_batches
 from commonbook.values.memory import MARKDOWN_ENDINGS
 from commonbook.values.reports import Progress, SyncReport, no_progress
 from commonbook.values.request import FILESYSTEM_CONTEXT, RequestContext
 from commonbook.values.spaces import is_space_file
 
 if TYPE_CHECKING:
-    from commonbook.core.files import hand_edits, space_files
-    from commonbook.core.write import transaction
     from commonbook.core.write.context import WriteContext
-else:
-    # A home in which nothing has changed is opened without the modules that write.
-    hand_edits = LazyModule("commonbook.core.files.hand_edits")
-    space_files = LazyModule("commonbook.core.files.space_files")
-    transaction = LazyModule("commonbook.core.write.transaction")
 
 Result_co = TypeVar("Result_co", covariant=True)
 
@@ -217,25 +210,8 @@ def _changed_space_files(
     """Return the space files that changed, and those with a trouble, which may have ended now."""
     with engines.db.reading() as tx:
         troubled = {file.path for file in file_journal.troubles(tx)}
-        files = filter(is_space_file, present)
-        changed = [path for path in files if known.get(path) != present[path] or path in troubled]
-        synced = {path: file_journal.synced_file(tx, path) for path in changed}
-    same = [file for file in synced.values() if file is not None and _has_same_content(engines, file)]
-    if same:
-        # Without the modules that write: the file of a new space is read again once, since it was just written.
-        engines.db.write(partial(_note_same_content, engines=engines, files=same), durable=False)
-    return [path for path in changed if synced[path] not in same]
-
-
-def _has_same_content(engines: Engines, file: file_journal.SyncedFile) -> bool:
-    data = engines.folder.read(file.path) if file.trouble is None else None
-    return data is not None and file_journal.content_hash(data) == file.hash
-
-
-def _note_same_content(tx: Transaction, engines: Engines, files: Sequence[file_journal.SyncedFile]) -> None:
-    for file in files:
-        if stat := engines.folder.stat(file.path):
-            file_journal.set_synced(tx, file.path, stat, file.hash, memory=file.memory, version=file.version)
+    files = filter(is_space_file, present)
+    return [path for path in files if known.get(path) != present[path] or path in troubled]
 
 
 def _apply_files(

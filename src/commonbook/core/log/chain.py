@@ -26,13 +26,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
-from uuid import UUID
 
 import rfc8785
 
 from commonbook.errors import BadInput, HomeDamaged
 from commonbook.ports.database import Reading, Transaction
-from commonbook.values.ids import format_time
+from commonbook.values.ids import format_time, id_bytes, id_of_bytes
 from commonbook.values.reports import Change, LogEntry
 
 if TYPE_CHECKING:
@@ -278,7 +277,7 @@ _MAX_NUMBER: Final = 1 << 62
 
 def format_position(numbers: Mapping[str, int]) -> str:
     """Return the position with these numbers of spaces, by their ids; 16 bytes and a short number for each space."""
-    packed = b"".join(UUID(space).bytes + _pack(number) for space, number in sorted(numbers.items()))
+    packed = b"".join(id_bytes(space) + _pack(number) for space, number in sorted(numbers.items()))
     return base64.urlsafe_b64encode(_FORMAT + packed).decode().rstrip("=")
 
 
@@ -311,7 +310,7 @@ def _unpack(packed: bytes) -> dict[str, int]:
     numbers: dict[str, int] = {}
     at = 0
     while at < len(packed):
-        space = str(UUID(bytes=packed[at : at + _ID_BYTES]))
+        space = id_of_bytes(packed[at : at + _ID_BYTES])
         at += _ID_BYTES
         number = shift = 0
         while packed[at] & 0x80:

@@ -188,7 +188,7 @@ def _read_moment(value: object) -> datetime:
 def _read_decisions(value: object) -> tuple[Decision, ...]:
     if not isinstance(value, list):
         raise ValueError  # noqa: TRY004 - the caller leaves the fields of others alone
-    return tuple(parse_decision(_read_line(item)) for item in value)
+    return tuple(_parse_decision(_read_line(item)) for item in value)
 
 
 def _read_lines(value: object) -> tuple[str, ...]:
@@ -197,8 +197,8 @@ def _read_lines(value: object) -> tuple[str, ...]:
     return tuple(_read_pattern(item, _MESSAGE) for item in value)
 
 
-def parse_decision(line: str) -> Decision:
-    """Parse a line that `format_decision` wrote; raises ValueError for any other line."""
+def _parse_decision(line: str) -> Decision:
+    """Parse a line that `_format_decision` wrote; raises ValueError for any other line."""
     verdict, invalidated, invalidating, by, at, *note = line.split(" ", 5)
     if verdict not in {*VERDICTS, REINSTATE}:
         raise ValueError(line)
@@ -212,8 +212,7 @@ def parse_decision(line: str) -> Decision:
     )
 
 
-def format_decision(decision: Decision) -> str:
-    """Return a decision as one line, for a row or a file."""
+def _format_decision(decision: Decision) -> str:
     words = (
         decision.verdict,
         decision.invalidated,
@@ -294,7 +293,7 @@ def _write_links(links: tuple[LinkTo, ...]) -> str:
 
 
 def _write_decisions(decisions: tuple[Decision, ...]) -> str:
-    return "".join(f"\n  - {_quoted(format_decision(decision))}" for decision in decisions)
+    return "".join(f"\n  - {_quoted(_format_decision(decision))}" for decision in decisions)
 
 
 def _write_lines(lines: tuple[str, ...]) -> str:

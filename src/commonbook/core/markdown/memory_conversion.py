@@ -1,10 +1,6 @@
 """Convert between a memory and its Markdown file.
 
-Keyed hashes that rows and files carry: content hashes of memories, and MACs of the messages of episodes.
-
-A content hash is an HMAC under the hashing key of the home, shortened to 16 hexadecimal digits. It covers the id, so
-that nobody can confirm a guess about an unreadable memory by writing the guess into a memory of their own. Its first
-four digits identify the key, so that a hash of another home is not mistaken for the hash of another text.
+The file of an episode also has a MAC of each message, under the hashing key of the home.
 """
 
 from __future__ import annotations
@@ -14,20 +10,20 @@ import re
 from datetime import datetime
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
-from weakref import WeakKeyDictionary
 
 from commonbook.core.markdown import file_format, transcript
 from commonbook.core.markdown.file_format import Dialect
 from commonbook.core.markdown.front_matter import ROW_FIELDS, VERBATIM_FIELDS, Document
 from commonbook.core.markdown.transcript import TranscriptMessage
 from commonbook.core.text import titles, user_times
+from commonbook.core.text.content_hashes import HASH_DIGITS, is_foreign
 from commonbook.errors import BadTime
 from commonbook.ports.engines import Engines
 from commonbook.ports.keys import Keys
 from commonbook.values.ids import format_time
 from commonbook.values.invalidation import RETRACT, Notice
 from commonbook.values.memory import DEFAULT_KIND, NO_METADATA, Kind
-from commonbook.values.stored_memory import UNKNOWN_HASH, StoredCopyInfo, StoredLink, StoredMemory
+from commonbook.values.stored_memory import StoredCopyInfo, StoredLink, StoredMemory
 
 
 def dialect(engines: Engines) -> Dialect:
@@ -259,40 +255,6 @@ def notice_of(document: Document) -> Notice | None:
     if at is None:
         return None
     return Notice(document.dependent_id, document.invalidated_id, document.invalidating_id, at)
-
-
-HASH_DIGITS: Final = 16
-_KEY_DIGITS: Final = 4
-
-
-def content_hash(keys: Keys, memory_id: str, title: str, text: str) -> str:
-    """Return the content hash that a memory of this id has with this title and text."""
-    return _key_digits(keys) + keys.keyed_hash("content", memory_id, title, text)[: HASH_DIGITS - _KEY_DIGITS]
-
-
-def with_hashes(keys: Keys, memory: StoredMemory) -> StoredMemory:
-    """Return a memory with the hashes of what it says now; every row is stored with these."""
-    source = memory.source
-    return memory._replace(
-        content_hash=content_hash(keys, memory.id, memory.title, memory.text),
-        copy_hash=content_hash(keys, source.target, memory.title, memory.text) if source else None,
-    )
-
-
-def is_foreign(keys: Keys, hash_: str) -> bool:
-    """Return whether another home made a content hash, so that it can be compared with nothing here."""
-    return len(hash_) == HASH_DIGITS and hash_ != UNKNOWN_HASH and not hash_.startswith(_key_digits(keys))
-
-
-def _key_digits(keys: Keys) -> str:
-    # Every hash of a text begins with them: they are worked out once.
-    digits = _known_digits.get(keys)
-    if digits is None:
-        digits = _known_digits[keys] = keys.keyed_hash("key of content hashes")[:_KEY_DIGITS]
-    return digits
-
-
-_known_digits: WeakKeyDictionary[Keys, str] = WeakKeyDictionary()
 
 
 def is_valid(mac: str | None, expected: str) -> bool:

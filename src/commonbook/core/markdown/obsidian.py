@@ -13,7 +13,6 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator
 from typing import Final
-from urllib.parse import unquote
 
 from commonbook.core.text.metadata import words_of
 from commonbook.values.memory import MAX_TAG, MAX_TAGS, Metadata
@@ -75,6 +74,8 @@ def _place(address: str) -> str:
     if not path.lower().endswith(".md") or _SCHEME.match(path):
         return ""
     if "%" in path:
+        from urllib.parse import unquote
+
         path = unquote(path)
     path = path[: -len(".md")]
     return path if path.startswith(("/", "./", "../")) else f"./{path}"

@@ -7,18 +7,12 @@ A fact `project <space>` names the git repository to which a space belongs.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from commonbook.errors import Moved
 from commonbook.ports.database import Reading, Row, Transaction
-from commonbook.runtime import LazyModule
-
-if TYPE_CHECKING:
-    import shlex
-else:
-    # Few books were moved.
-    shlex = LazyModule("shlex")
 
 _PROJECT: Final = "project "
 

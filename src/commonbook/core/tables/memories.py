@@ -17,13 +17,13 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from commonbook import runtime
-from commonbook.core.markdown import front_matter, memory_conversion, obsidian
+from commonbook.core.markdown import obsidian
 from commonbook.core.tables import links
+from commonbook.core.text import content_hashes
 from commonbook.core.text import metadata as metadata_text
-from commonbook.core.text import validation
 from commonbook.ports.database import Reading, RetryTransaction, Row, Transaction
 from commonbook.values.ids import format_optional_time, format_time, parse_optional_time, parse_time
-from commonbook.values.invalidation import Notice, SupersedeReason
+from commonbook.values.invalidation import Decision, Notice, SupersedeReason
 from commonbook.values.memory import NO_METADATA, Filter
 from commonbook.values.spaces import SpaceScope
 from commonbook.values.stored_memory import StoredCopyInfo, StoredLink, StoredMemory
@@ -108,7 +108,7 @@ def lock(tx: Transaction, ids: Iterable[str]) -> set[str]:
 
 def add(tx: Transaction, keys: Keys, memories: Iterable[StoredMemory]) -> list[StoredMemory]:
     """Add new memories; return them with the hashes of what they say."""
-    added = [memory_conversion.with_hashes(keys, memory) for memory in memories]
+    added = [content_hashes.with_hashes(keys, memory) for memory in memories]
     places = [{"id": memory.id, "space": memory.space.id} for memory in added]
     tx.run_many("INSERT INTO place (id, space) VALUES (:id, :space)", places)
     tx.run_many(_INSERT, [_values(tx, memory) for memory in added])
@@ -119,7 +119,7 @@ def add(tx: Transaction, keys: Keys, memories: Iterable[StoredMemory]) -> list[S
 def replace(tx: Transaction, keys: Keys, old: StoredMemory, new: StoredMemory) -> None:
     """Replace the row of a memory and its derived rows; `old` is the memory as it is stored, in the same space."""
     # `run_many` returns no row count, which on PostgreSQL would cost a round trip.
-    tx.run_many(_UPDATE, [_values(tx, memory_conversion.with_hashes(keys, new))])
+    tx.run_many(_UPDATE, [_values(tx, content_hashes.with_hashes(keys, new))])
     _drop_derived(tx, old)
     if new.deleted is None:
         _add_derived(tx, [new])
@@ -130,7 +130,7 @@ def move(tx: Transaction, keys: Keys, old: StoredMemory, new: StoredMemory) -> N
     _drop_derived(tx, old)
     tx.run("DELETE FROM memory WHERE space = :space AND id = :id", space=old.space.id, id=old.id)
     tx.run("UPDATE place SET space = :space WHERE id = :id", space=new.space.id, id=new.id)
-    tx.run(_INSERT, **_values(tx, memory_conversion.with_hashes(keys, new)))
+    tx.run(_INSERT, **_values(tx, content_hashes.with_hashes(keys, new)))
     if new.deleted is None:
         _add_derived(tx, [new])
 
@@ -153,7 +153,7 @@ def rename_session_space(tx: Transaction, spaces: SpaceScope, old: str, new: str
 
 def replace_hashes(tx: Transaction, keys: Keys, memories: Iterable[StoredMemory]) -> None:
     """Store the hashes of memories, their links and what makes them copies; nothing else changes."""
-    rows = [_values(tx, memory_conversion.with_hashes(keys, memory)) for memory in memories]
+    rows = [_values(tx, content_hashes.with_hashes(keys, memory)) for memory in memories]
     names = ("links", "shared", "content_hash", "copy_hash")
     tx.run_many(
         f"UPDATE memory SET {', '.join(f'{name} = :{name}' for name in names)} WHERE space = :space AND id = :id",
@@ -494,17 +494,12 @@ def cursor_position(memory: StoredMemory) -> tuple[str, str]:
     return format_time(memory.created), memory.id
 
 
-def page_cursor(memory: StoredMemory) -> str:
-    """Return the cursor after a memory of a page, as text."""
-    return validation.format_cursor(*cursor_position(memory))
-
-
 def dump(memory: StoredMemory) -> str | None:
     """Return these parts of a memory as JSON; None if it has none, as most do."""
     if memory.notice is None and not (memory.decisions or memory.supersede_reasons or memory.message_lines):
         return None
     notice = [*memory.notice[:3], format_time(memory.notice.at)] if memory.notice else None
-    decisions = [front_matter.format_decision(decision) for decision in memory.decisions]
+    decisions = [(*decision[:4], format_time(decision.at), decision.note) for decision in memory.decisions]
     return json.dumps([notice, decisions, memory.supersede_reasons, memory.message_lines], ensure_ascii=False)
 
 
@@ -513,7 +508,10 @@ def load(memory: StoredMemory, judged: str) -> StoredMemory:
     notice, decisions, reasons, lines = json.loads(judged)
     return memory._replace(
         notice=_notice(notice),
-        decisions=tuple(front_matter.parse_decision(line) for line in decisions),
+        decisions=tuple(
+            Decision(verdict, invalidated, invalidating, by, parse_time(at), note)
+            for verdict, invalidated, invalidating, by, at, note in decisions
+        ),
         supersede_reasons=tuple(SupersedeReason(*reason) for reason in reasons),
         message_lines=tuple(lines),
     )

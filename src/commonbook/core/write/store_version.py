@@ -17,7 +17,7 @@ from commonbook.core.markdown import file_format, memory_conversion, transcript
 from commonbook.core.markdown.front_matter import Document
 from commonbook.core.markdown.memory_conversion import title_of_note
 from commonbook.core.tables import copies, file_journal, links, memories, revisions, sessions, supersession
-from commonbook.core.text import space_names, titles
+from commonbook.core.text import content_hashes, space_names, titles
 from commonbook.core.write import rewound_messages
 from commonbook.core.write.context import ForeignWrite, WriteContext
 from commonbook.errors import Conflict, NotAllowed
@@ -131,7 +131,7 @@ def write_back(ctx: WriteContext, memory: StoredMemory, document: Document | Non
 
 def with_hashes(ctx: WriteContext, memory: StoredMemory) -> StoredMemory:
     """Return a memory with the hashes of what it says now; every row is stored with these."""
-    return memory_conversion.with_hashes(ctx.engines.keys, memory)
+    return content_hashes.with_hashes(ctx.engines.keys, memory)
 
 
 def version_from_file(ctx: WriteContext, *, above: int = 0) -> int:
@@ -340,7 +340,7 @@ def confirm_incoming(ctx: WriteContext, target: StoredMemory) -> None:
 
 
 def _is_foreign(keys: Keys, link: StoredLink) -> bool:
-    return link.target_hash is not None and memory_conversion.is_foreign(keys, link.target_hash)
+    return link.target_hash is not None and content_hashes.is_foreign(keys, link.target_hash)
 
 
 def with_session_space(ctx: WriteContext, old: StoredMemory, new: StoredMemory) -> StoredMemory:

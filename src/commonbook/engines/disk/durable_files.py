@@ -9,7 +9,6 @@ Detects folders on network file systems, whose file locks cannot be trusted, fro
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
 import re
@@ -19,9 +18,13 @@ import time
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Final, TypeVar
+from functools import cache
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from commonbook.ports.files import FileStat
+
+if TYPE_CHECKING:
+    import ctypes
 
 MAX_SEQUENTIAL_FILES: Final = 4
 """For so few files the threads of `in_parallel` do not pay."""
@@ -106,28 +109,31 @@ _NO_HARD_LINKS: Final = frozenset({errno.EPERM, errno.ENOTSUP, errno.ENOSYS, err
 _UNSUPPORTED: Final = frozenset({errno.ENOSYS, errno.EINVAL, errno.ENOTSUP})
 
 
-def _find_system_call() -> Callable[[str, str, str], int] | None:
-    """Return the system call as (source, target, mode) -> errno, or None if the C library lacks it."""
-    libc = ctypes.CDLL(None, use_errno=True)
+@cache
+def _c_library() -> ctypes.CDLL:
+    import ctypes
+
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _system_rename(source: str, target: str, mode: str) -> int:
+    """Rename by the system call; return 0 or its errno, which is ENOSYS if the C library lacks the call."""
+    import ctypes  # Imported late: most runs rename nothing.
+
+    old, new = os.fsencode(source), os.fsencode(target)
     if sys.platform == "darwin":
-        call = getattr(libc, "renamex_np", None)
-        return call and (lambda a, b, mode: _errno_of(call(os.fsencode(a), os.fsencode(b), _DARWIN_FLAGS[mode])))
-    call = getattr(libc, "renameat2", None)
-    return call and (
-        lambda a, b, mode: _errno_of(call(_AT_FDCWD, os.fsencode(a), _AT_FDCWD, os.fsencode(b), _LINUX_FLAGS[mode]))
-    )
-
-
-def _errno_of(code: int) -> int:
-    return 0 if code == 0 else ctypes.get_errno()
-
-
-_system_rename = _find_system_call()
+        name, arguments = "renamex_np", (old, new, _DARWIN_FLAGS[mode])
+    else:
+        name, arguments = "renameat2", (_AT_FDCWD, old, _AT_FDCWD, new, _LINUX_FLAGS[mode])
+    call = getattr(_c_library(), name, None)
+    if call is None:
+        return errno.ENOSYS
+    return ctypes.get_errno() if call(*arguments) else 0
 
 
 def rename_new(source: str, target: str) -> bool:
     """Rename unless the target exists; return whether the file was renamed."""
-    code = _system_rename(source, target, "noreplace") if _system_rename else errno.ENOSYS
+    code = _system_rename(source, target, "noreplace")
     if code in _UNSUPPORTED:
         return _rename_by_link(source, target)
     if code == errno.EEXIST:
@@ -155,7 +161,7 @@ def _rename_by_link(source: str, target: str) -> bool:
 
 def exchange(source: str, target: str) -> bool:
     """Exchange two files atomically, so that the old target is not lost; return False if there is no target."""
-    code = _system_rename(source, target, "exchange") if _system_rename else errno.ENOSYS
+    code = _system_rename(source, target, "exchange")
     if code in _UNSUPPORTED:
         return _exchange_by_link(source, target)
     if code == errno.ENOENT and not os.path.lexists(target):

@@ -17,7 +17,6 @@ from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from hashlib import sha256
 from itertools import chain
-from pathlib import PurePosixPath
 from typing import Final
 
 from commonbook.engines.disk import archives
@@ -391,7 +390,7 @@ def _parse_marker(lines: Iterable[str]) -> dict[str, set[str]]:
 
 
 def _is_below(path: str) -> bool:
-    return not path.startswith("/") and ".." not in PurePosixPath(path).parts
+    return not path.startswith("/") and ".." not in path.split("/")
 
 
 def _content_hash(place: str) -> str | None:

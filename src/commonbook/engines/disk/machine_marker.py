@@ -7,7 +7,6 @@ clone, an archive or a synchronised folder is distinguished from one that was ma
 from __future__ import annotations
 
 import os
-import uuid
 from contextlib import suppress
 from hashlib import sha256
 from typing import Final
@@ -66,4 +65,6 @@ def _machine_id() -> str:
                     return found
         except (OSError, ValueError):
             continue
+    import uuid  # Imported late: nearly every system has an id of its own.
+
     return f"{uuid.getnode():012x}"

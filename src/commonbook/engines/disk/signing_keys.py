@@ -15,7 +15,6 @@ import re
 import threading
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
@@ -37,10 +36,9 @@ _READ_ONLY_ERRNOS: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
 _RESTORE: Final = "restore the keys folder from a back-up of this home"
 
 
-@dataclass(frozen=True)
 class _Keys:
-    seed: bytes
-    secret: bytes
+    def __init__(self, seed: bytes, secret: bytes) -> None:
+        self.seed, self.secret = seed, secret
 
     @cached_property
     def private(self) -> Ed25519PrivateKey:

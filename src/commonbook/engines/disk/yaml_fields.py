@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from commonbook.errors import BadFile
@@ -27,11 +26,12 @@ _UNUSUAL_LINE_BREAK: Final = re.compile(r"\r(?!\n)|[\x85\u2028\u2029]")
 _NULLS: Final = frozenset(("", "~", "null", "Null", "NULL"))
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
 class PyYaml:
-    """The Yaml port; uses libyaml if PyYAML was built with it and `compiled` is not False."""
+    """The Yaml port."""
 
-    compiled: bool = True
+    def __init__(self, *, compiled: bool = True) -> None:
+        """Use libyaml if PyYAML was built with it and `compiled` is not False."""
+        self._compiled = compiled
 
     def fields(self, text: str) -> list[YamlField]:
         """Return the top-level fields in order; raises BadFile for anything but a plain mapping."""
@@ -41,7 +41,7 @@ class PyYaml:
             raise _bad_yaml(
                 text.count("\n", 0, line_break.start()), "has a line break that editors do not show", "take it out"
             )
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader) if self.compiled else yaml.SafeLoader
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader) if self._compiled else yaml.SafeLoader
         reader = _EventReader()
         try:
             for event in yaml.parse(text, Loader=loader):
@@ -69,13 +69,12 @@ def _line_and_column(mark: Mark | CompiledMark | None) -> tuple[int, int]:
     return (mark.line, mark.column) if mark else (0, 0)
 
 
-@dataclass(slots=True)
 class _OpenCollection:
     """A list or map that is not closed yet; the items of a map are keys and values in turn."""
 
-    is_map: bool
-    flow: bool
-    items: list[object] = field(default_factory=list)
+    def __init__(self, *, is_map: bool, flow: bool) -> None:
+        self.is_map, self.flow = is_map, flow
+        self.items: list[object] = []
 
     def wants_key(self) -> bool:
         return self.is_map and len(self.items) % 2 == 0
@@ -86,17 +85,14 @@ class _OpenCollection:
         return self.items
 
 
-@dataclass(slots=True)
 class _EventReader:
     """Builds fields from a sequence of events; the first open map is the front matter itself."""
 
-    fields: list[YamlField] = field(default_factory=list)
-    line: int = 0
-    _column: int = 0
-    _open: list[_OpenCollection] = field(default_factory=list)
-    _names: dict[str, int] = field(default_factory=dict)
-    _end_line: int = 0
-    _events: int = 0
+    def __init__(self) -> None:
+        self.fields: list[YamlField] = []
+        self.line = self._column = self._end_line = self._events = 0
+        self._open: list[_OpenCollection] = []
+        self._names: dict[str, int] = {}
 
     def read(self, event: Event) -> None:
         self._events += 1
@@ -159,7 +155,7 @@ class _EventReader:
             raise _bad_yaml(self.line, "has a list or map in place of a name", _FIX_LAYOUT)
         if len(self._open) >= MAX_DEPTH:
             raise _bad_yaml(self.line, f"is nested more than {MAX_DEPTH} deep", "write it flatter")
-        self._open.append(_OpenCollection(is_map, is_flow))
+        self._open.append(_OpenCollection(is_map=is_map, flow=is_flow))
 
     def _end(self, event: Event) -> None:
         closed = self._open.pop()

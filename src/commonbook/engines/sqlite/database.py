@@ -14,7 +14,6 @@ import errno
 import fcntl
 import os
 import re
-import shutil
 import sqlite3
 import stat
 import threading
@@ -588,7 +587,8 @@ def _require_room(path: str) -> None:
     """Raise DiskFull unless there is room for a copy of the database and its write-ahead log."""
     size = sum(os.path.getsize(file) for file in (path, path + "-wal") if os.path.exists(file))
     needed = size + _RESERVE_BYTES
-    if shutil.disk_usage(os.path.dirname(path)).free < needed:
+    disk = os.statvfs(os.path.dirname(path))
+    if disk.f_bavail * disk.f_frsize < needed:
         raise DiskFull(
             "there is no room for the copy of the database that is made before its schema is migrated",
             fix=f"free at least {needed:,} bytes and open the home again; nothing was changed",

@@ -70,7 +70,10 @@ def _run_process(argv: Sequence[str]) -> int:
     gc.set_threshold(_GC_THRESHOLD)
     # Products of small matrices gain nothing from threads, which double the processor time of a recall.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    return main(argv)
+    code = main(argv)
+    # The collections at the end of the process look at every object again, for a sixth of `status`.
+    gc.freeze()
+    return code
 
 
 def _run_reporting_errors(argv: Sequence[str]) -> int:

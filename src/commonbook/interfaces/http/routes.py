@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from starlette.types import Scope
 
     from commonbook.interfaces.http.threads import Threads
-
-if TYPE_CHECKING:
     from commonbook.values.spaces import BrowserSession
 
 _JSON: Final = "application/json"

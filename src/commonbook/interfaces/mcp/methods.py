@@ -23,9 +23,6 @@ from commonbook.version import __version__
 
 if TYPE_CHECKING:
     from commonbook.interfaces.mcp.sources import BookSource
-
-if TYPE_CHECKING:
-    from commonbook.interfaces.mcp.sources import BookSource
     from commonbook.verbs import Verbs
 
 Parameters: TypeAlias = Mapping[str, Any]

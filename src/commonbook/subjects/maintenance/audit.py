@@ -25,11 +25,6 @@ if TYPE_CHECKING:
     from commonbook.ports.database import Reading
     from commonbook.ports.engines import Engines
     from commonbook.values.reports import LogReport, Progress
-    from commonbook.values.spaces import Actor
-
-if TYPE_CHECKING:
-    from commonbook.ports.database import Reading
-    from commonbook.ports.engines import Engines
     from commonbook.values.spaces import Actor, SpaceScope
 
 _MAX_SEQ: Final = 1 << 62

@@ -18,14 +18,11 @@ from commonbook.values.reports import Finding, Progress
 from commonbook.values.request import FILESYSTEM_CONTEXT
 
 if TYPE_CHECKING:
+    from commonbook.core.write.context import WriteContext
     from commonbook.ports.database import Reading
     from commonbook.ports.engines import Engines
-    from commonbook.values.spaces import Actor
-
-if TYPE_CHECKING:
-    from commonbook.core.write.context import WriteContext
-    from commonbook.ports.engines import Engines
     from commonbook.values.reports import SyncReport
+    from commonbook.values.spaces import Actor
 
 
 def doctor(engines: Engines, actor: Actor, *, progress: Progress) -> tuple[Finding, ...]:

@@ -10,7 +10,6 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from commonbook.core.access import permissions
-from commonbook.core.files import refused_files
 from commonbook.core.log import chain
 from commonbook.core.tables import copies, file_journal, jobs, memories, sessions, spaces
 from commonbook.core.tables import home as home_facts
@@ -109,6 +108,8 @@ def file_findings(tx: Reading, engines: Engines) -> tuple[Finding, ...]:
 
 
 def _trouble_finding(file: file_journal.SyncedFile, trouble: str) -> Finding:
+    from commonbook.core.files import refused_files
+
     fix = refused_files.fix_of(file.path, trouble, is_memory=file.memory is not None)
     return Finding(what=refused_files.kind_of(trouble), where=file.path, why=trouble, fix=fix)
 

@@ -28,12 +28,9 @@ from commonbook.values.session import SettleReport, WorkReport
 if TYPE_CHECKING:
     from commonbook.core.write.context import WriteContext
     from commonbook.ports.embedding import Similarity
-    from commonbook.ports.engines import Engines
+    from commonbook.ports.engines import Engines, RecallService
     from commonbook.subjects.sharing import propagate
     from commonbook.values.spaces import Actor, SpaceScope
-
-if TYPE_CHECKING:
-    from commonbook.ports.engines import Engines, RecallService
 
 _SETTLE_MARGIN: Final = timedelta(seconds=1)
 

@@ -141,13 +141,16 @@ def doubts_about(
     tx: Reading, allowed: SpaceScope, unmarked: Sequence[StoredMemory], incoming: Callable[[], list[StoredLink]]
 ) -> Doubts:
     """Return the doubts about memories; `incoming` is the result of `request_links` for them. No text is needed."""
+    found = incoming()
+    if not found and not any(memory.source for memory in unmarked):
+        return NO_DOUBTS
     all_spaces = permissions.LazyScope(partial(spaces.get_all, tx))
     sources = copies.sources_of(tx, all_spaces, unmarked)
     of_sources = request_links(tx, sorted(sources.keys() - {memory.id for memory in unmarked}))
-    found = (*incoming(), *of_sources())
+    found = [*found, *of_sources()]
     return Doubts(
         sources,
-        found,
+        tuple(found),
         graph.keys_among(tx, found),
         freshness.states_of(tx, all_spaces, unmarked, readable=allowed),
     )
@@ -191,7 +194,7 @@ def _surroundings(
     doubts: Doubts,
 ) -> _Surroundings:
     wanted = {*doubts.sources, *(memory.id for memory in unmarked)}
-    grounds = sorted({id_ for memory in unmarked for id_ in graph.direct_sources(memory)})
+    grounds = sorted({id_ for memory in unmarked for id_ in memory.grounds})
     return _Surroundings(
         doubts.sources,
         memories.get_headers_any_space(tx, all_spaces, grounds) if grounds else {},

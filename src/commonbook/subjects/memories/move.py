@@ -75,7 +75,8 @@ def _links_to_take_effect(ctx: WriteContext, memory: StoredMemory) -> tuple[Stor
     ctx.lock(superseded)
     live = live_ids(ctx.tx, ctx.spaces, superseded)
     new = resolve_links(ctx, memory.id, [("supersedes", target) for target in superseded if target in live])
-    link_checks.require_valid_links(ctx, memory, new)
+    if new:
+        link_checks.require_valid_links(ctx, memory, new)
     return tuple(link for link in memory.links if link.relation != WOULD_SUPERSEDE or link.target in live)
 
 

@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Final
 from commonbook.core.access import permissions
 from commonbook.core.markdown import front_matter
 from commonbook.core.tables import links, memories, spaces
-from commonbook.core.tables.memories import page_cursor
 from commonbook.core.text import space_names, user_times, validation
 from commonbook.core.text.metadata import labels_of
 from commonbook.core.text.validation import validate_kinds
 from commonbook.errors import Ambiguous, BadInput, CommonbookError, NotFound
 from commonbook.subjects.memories.marks import live_ids, with_invalidations, with_marks
-from commonbook.subjects.sharing import freshness, propagate
+from commonbook.subjects.sharing import freshness
 from commonbook.subjects.sharing.freshness import REFRESHED_BY_READING
 from commonbook.values.memory import KINDS, LAZY, MENTIONS, Filter, Kind, Link, Memory, Page
 from commonbook.values.stored_memory import StoredMemory
@@ -43,6 +42,8 @@ def get(engines: Engines, actor: Actor, memory_id: str) -> Memory:
     with engines.db.reading() as tx:
         if not freshness.needing_refresh(tx, spaces.get_all(tx), [memory]):
             return memory.public()
+    from commonbook.subjects.sharing import propagate  # Imported late: it brings the modules that write.
+
     # A full or busy home must not prevent reading: the copy is returned as it is, marked as stale.
     with suppress(CommonbookError):
         propagate.refresh_now(engines, memory.id)
@@ -118,7 +119,7 @@ def list_page(engines: Engines, actor: Actor, chosen: Filter, *, limit: int, aft
         )
         now, readable = engines.clock.now(), permissions.select(tx, actor)
         items = with_invalidations(tx, readable, with_marks(engines, tx, readable, rows[:limit], now), now)
-    following = page_cursor(items[-1]) if len(rows) > limit else None
+    following = validation.format_cursor(*memories.cursor_position(items[-1])) if len(rows) > limit else None
     return Page(tuple(memory.public() for memory in items), following)
 
 

@@ -121,7 +121,8 @@ def _remember_one(ctx: WriteContext, masked: _MaskedDraft, spaces: _Spaces) -> t
 def _store(ctx: WriteContext, masked: _MaskedDraft, space: Space) -> tuple[Receipt, StoredMemory]:
     """Store a new memory in a space; its receipt names a memory that the caller may read with the same text."""
     memory = require_ordered_times(_new_memory(ctx, masked.stored, space))
-    link_checks.require_valid_links(ctx, memory, store_version.approved_links(memory))
+    if linked := store_version.approved_links(memory):
+        link_checks.require_valid_links(ctx, memory, linked)
     duplicate = memories.find_same_text(ctx.tx, permissions.without_proposals(ctx.readable), memory.text)
     (memory,) = memories.add(ctx.tx, ctx.engines.keys, [memory])
     links.add(ctx.tx, space.id, memory.links)

@@ -53,7 +53,7 @@ def dependents(engines: Engines, actor: Actor, memory_id: str) -> tuple[Dependen
         headers = [node.memory for node in visible]
         sources = copies.sources_of(tx, all_spaces, headers)
         noticed = graph.keys_about(tx, sorted({*sources, *(memory.id for memory in headers)}))
-        grounds = {id_ for memory in headers for id_ in graph.direct_sources(memory)}
+        grounds = {id_ for memory in headers for id_ in memory.grounds}
         known = memories.get_headers_any_space(tx, all_spaces, sorted(grounds))
         on_paths = memories.get_headers(tx, readable, sorted({id_ for node in visible for id_ in node.path}))
         return tuple(

@@ -74,11 +74,6 @@ class Ancestors(NamedTuple):
         yield from self.superseding.get(memory.id, ())
 
 
-def direct_sources(memory: StoredMemory) -> tuple[str, ...]:
-    """Return the ids of the memories that a memory links to as its sources."""
-    return tuple(link.target for link in memory.links if link.relation in REASONING and link.target != memory.id)
-
-
 # --- ancestors
 
 
@@ -170,7 +165,7 @@ def _evidence(
 
 def _dependencies(memory: StoredMemory) -> Iterator[str]:
     """Yield the ids of a memory's direct sources, and of the memory that it is a copy of."""
-    yield from direct_sources(memory)
+    yield from memory.grounds
     source = copies.copied_from(memory)
     if source is not None:
         yield source
@@ -316,7 +311,7 @@ def _walk_ancestors(
         source = known.get(copies.copied_from(current) or "")
         if source is not None and source.id != avoiding and (depth or not own):
             queue.appendleft(_Visit(source, visit, depth))
-        for id_ in direct_sources(current):
+        for id_ in current.grounds:
             ancestor = known.get(id_)
             if ancestor is not None and ancestor.id != avoiding:
                 queue.append(_Visit(ancestor, visit, depth + 1))

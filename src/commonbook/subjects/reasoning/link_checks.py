@@ -39,8 +39,6 @@ def require_valid_links(ctx: WriteContext, memory: StoredMemory, new: Sequence[S
 
     Notices are temporary, so nothing depends on them or supersedes them.
     """
-    if not new:
-        return
     _require_no_notice(ctx, memory, new)
     added = memory._replace(links=(*(link for link in memory.links if link not in new), *new))
     reasoned = [link for link in new if link.relation in REASONING]

@@ -407,7 +407,7 @@ def inbox(engines: Engines, actor: Actor, *, space: str | None, expired: bool, l
             if len(batch) < size:
                 break
             cursor = memories.cursor_position(batch[-1])
-    following = memories.page_cursor(found[limit - 1][0]) if len(found) > limit else None
+    following = validation.format_cursor(*memories.cursor_position(found[limit - 1][0])) if len(found) > limit else None
     return Inbox(tuple(item for _, item in found[:limit]), following)
 
 

@@ -70,7 +70,7 @@ def _readable_grounds(ctx: WriteContext, memory: StoredMemory) -> dict[str, Stor
 
     It cannot confirm the words of another one, and the hash of these would tell whether a guess at them is right.
     """
-    grounds = memories.get_headers_any_space(ctx.tx, ctx.spaces, sorted(set(graph.direct_sources(memory))))
+    grounds = memories.get_headers_any_space(ctx.tx, ctx.spaces, sorted(set(memory.grounds)))
     return {id_: ground for id_, ground in grounds.items() if ground.space.id in ctx.readable}
 
 

@@ -28,9 +28,9 @@ from typing import Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from commonbook.core.markdown import memory_conversion, obsidian, transcript
+from commonbook.core.markdown import obsidian, transcript
 from commonbook.core.tables import copies, links, memories, sessions
-from commonbook.core.text import recall_fence, terms, titles
+from commonbook.core.text import content_hashes, recall_fence, terms, titles
 from commonbook.core.text.metadata import words_of
 from commonbook.errors import HomeError
 from commonbook.ports.database import Reading
@@ -648,7 +648,7 @@ def _same_words(keys: Keys, hit: StoredMemory, candidates: Iterable[StoredMemory
         for memory in candidates
         if root_of(memory) == root_of(hit)
         and memory.space.id != hit.space.id
-        and memory.content_hash == memory_conversion.content_hash(keys, memory.id, hit.title, hit.text)
+        and memory.content_hash == content_hashes.content_hash(keys, memory.id, hit.title, hit.text)
     )
     return tuple(sorted(same))[:MAX_PLACES]
 

@@ -8,9 +8,8 @@ from typing import Final
 
 from commonbook.core.access import permissions
 from commonbook.core.files import hand_edits, scan
-from commonbook.core.markdown import memory_conversion
 from commonbook.core.tables import copies, memories, spaces
-from commonbook.core.text import validation
+from commonbook.core.text import content_hashes, validation
 from commonbook.core.write import store_version
 from commonbook.core.write.context import WriteContext
 from commonbook.errors import CommonbookError, Conflict, FileInTheWay, NotAllowed, NotFound
@@ -118,7 +117,7 @@ def _tie(ctx: WriteContext, copy: StoredMemory) -> StoredMemory:
     source = _require_source(ctx, copy, refused=(DETACHED, SOURCE_DELETED))
     shared, link = copies.require_copy(copy)
     is_fresh = not freshness.is_stale(copy, source)
-    if not shared.claimed or (not is_fresh and memory_conversion.is_foreign(ctx.engines.keys, link.target_hash or "")):
+    if not shared.claimed or (not is_fresh and content_hashes.is_foreign(ctx.engines.keys, link.target_hash or "")):
         raise _diverged_error(copy.id)
     taken = link._replace(target_hash=source.content_hash) if is_fresh else link
     tied = copy._replace(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -200,6 +199,8 @@ def _diffs(revisions: Sequence[Revision]) -> list[str | None]:
 
 
 def _diff(before: Revision, after: Revision) -> str:
+    import difflib
+
     lines = difflib.unified_diff(_lines(before.text), _lines(after.text), _name(before), _name(after), lineterm="")
     # If only the title changed, the diff consists of the names of both sides.
     return "\n".join(lines) or f"--- {_name(before)}\n+++ {_name(after)}"

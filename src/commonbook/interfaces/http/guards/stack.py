@@ -25,11 +25,6 @@ if TYPE_CHECKING:
 
     from commonbook.interfaces.http.guards.config import GuardConfig
 
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
-    from commonbook.interfaces.http.guards.config import GuardConfig
-
 
 def guarded(app: ASGIApp, config: GuardConfig, noticed: Callable[[Served], None] | None = None) -> ASGIApp:
     """Return an app with all guards; `noticed` is called after each request.

@@ -52,22 +52,16 @@ from commonbook.values.ids import format_time
 
 if TYPE_CHECKING:
     import socket
+    from sys import UnraisableHookArgs
     from types import FrameType
 
+    from prometheus_client.core import Metric
     from starlette.types import ASGIApp
 
+    from commonbook.interfaces.http.guards.access_log import Served
     from commonbook.interfaces.http.serving.addresses import ServeOptions
     from commonbook.service.book import Book
-
-if TYPE_CHECKING:
-    from prometheus_client.core import Metric
-
-    from commonbook.interfaces.http.guards.access_log import Served
-    from commonbook.service.book import Book
     from commonbook.values.reports import Metrics
-
-if TYPE_CHECKING:
-    from sys import UnraisableHookArgs
 
 _LOG: Final = logging.getLogger("commonbook.server")
 _GRACE_SECONDS: Final = 2
