@@ -15,8 +15,8 @@ from benchmarks.quality.datasets import DataSet, Question, Talk, Turn, unrelated
 from benchmarks.quality.homes import FullText
 from benchmarks.quality.report import Table
 from commonbook import Book, Draft
+from commonbook.values.hit import Hit
 from commonbook.values.prompts import tokens
-from commonbook.values.recall import Hit
 
 DEPTH: Final = 50
 _PARTS_DEPTH: Final = 200

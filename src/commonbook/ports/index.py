@@ -91,7 +91,8 @@ class IndexQuery(NamedTuple):
     With `newest`, nothing is compared: the candidates are the latest passages. A passage whose last successor has ended
     by `now` counts as not superseded. Every passage must have all `required_terms`. Those that have all `phrase_terms`
     are candidates too, and those whose time is in one of the `spans`: of each sort the newest, at most
-    MAX_FURTHER_CANDIDATES. A span is a first time, and the first one after it.
+    MAX_FURTHER_CANDIDATES. A span is a first time, and the first one after it. Passages with the `excluded_tag` are
+    left out, but in the spaces of `kept_until` only those behind this position.
     """
 
     terms: tuple[str, ...]
@@ -113,6 +114,8 @@ class IndexQuery(NamedTuple):
     required_terms: tuple[str, ...] = ()
     phrase_terms: tuple[str, ...] = ()
     spans: tuple[tuple[int, int], ...] = ()
+    excluded_tag: str = ""
+    kept_until: tuple[tuple[str, int], ...] = ()
 
 
 class CandidatePool(NamedTuple):

@@ -14,7 +14,8 @@ import pytest
 
 import commonbook
 from commonbook.service.book import Book
-from commonbook.values.recall import Hit, RecallResult
+from commonbook.values.hit import Hit
+from commonbook.values.recall import RecallResult
 from tests.interfaces.cli.test_cli import INSTANT, Cli, Said, cli, cli_without_book
 from tests.interfaces.cli.test_terminal import environ, pipe, terminal
 

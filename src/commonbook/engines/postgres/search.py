@@ -527,6 +527,10 @@ def filter_condition(query: IndexQuery, params: dict[str, Any]) -> tuple[str, bo
         params["kinds"] = array_literal(allowed)
     required = (*map(tag_term, query.tags), *query.required_terms)
     conditions += [has_term(term, f"required{index}", params) for index, term in enumerate(required)]
+    if query.excluded_tag:
+        kept = [f"p.space = {signed_hash(space)} AND p.position <= {int(last)}" for space, last in query.kept_until]
+        has_tag = has_term(tag_term(query.excluded_tag), "excluded", params)
+        conditions.append(f"({' OR '.join([f'NOT {has_tag}', *kept])})")
     bounds = (
         ("time", ">=", "since", query.since, query.since > -FOREVER),
         ("time", "<=", "until", query.until, query.until < FOREVER),

@@ -148,7 +148,7 @@ class Recaller:
                 notes += permissions.note_other_spaces(tx, actor)
             pending = self._updater.pending(tx, view, total_changes(), limit=limit)
             watch.lap("pending")
-            index_query, expansions = self._queries.build(query, allowed, vector)
+            index_query, expansions = self._queries.build(tx, query, allowed, vector)
             watch.lap("expansion")
             try:
                 result, shares = phrases.search(view, phrases.Search(tx, allowed, query), index_query, pending)
