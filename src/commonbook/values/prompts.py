@@ -143,14 +143,15 @@ def _item(head: str, texts: Iterable[Stretch]) -> str:
 
 
 def heading_of(hit: Hit, *, with_id: bool = False) -> str:
-    """Return the heading of a hit: its day and space, the author of a memory, its doubts and, if wanted, its id.
+    """Return the heading of a hit: its day and space, the author of a memory, its doubts, and its session or title.
 
-    The title comes last, since its author may write anything; one that only repeats the passage is left out.
+    The title comes last, since its author may write anything; one that only repeats the passage is left out. The id of
+    a memory is there if it is wanted.
     """
     parts = [(hit.occurred or hit.created).date().isoformat(), hit.space]
     parts += [hit.author] if hit.type == "memory" else []
     parts += [*(["may be outdated"] if hit.superseded_by or hit.suspect else []), *hit.marks]
-    if with_id:
+    if with_id or not hit.memory:
         parts.append(f"session {hit.session}" if hit.session else f"{hit.kind} {hit.memory}")
     title = " ".join(hit.title.split())
     is_new = hit.memory and not " ".join(hit.passage.split()).startswith(title.rstrip(" .…"))
