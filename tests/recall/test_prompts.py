@@ -9,12 +9,13 @@ import pytest
 from commonbook.adapters.hermes import tools
 from commonbook.interfaces.agents.hooks import context
 from commonbook.interfaces.agents.hooks.folder import SessionState
+from commonbook.interfaces.mcp.methods import call
 from commonbook.interfaces.mcp.results import outline
 from commonbook.interfaces.mcp.tools import TOOLS
 from commonbook.service.book import Book
 from commonbook.values import prompts
 from commonbook.values.session import NewMessage
-from tests.interfaces.mcp.test_tools import Source, call
+from tests.interfaces.mcp.test_tools import Source
 
 TALK = (
     ("user:ann", "user", "Where did we put the kayak after the trip?"),
@@ -118,13 +119,13 @@ def test_no_answer_is_no_prompt(talk):
     assert talk.recall("What is the melting point of gallium in kelvin?").as_prompt(max_tokens=1000) == ""
 
 
-LONG = "The harbour opens early. " * 30 + "The colour of the crane is heliotrope. " + "Ships come and go. " * 20
+HARBOUR = "The harbour opens early. " * 30 + "The colour of the crane is heliotrope. " + "Ships come and go. " * 20
 
 
 @pytest.mark.promise("recall.prompt")
 @pytest.mark.parametrize("way", [by_hook, by_mcp, by_hermes, by_python])
 def test_of_a_long_text_a_prompt_has_the_beginning_and_what_matched(book, way):
-    book.append("port", [NewMessage("Tell me all about the port. " * 20), NewMessage(LONG, role="assistant")])
+    book.append("port", [NewMessage("Tell me all about the port. " * 20), NewMessage(HARBOUR, role="assistant")])
     shown = way(book, "What is the colour of the crane?")
     assert "heliotrope" in shown
     assert shown.count("The harbour opens early.") < 24

@@ -225,9 +225,9 @@ def test_a_budget_of_tokens_leaves_out_what_is_too_long(cli):
     short = cli.remember("tea, please")["id"]
     assert len(found(cli, "tea")) == 2
     assert found(cli, "tea", "--budget-tokens", "60") == [short]
-    told = cli("recall", "tea", "--budget-tokens", "60").err
-    assert "below the threshold or beyond the budget" in told
-    assert "the budget of 60 tokens left out" in told
+    notes = cli("recall", "tea", "--budget-tokens", "60").err
+    assert "below the threshold or beyond the budget" in notes
+    assert "the budget of 60 tokens left out" in notes
 
 
 REFUSED = {

@@ -361,7 +361,8 @@ def number_before_last(tx: Reading, session: Session, count: int) -> int:
         **_key(session),
         count=count,
     )
-    return row[0] if row else -1
+    (number,) = row or (-1,)
+    return int(number)
 
 
 def sequence_numbers(tx: Reading, session: Session) -> frozenset[int]:

@@ -420,7 +420,7 @@ class Search:
     def _unpack_best(self, rows: list[Row]) -> Segment:
         query = self._query
         terms = (*query.terms, *query.expansion_terms, *query.phrase_terms, *query.required_terms)
-        terms += tuple(map(tag_term, query.tags))
+        terms += tuple(map(tag_term, (*query.tags, *filter(None, [query.excluded_tag]))))
         return unpack_rows(rows, spaces=self._spaces, terms=terms, dimensions=self._dimensions)
 
     def _unpack_space(self, rows: list[Row], state: IndexState) -> Segment:
