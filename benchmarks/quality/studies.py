@@ -15,8 +15,8 @@ from benchmarks.quality.datasets import DataSet, Question, Talk, Turn, unrelated
 from benchmarks.quality.homes import FullText
 from benchmarks.quality.report import Table
 from commonbook import Book, Draft
+from commonbook.values.hit import Hit
 from commonbook.values.prompts import tokens
-from commonbook.values.recall import Hit
 
 DEPTH: Final = 50
 _PARTS_DEPTH: Final = 200
@@ -229,14 +229,17 @@ def _lost_paraphrases(book: Book, reported: Sequence[Answered]) -> Sequence[obje
 
 def prompt(data: DataSet, book: Book) -> Table:
     """Return the share of evidence turns that a prompt of so many tokens has, whole or with their first 200 letters."""
-    beginnings = {turn.id: turn.text.strip()[:_SHOWN_CHARS].rstrip() for talk in data.talks for turn in talk.turns}
+    turns = [turn for talk in data.talks for turn in talk.turns]
+    beginnings = {turn.id: " ".join(turn.text.strip()[:_SHOWN_CHARS].split()) for turn in turns}
     shares: dict[int, list[float]] = {budget: [] for budget in BUDGETS}
     lengths: dict[int, list[float]] = {budget: [] for budget in BUDGETS}
     for question in data.reported():
         result = book.recall(question.text, spaces=question.space, k=_PROMPT_DEPTH, min_confidence=0)
         for budget in BUDGETS:
             text = result.as_prompt(max_tokens=budget)
-            shares[budget].append(measures.mean([float(beginnings[turn] in text) for turn in question.evidence]))
+            # A prompt indents the further lines of a text.
+            words = " ".join(text.split())
+            shares[budget].append(measures.mean([float(beginnings[turn] in words) for turn in question.evidence]))
             lengths[budget].append(tokens(text))
     rows = [
         (budget, len(shares[budget]), measures.mean(shares[budget]), measures.mean(lengths[budget]))

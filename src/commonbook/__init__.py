@@ -92,6 +92,7 @@ if TYPE_CHECKING:
     from commonbook.remote.outbox_client import Client
     from commonbook.remote.remote_book import RemoteBook
     from commonbook.service.book import Book
+    from commonbook.values.hit import CopyPlace, Hit, HitType
     from commonbook.values.invalidation import Decision, Invalidation, Notice, SupersedeReason, Verdict
     from commonbook.values.memory import (
         UNSET,
@@ -117,7 +118,7 @@ if TYPE_CHECKING:
         Unset,
     )
     from commonbook.values.reasoning import Dependent, Inbox, InboxItem, MemoryReference, SupersedeReport, TriageReport
-    from commonbook.values.recall import CopyPlace, Hit, HitType, Include, RecallResult
+    from commonbook.values.recall import Include, RecallResult
     from commonbook.values.reports import (
         BackupReport,
         ChangeEvent,
@@ -229,7 +230,8 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "commonbook.values.reasoning": (
         "Dependent", "Inbox", "InboxItem", "MemoryReference", "SupersedeReport", "TriageReport",
     ),
-    "commonbook.values.recall": ("CopyPlace", "Hit", "HitType", "Include", "RecallResult"),
+    "commonbook.values.hit": ("CopyPlace", "Hit", "HitType"),
+    "commonbook.values.recall": ("Include", "RecallResult"),
     "commonbook.values.reports": (
         "BackupReport", "ChangeEvent", "ChangePage", "Finding", "LogEntry", "LogReport", "Metrics", "Progress",
         "RestoreReport", "SchemaMigration", "Status", "SyncReport", "TransferReport",

@@ -26,8 +26,9 @@ from commonbook.engines.process import SystemClock
 from commonbook.errors import BadInput, BadSpaceName, BadText, BadTime, CommonbookError
 from commonbook.service.book import Book
 from commonbook.subjects.recall import indexed_passages, recaller, scoring
+from commonbook.values.hit import Hit
 from commonbook.values.memory import Draft, Kind
-from commonbook.values.recall import Hit, RecallResult
+from commonbook.values.recall import RecallResult
 from tests.conftest import OpenBook
 from tests.support.paraphrases import ASKED, OTHERS
 

@@ -17,8 +17,9 @@ import pytest
 import commonbook
 from commonbook.core.markdown.transcript import TranscriptMessage, render
 from commonbook.service.book import Book
+from commonbook.values.hit import Hit
 from commonbook.values.memory import Draft
-from commonbook.values.recall import Hit, RecallResult
+from commonbook.values.recall import RecallResult
 from tests.conftest import OpenBook
 from tests.support.best_of import takes_less_than
 from tests.support.hand_edits import change

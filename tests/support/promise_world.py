@@ -21,9 +21,9 @@ from commonbook.core.settings.settings import Settings
 from commonbook.errors import CommonbookError
 from commonbook.service.book import Book
 from commonbook.values import ids
+from commonbook.values.hit import Hit
 from commonbook.values.memory import Filter
 from commonbook.values.memory import Memory as Shown
-from commonbook.values.recall import Hit
 from commonbook.values.session import AppendReceipt, Message, SettleReport, SwitchReason
 from tests.support.promise_facts import OWNER, proposals_of
 

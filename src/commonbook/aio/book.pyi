@@ -211,6 +211,8 @@ class AsyncBook:
         kinds: Iterable[Kind] = (),
         tags: Iterable[str] = (),
         session: str | None = None,
+        exclude_session: str | None = None,
+        exclude_last: int | None = None,
         author: str | None = None,
         metadata: Mapping[str, MetadataValue] = ...,
         since: datetime | str | None = None,

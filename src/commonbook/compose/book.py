@@ -405,7 +405,7 @@ def _recall_service(
 
     embedder = embedder_for(settings.embedder)
     table = embedder if isinstance(embedder, StaticTable) else StaticTable()
-    return Recaller(index(), embedder, table, recalls_at_once=recalls_at_once)
+    return Recaller(index(), embedder, table, bars=settings.bars, recalls_at_once=recalls_at_once)
 
 
 def recall_service(settings: Settings, hidden: str) -> RecallService:

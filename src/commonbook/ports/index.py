@@ -92,7 +92,8 @@ class IndexQuery(NamedTuple):
     passages. A passage whose last successor has ended by `now` counts as not superseded. Every passage must have
     all `required_terms`. Those that have all `phrase_terms` are candidates too, and those whose time is in one of
     the `spans`: of each sort the newest, at most MAX_FURTHER_CANDIDATES. A span is a first time, and the first one
-    after it.
+    after it. Passages with the `excluded_tag` are left out, but in the spaces of
+    `kept_until` only those behind this position.
     """
 
     terms: tuple[str, ...]
@@ -115,6 +116,8 @@ class IndexQuery(NamedTuple):
     phrase_terms: tuple[str, ...] = ()
     spans: tuple[tuple[int, int], ...] = ()
     excluded_flags: int = 0
+    excluded_tag: str = ""
+    kept_until: tuple[tuple[str, int], ...] = ()
 
 
 class CandidatePool(NamedTuple):

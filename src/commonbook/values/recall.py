@@ -1,19 +1,17 @@
-"""The request of a recall, its hits, and its result."""
+"""The request of a recall, and its result."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Literal, NamedTuple, TypeAlias
 
 from commonbook.values import prompts
-from commonbook.values.memory import NO_METADATA, CopyInfo, Freshness, Kind, Mark, MetadataValue
+from commonbook.values.hit import Bars, Hit
+from commonbook.values.memory import NO_METADATA, Kind, MetadataValue
 
 Include: TypeAlias = Literal["superseded", "expired", "notices"]
 """Memories that recall leaves out unless they are included."""
-
-HitType: TypeAlias = Literal["memory", "message"]
-"""Whether a hit is a passage of a memory, or a message of a session."""
 
 
 class RecallRequest(NamedTuple):
@@ -27,6 +25,8 @@ class RecallRequest(NamedTuple):
     kinds: tuple[Kind, ...] = ()
     tags: tuple[str, ...] = ()
     session: str | None = None
+    exclude_session: str | None = None
+    exclude_last: int | None = None
     author: str | None = None
     metadata: Mapping[str, MetadataValue] = NO_METADATA
     since: datetime | str | None = None
@@ -38,64 +38,13 @@ class RecallRequest(NamedTuple):
     explain: bool = False
 
 
-class CopyPlace(NamedTuple):
-    """A space that has the same memory as a hit, and the id of that copy or source there."""
-
-    space: str
-    id: str
-
-
-class Hit(NamedTuple):
-    """A passage that answers a query, with its place and the properties of its memory.
-
-    `passage` is the matching text, `before` and `after` are the texts around it; `text` is the whole message or memory.
-    `path` is the file of its memory, which is at `revision`; both are None for a message that is in no episode yet.
-    `session` and `seq` are the place of a message, None for a memory. `confidence` is the estimated chance that this
-    hit answers the query, from 0 to 1; 0 without a query. `also_in` names the other searched spaces where a memory of
-    the same root says the same; it is not a hit of its own. `repeats` is how many other messages of its author say
-    the same.
-    """
-
-    type: HitType
-    id: str
-    passage_id: str
-    memory: str
-    session: str | None
-    seq: int | None
-    kind: Kind
-    space: str
-    title: str
-    text: str
-    passage: str
-    before: str
-    after: str
-    author: str
-    score: float
-    confidence: float
-    parts: Mapping[str, float]
-    freshness: Freshness | None
-    suspect: bool
-    superseded_by: str | None
-    marks: tuple[Mark, ...]
-    path: str | None
-    revision: int | None
-    tags: tuple[str, ...]
-    occurred: datetime | None
-    created: datetime
-    matched: tuple[str, ...] = ()
-    shared: CopyInfo | None = None
-    successor: str | None = None
-    also_in: tuple[CopyPlace, ...] = ()
-    repeats: int = 0
-    metadata: Mapping[str, MetadataValue] = NO_METADATA
-
-
 class RecallResult(NamedTuple):
     """The hits of a recall, best first, and its duration; with `explain`, also the duration of each step.
 
-    `left_out` counts the hits among the best k that were left out because of their confidence. If nothing is left,
-    `nearest` is the best of them. `fence` is the tag around these hits in a prompt, which only this home can make.
-    `meant` maps misspelt words of the query to the known names that were searched in their place.
+    `left_out` counts the hits among the best k that were left out because of their confidence or the budget; a note
+    says how many the budget left out. If none has enough confidence, `nearest` is the best of them. `fence` is the tag
+    around these hits in a prompt, which only this home can make. `meant` maps misspelt words of the query to the known
+    names that were searched in their place.
     """
 
     hits: tuple[Hit, ...]
@@ -106,30 +55,27 @@ class RecallResult(NamedTuple):
     nearest: Hit | None = None
     fence: str = ""
     meant: Mapping[str, str] = {}
+    bars: Bars = Bars()
+
+    @property
+    def likely(self) -> Sequence[Hit]:
+        """The hits without those at the end that hardly answer, which the command line shows as less likely."""
+        return prompts.likely(self.hits, self.bars)
+
+    @property
+    def answering(self) -> Sequence[Hit]:
+        """The hits that a model is given which has asked for them."""
+        return prompts.answering(self.hits, self.bars, least=self.bars.likely)
+
+    @property
+    def for_prompt(self) -> Sequence[Hit]:
+        """The hits that a prompt is given which nobody has asked for: by a stricter bar, none rather than some."""
+        return prompts.answering(self.hits, self.bars, least=self.bars.prompt)
 
     def as_prompt(self, *, max_tokens: int) -> str:
-        """Return the most useful stretches of the hits as a block for a prompt, of at most `max_tokens`.
+        """Return the hits that answer as a block for a prompt, of at most `max_tokens`; but the first is always in it.
 
-        Messages that follow each other are merged into runs. Times, spaces, titles and authors are named, and what an
-        assistant wrote is marked. More hits than the default of ten fill a large budget better.
+        Messages that follow each other are merged into runs. Times, spaces, titles, authors and doubts are named. More
+        hits than the default of ten fill a large budget better.
         """
-        return prompts.as_prompt([_excerpt(hit) for hit in self.hits], self.fence, max_tokens=max_tokens)
-
-
-def _excerpt(hit: Hit) -> prompts.Excerpt:
-    """Return a hit as a prompt shows it; a passage of a memory has its place behind the `#` of its id."""
-    part = hit.passage_id.rpartition("#")[2]
-    doubts = ("may be outdated",) if hit.superseded_by or hit.suspect else ()
-    return prompts.Excerpt(
-        thread=f"{hit.space} {hit.session or hit.memory}",
-        place=hit.seq if hit.seq is not None else int(part) if part.isdecimal() else 0,
-        is_message=hit.type == "message",
-        day=(hit.occurred or hit.created).date().isoformat(),
-        space=hit.space,
-        title=hit.title,
-        author=hit.author,
-        passage=hit.passage,
-        before=hit.before,
-        after=hit.after,
-        marks=(*doubts, *hit.marks),
-    )
+        return prompts.as_prompt(self.for_prompt, self.fence, max_tokens=max_tokens)

@@ -29,6 +29,8 @@ class Recall(Declarations):
         kinds: Iterable[Kind] = (),
         tags: Iterable[str] = (),
         session: str | None = None,
+        exclude_session: str | None = None,
+        exclude_last: int | None = None,
         author: str | None = None,
         metadata: Mapping[str, MetadataValue] = NO_METADATA,
         since: datetime | str | None = None,
@@ -46,13 +48,15 @@ class Recall(Declarations):
         - `k`: the maximum number of hits.
         - `kinds`, `tags`: only memories of one of these kinds, with all of these tags.
         - `session`: only messages of the session of this name, and episodes of it.
+        - `exclude_session`: no messages of the session of this name, and no episodes of it.
+        - `exclude_last`: of that session, leave out only this number of its last messages.
         - `author`: only messages and memories of this author, such as `user:bob`.
         - `metadata`: only memories with all of these fields of metadata, such as `{"ticket": "A-12"}`.
         - `since`, `until`: only what happened, or else was created, in this period.
         - `as_of`: only what was valid at this time.
         - `min_confidence`: only hits with at least this estimated chance to answer, from 0 to 1. Without it, nothing is
           returned if probably nothing found is about the query; 0 returns all.
-        - `budget_tokens`: only as many hits as fit into a prompt of so many tokens.
+        - `budget_tokens`: only as many hits as fit into a prompt of so many tokens; if none does, the first is cut.
         - `include`: also `superseded` or `expired` memories, or `notices`, which are left out by default.
         - `explain`: also return the parts of each score and the duration of each step.
 

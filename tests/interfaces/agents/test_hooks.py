@@ -206,8 +206,8 @@ def test_the_book_keeps_which_memory_was_put_into_which_turn(garden, home):
         assert {use.by for use in found.values()} == {"agent:claude-code"}
         assert {use.revision for use in found.values()} == {1}
         for use, text in ((found[SESSION, 0], started), (found["other", 1], prompted)):
-            passages = text.partition(prompts.NOTE)[2].strip().rpartition("\n</")[0].split("\n\n")
-            assert use.hash in {sha256(passage.encode()).hexdigest() for passage in passages}
+            lines = text.partition(prompts.NOTE)[2].strip().split("\n")
+            assert use.hash in {sha256(line.encode()).hexdigest() for line in lines}
         first = book.messages(SESSION).items[0]
         hook(prompt("With what does the phone number of the gardener end?", "2"))
         assert (SESSION, 2) in [(use.session, use.seq) for use in book.uses(first.id)]

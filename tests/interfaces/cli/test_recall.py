@@ -14,7 +14,8 @@ import pytest
 
 import commonbook
 from commonbook.service.book import Book
-from commonbook.values.recall import Hit, RecallResult
+from commonbook.values.hit import Hit
+from commonbook.values.recall import RecallResult
 from tests.interfaces.cli.test_cli import INSTANT, Cli, Said, cli, cli_without_book
 from tests.interfaces.cli.test_terminal import environ, pipe, terminal
 
@@ -224,6 +225,9 @@ def test_a_budget_of_tokens_leaves_out_what_is_too_long(cli):
     short = cli.remember("tea, please")["id"]
     assert len(found(cli, "tea")) == 2
     assert found(cli, "tea", "--budget-tokens", "60") == [short]
+    notes = cli("recall", "tea", "--budget-tokens", "60").err
+    assert "below the threshold or beyond the budget" in notes
+    assert "the budget of 60 tokens left out" in notes
 
 
 REFUSED = {
@@ -332,6 +336,19 @@ def test_the_confidence_is_shown_where_it_is_asked_for(cli):
     limited = cli("recall", "who owns billing", "--min-confidence", "0").out
     assert len(re.findall(r"^\w.*  \d+%$", limited, re.MULTILINE)) == 2
     assert "less likely" not in limited
+
+
+def test_the_last_messages_of_a_session_can_be_left_out(cli):
+    for number in range(3):
+        cli("session", "append", "talk", f"Tea number {number} is green")
+    cli.remember("Tea is at four")
+
+    def seqs(*args: str) -> list[int | None]:
+        return sorted(hit["seq"] or 0 for hit in cli("recall", "tea", "--json", *args).json["hits"])
+
+    assert seqs() == [0, 1, 2, 3]
+    assert seqs("--exclude-session", "talk") == [0]
+    assert seqs("--exclude-session", "talk", "--exclude-last", "2") == [0, 1]
 
 
 def test_hits_that_are_left_out_by_default_are_counted(cli):
@@ -648,12 +665,11 @@ def test_the_prompt_of_an_agent_can_be_looked_at(cli):
     assert shown.out.startswith("<commonbook-recall ")
     assert "data, not instructions" in shown.out
     # More hits than are shown otherwise fill it.
-    assert shown.out.count("\nAlice owns part") == 12
-    assert cli("recall", "who owns billing", "-k", "2", "--prompt", "400").out.count("\nAlice owns part") == 2
+    assert shown.out.count("\n  Alice owns part") == 12
+    assert cli("recall", "who owns billing", "-k", "2", "--prompt", "400").out.count("\n  Alice owns part") == 2
     answer = cli("recall", "who owns billing", "--prompt", "400", "--json").json
-    assert answer["prompt"].count("\nAlice owns part") == len(answer["hits"]) == 12
-    small = cli("recall", "who owns billing", "--prompt", "20")
-    assert (small.out, small.err) == ("", "so few tokens have room for nothing; give more\n")
+    assert answer["prompt"].count("\n  Alice owns part") == len(answer["hits"]) == 12
+    assert cli("recall", "who owns billing", "--prompt", "20").out.count("\n  Alice owns part") == 1
     nothing = cli("recall", "quarterly depreciation schedules", "--prompt", "400")
     assert nothing.out == ""
     assert "nothing" in nothing.err

@@ -187,7 +187,9 @@ def test_options_of_tools_reach_the_book(book):
 
 
 def test_a_recall_without_a_budget_has_room_in_a_conversation(book, home):
-    book.remember_many([Draft(f"Rule {number} of the tea house. " + "Tea is served. " * 70) for number in range(40)])
+    book.remember_many(
+        [Draft(f"Rule {number} of the tea house. " + f"Tea {number} is served. " * 70) for number in range(40)]
+    )
     hits = run(book, "recall", query="rules of the tea house", k=50)["hits"]
     assert 0 < len(json.dumps(hits)) < 4 * 4000 * 2
     assert len(run(book, "recall", query="rules of the tea house", k=50, budget_tokens=20_000)["hits"]) > len(hits)

@@ -27,7 +27,7 @@ from commonbook.errors import BadInput, CommonbookError, HomeError
 from commonbook.values.session import SwitchReason
 
 if TYPE_CHECKING:
-    from commonbook.values.recall import Hit
+    from commonbook.values.hit import Hit
 
 
 logger = logging.getLogger(__name__)
@@ -275,7 +275,7 @@ class CommonbookMemoryProvider:
         session = session_id or self._session
         if self._recall_enabled(query) and self._active:
             self._prefetch_generations[session] = self._generations[session]
-            self._active.keeper.prefetch(session, without_quotes(query), self._recall_options())
+            self._active.keeper.prefetch(session, without_quotes(query), self._recall_options(session))
 
     def prefetch(self, query: str, *, session_id: str = "") -> str:
         """Return recalled passages for a query, fenced as data; an empty text if it takes too long."""
@@ -289,17 +289,18 @@ class CommonbookMemoryProvider:
         try:
             # The query is a message: what it quotes need not occur.
             text = without_quotes(query)
-            result = active.keeper.prefetched(session, text, self._recall_options(), wait=wait, reuse=reuse)
+            result = active.keeper.prefetched(session, text, self._recall_options(session), wait=wait, reuse=reuse)
         except CommonbookError as error:
             logger.warning("Commonbook: recall failed (%s)", error.message)
             return ""
         # Hermes may have switched meanwhile: a recall for the old session must not reach the new one.
         if result is None or self._generations[session] != generation or self._active is not active:
             return ""
-        hits = [hit for hit in result.hits if self._is_not_in_prompt(session, hit)][: active.config.recall_count]
+        hits = [hit for hit in result.for_prompt if self._is_not_in_prompt(session, hit)][: active.config.recall_count]
+        count, recalled = tools.fenced(hits, result.fence, active.config.recall_tokens)
         if hits:
-            self._status, self._last_warning = RecallStatus(f"Commonbook{self._last_warning}", len(hits)), ""
-        return tools.fenced(hits, result.fence)
+            self._status, self._last_warning = RecallStatus(f"Commonbook{self._last_warning}", count), ""
+        return recalled
 
     def recall_status(self) -> RecallStatus | None:
         """Return the result of the last prefetch, with the last warning if there is one."""
@@ -308,11 +309,15 @@ class CommonbookMemoryProvider:
     def _recall_enabled(self, query: str) -> bool:
         return bool(self._active and self._active.config.recall_count and query.strip())
 
-    def _recall_options(self) -> dict[str, Any]:
+    def _recall_options(self, session: str) -> dict[str, Any]:
         config = self._require_active().config
-        arguments: dict[str, Any] = {"k": 2 * config.recall_count, "budget_tokens": config.recall_tokens}
+        arguments: dict[str, Any] = {"k": 2 * config.recall_count, "exclude_session": self._present(session)}
         arguments["spaces"] = self._require_active().spaces.recalled
         return arguments | ({"min_confidence": config.min_confidence} if config.min_confidence >= 0 else {})
+
+    def _present(self, session: str) -> str | None:
+        """Return a session if it is in its prompt as a whole."""
+        return session if session in self._in_prompt.get(session, {session}) else None
 
     def _is_not_in_prompt(self, session: str, hit: Hit) -> bool:
         return hit.session is None or hit.session not in self._in_prompt.get(session, {session})
@@ -330,8 +335,10 @@ class CommonbookMemoryProvider:
     def _tool(self, name: str, args: dict[str, Any]) -> dict[str, Any]:
         active = self._require_active()
         if name == tools.RECALL:
+            present = self._present(self._session)
             return active.keeper.read(
-                lambda book: tools.recall(book, args, active.spaces.recalled(book)), wait=active.config.recall_seconds
+                lambda book: tools.recall(book, args, active.spaces.recalled(book), present),
+                wait=active.config.recall_seconds,
             )
         if name != tools.REMEMBER:
             raise BadInput(f"there is no tool {name}", fix=f"use {tools.RECALL} or {tools.REMEMBER}")

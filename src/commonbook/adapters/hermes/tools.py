@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 from commonbook.core.text import masking, recall_fence
 from commonbook.errors import BadInput, CommonbookError, NotAllowed, SpaceExists
 from commonbook.values import prompts
-from commonbook.values.recall import Hit
+from commonbook.values.hit import Hit
 
 if TYPE_CHECKING:
     from commonbook.service.book import Book
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 RECALL: Final = "commonbook_recall"
 REMEMBER: Final = "commonbook_remember"
+_MAX_TOKENS: Final = 4000
 _WAITS: Final = (
     "Staged for approval (memory.write_approval is on). Not stored yet: tell the user that"
     " `hermes commonbook pending` shows it, and `hermes commonbook approve {id}` or `reject {id}` decides."
@@ -60,13 +61,15 @@ SCHEMAS: Final[list[dict[str, Any]]] = [
 ]
 
 
-def recall(book: Book, args: Mapping[str, Any], spaces: Sequence[str]) -> dict[str, Any]:
-    """Return passages for a query of the model, fenced as data."""
+def recall(book: Book, args: Mapping[str, Any], spaces: Sequence[str], session: str | None) -> dict[str, Any]:
+    """Return passages for a query of the model, fenced as data; nothing of a session that is in its prompt."""
     limit = args.get("limit", 8)
     if not isinstance(limit, int) or isinstance(limit, bool):
         raise BadInput("limit is not a number", fix="leave it out, or give one from 1 to 30")
-    result = book.recall(_require_text(args, "query"), spaces=spaces, k=max(1, min(limit, 30)))
-    return {"count": len(result.hits), "recalled": fenced(result.hits, result.fence)}
+    query = _require_text(args, "query")
+    result = book.recall(query, spaces=spaces, k=max(1, min(limit, 30)), exclude_session=session)
+    count, recalled = fenced(result.answering, result.fence, _MAX_TOKENS)
+    return {"count": count, "recalled": recalled}
 
 
 def remember(book: Book, args: Mapping[str, Any], session: str, space: str) -> dict[str, Any]:
@@ -118,15 +121,10 @@ def _require_text(args: Mapping[str, Any], name: str) -> str:
     return value
 
 
-def fenced(hits: Sequence[Hit], tag: str) -> str:
-    """Return passages with their origins for a prompt, fenced as data that cannot look like an instruction."""
-    return prompts.fence([f"[{_origin(hit)}]\n{hit.passage.strip()}" for hit in hits], tag)
-
-
-def _origin(hit: Hit) -> str:
-    when = (hit.occurred or hit.created).date().isoformat()
-    marks = [*(["may be outdated"] if hit.superseded_by or hit.suspect else []), *hit.marks]
-    return ", ".join([when, hit.space, hit.author, *marks])
+def fenced(hits: Sequence[Hit], tag: str, max_tokens: int) -> tuple[int, str]:
+    """Return how many hits fit into a prompt, and these with their origins, fenced as data."""
+    stretches = prompts.fit(hits, max_tokens - prompts.FENCE_TOKENS, prompts.heading_of)
+    return sum(not each.offset for each in stretches), prompts.block(stretches, tag, prompts.heading_of)
 
 
 def failure(error: CommonbookError) -> str:

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 from commonbook.errors import BadInput
 from commonbook.ports.embedding import EmbedderChoice
+from commonbook.values.hit import Bars
 
 PERSONAL: Final = "personal"
 CONFIG_KEYS: Final = ("busy_seconds", "embedder", "embedder_url", "outbox", "zone")
@@ -111,6 +112,8 @@ class Settings(NamedTuple):
     """The absolute path of the folder for the keys of a book on a server."""
     key: Secret | None = None
     """The API key of the command line, if it does not act as the owner."""
+    bars: Bars = Bars()
+    """The confidence from which on a hit is listed as likely, and from which on a prompt gets any."""
     is_default_home: bool = False
     """Whether the home is `~/commonbook`, which the first write makes."""
 
@@ -145,6 +148,7 @@ class Settings(NamedTuple):
             database=None if home is not None else _database(env, working),
             keys=_keys(env, working),
             key=_secret(env.get("COMMONBOOK_KEY") or None, "COMMONBOOK_KEY"),
+            bars=_bars(env),
             is_default_home=root == _absolute("home", _DEFAULT_HOME, env, working),
         )
 
@@ -259,6 +263,14 @@ def _database(env: Mapping[str, str], cwd: str) -> DatabaseChoice | None:
         connections=_number("COMMONBOOK_CONNECTIONS", connections or "20", minimum=2, maximum=1000),
         recall_mb=_number("COMMONBOOK_RECALL_MB", recall_mb or "128", minimum=0, maximum=100_000),
     )
+
+
+def _bars(env: Mapping[str, str]) -> Bars:
+    likely, prompt = (
+        _number(name, env.get(name) or str(round(100 * default)), minimum=0, maximum=100) / 100
+        for name, default in zip(("COMMONBOOK_LIKELY_PERCENT", "COMMONBOOK_PROMPT_PERCENT"), Bars(), strict=True)
+    )
+    return Bars(likely, prompt)
 
 
 def _keys(env: Mapping[str, str], cwd: str) -> str | None:

@@ -354,6 +354,17 @@ def messages(tx: Reading, session: Session, *, after: int = 0, limit: int = 500)
     return [_message(row) for row in rows]
 
 
+def number_before_last(tx: Reading, session: Session, count: int) -> int:
+    """Return the number of the message before the last so many that are not rewound; -1 if there is none."""
+    row = tx.row(
+        f"SELECT seq FROM message WHERE {_OF_SESSION} AND taken_back IS NULL ORDER BY seq DESC LIMIT 1 OFFSET :count",
+        **_key(session),
+        count=count,
+    )
+    (number,) = row or (-1,)
+    return int(number)
+
+
 def sequence_numbers(tx: Reading, session: Session) -> frozenset[int]:
     """Return the numbers of all messages of a session."""
     rows = tx.rows(f"SELECT seq FROM message WHERE {_OF_SESSION}", **_key(session))

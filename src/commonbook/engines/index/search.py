@@ -170,6 +170,12 @@ def _filter_masks(segment: Segment, query: IndexQuery) -> list[Bools]:
         conditions.append(having_all)
     if query.excluded_flags:
         conditions.append((segment.flags & query.excluded_flags) == 0)
+    if query.excluded_tag and len(excluded := _rows_with_all(segment, [tag_term(query.excluded_tag)])):
+        kept_until = dict(query.kept_until)
+        limits = np.array([kept_until.get(space, -1) for space in segment.table("space")], np.int64)
+        kept = np.ones(segment.rows, np.bool_)
+        kept[excluded] = segment.position[excluded] <= limits[segment.column("space")[excluded]]
+        conditions.append(kept)
     if query.since > -FOREVER:
         conditions.append(segment.column("time") >= query.since)
     if query.until < FOREVER:

@@ -420,7 +420,7 @@ class Search:
     def _unpack_best(self, rows: list[Row]) -> Segment:
         query = self._query
         terms = (*query.terms, *query.expansion_terms, *query.phrase_terms, *query.required_terms)
-        terms += tuple(map(tag_term, query.tags))
+        terms += tuple(map(tag_term, (*query.tags, *filter(None, [query.excluded_tag]))))
         return unpack_rows(rows, spaces=self._spaces, terms=terms, dimensions=self._dimensions)
 
     def _unpack_space(self, rows: list[Row], state: IndexState) -> Segment:
@@ -530,6 +530,10 @@ def filter_condition(query: IndexQuery, params: dict[str, Any]) -> tuple[str, bo
         selective = True
     required = (*map(tag_term, query.tags), *query.required_terms)
     conditions += [has_term(term, f"required{index}", params) for index, term in enumerate(required)]
+    if query.excluded_tag:
+        kept = [f"p.space = {signed_hash(space)} AND p.position <= {int(last)}" for space, last in query.kept_until]
+        has_tag = has_term(tag_term(query.excluded_tag), "excluded", params)
+        conditions.append(f"({' OR '.join([f'NOT {has_tag}', *kept])})")
     bounds = (
         ("time", ">=", "since", query.since, query.since > -FOREVER),
         ("time", "<=", "until", query.until, query.until < FOREVER),

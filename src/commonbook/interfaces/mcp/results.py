@@ -5,14 +5,17 @@ A client hands on either the structure or the text of a result. So the text is m
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
+from commonbook.values import prompts
 from commonbook.values.encoding import encode
 from commonbook.values.memory import Memory, Receipt
 
 if TYPE_CHECKING:
-    from commonbook.values.recall import Hit, RecallResult
+    from commonbook.values.hit import Hit
+    from commonbook.values.prompts import Stretch
+    from commonbook.values.recall import RecallResult
     from commonbook.verbs import Verbs
 
 _BUDGET_TOKENS: Final = 4000
@@ -53,13 +56,26 @@ def memory_fields(memory: Memory) -> dict[str, Any]:
 def recall(book: Verbs, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return the hits of a recall with these arguments, and its notes, if there are any.
 
-    Without a budget, there are as many hits as a conversation can take.
+    Without a budget, there are as many hits as a conversation can take; without a confidence, only likely ones.
     """
-    result: RecallResult = book.recall(**{"budget_tokens": _BUDGET_TOKENS, **arguments})
-    return {"hits": [_hit_fields(hit) for hit in result.hits], "notes": list(result.notes)}
+    budget = arguments.get("budget_tokens", _BUDGET_TOKENS)
+    others = {name: value for name, value in arguments.items() if name != "budget_tokens"}
+    result: RecallResult = book.recall(**others)
+    hits = result.hits if "min_confidence" in arguments else result.answering
+    stretches: dict[str, list[Stretch]] = {}
+    for stretch in prompts.fit(hits, budget, lambda hit: outline(_hit_fields(hit, ""))):
+        stretches.setdefault(stretch.hit.passage_id, []).append(stretch)
+    beyond = len(hits) - len(stretches)
+    notes = [*result.notes, *([f"{beyond} more hits, which repeat these or are beyond the budget"] if beyond else [])]
+    return {"hits": [_hit_fields(found[0].hit, _text(found)) for found in stretches.values()], "notes": notes}
 
 
-def _hit_fields(hit: Hit) -> dict[str, Any]:
+def _text(stretches: Sequence[Stretch]) -> str:
+    """Return the texts of a hit in order; of a message, only authors begin a line."""
+    return "\n".join(each.text for each in sorted(stretches, key=lambda stretch: stretch.offset)).lstrip()
+
+
+def _hit_fields(hit: Hit, text: str) -> dict[str, Any]:
     """Return a hit with its author and origin, and with the marks that say whether it still holds."""
     return structure(
         {
@@ -68,7 +84,7 @@ def _hit_fields(hit: Hit) -> dict[str, Any]:
             "kind": hit.kind if hit.type == "memory" else None,
             "memory": hit.memory if hit.memory != hit.id else None,
             "title": hit.title,
-            "text": "\n".join(filter(None, (hit.before, hit.passage, hit.after))),
+            "text": text,
             "author": hit.author,
             "space": hit.space,
             "session": hit.session,

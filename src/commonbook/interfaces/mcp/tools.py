@@ -169,8 +169,8 @@ def _status(book: Verbs, _arguments: Arguments) -> object:
 
 
 _OF_RECALL: Final = (
-    "query", "k", "spaces", "kinds", "tags", "session", "author", "since", "until", "as_of", "min_confidence",
-    "budget_tokens", "include",
+    "query", "k", "spaces", "kinds", "tags", "session", "exclude_session", "exclude_last", "author", "since", "until",
+    "as_of", "min_confidence", "budget_tokens", "include",
 )  # fmt: skip
 _OF_EDIT: Final = (
     "id", "text", "title", "kind", "tags", "occurred", "valid_until", "expires", "clear", "expected_version",
@@ -216,6 +216,7 @@ _TABLE: Final = (
         described={
             "spaces": "default: this project and personal; team/ is all below team",
             "since": "time, or e.g. yesterday",
+            "exclude_last": "only its last N messages",
             "as_of": "what was valid then",
         },
         narrowed={

@@ -43,8 +43,9 @@ from commonbook.subjects.recall.indexed_passages import root_of
 from commonbook.subjects.recall.query import ParsedQuery
 from commonbook.subjects.sharing.freshness import REFRESHED_BY_READING
 from commonbook.values import prompts
+from commonbook.values.hit import CopyPlace, Hit
 from commonbook.values.memory import LAZY
-from commonbook.values.recall import CopyPlace, Hit, RecallResult
+from commonbook.values.recall import RecallResult
 from commonbook.values.session import Message
 from commonbook.values.spaces import SpaceScope
 from commonbook.values.stored_memory import StoredMemory
@@ -497,7 +498,7 @@ class HitBuilder:
             tags=self._tags.get((space, message.session), ()),
             occurred=message.time,
             created=message.time,
-            matched=self._matched(message.text) if self._query.request.explain else (),
+            matched=self._matched(message.text),
             repeats=self._repeats[row],
         )
 
@@ -538,7 +539,7 @@ class HitBuilder:
             tags=memory.tags,
             occurred=at or memory.occurred,
             created=at or memory.created,
-            matched=self._matched(text) if self._query.request.explain else (),
+            matched=self._matched(text),
             shared=memory.copy_info,
             successor=memory.successor,
             also_in=also_in,
@@ -577,8 +578,9 @@ class HitBuilder:
         return f"{speaker}: {text}" if speaker else text
 
     def _matched(self, text: str) -> tuple[str, ...]:
-        """Return the words of a text whose terms are in the query."""
-        return tuple(dict.fromkeys(terms.matching(text, self._terms)))
+        """Return the words of a text whose terms are in the query, if it is so long that it may be cut."""
+        is_needed = self._query.request.explain or len(text) > prompts.LONG_CHARS
+        return tuple(dict.fromkeys(terms.matching(text, self._terms))) if is_needed else ()
 
 
 MAX_PLACES: Final = 100
@@ -698,9 +700,12 @@ _HEADING_TOKENS: Final = 8
 
 def result_of(keys: Keys, answer: Answer, *, budget_tokens: int | None, notes: list[str]) -> RecallResult:
     """Return the result of an answer, without its times."""
-    hits = tuple(_within_budget(answer.hits, budget_tokens))
+    found = tuple(answer.hits)
+    hits = found if budget_tokens is None else tuple(_within_budget(found, budget_tokens))
+    if beyond := len(found) - len(hits):
+        notes.append(f"the budget of {budget_tokens} tokens left out {beyond} of {len(found)} hits")
     tag = _tag(keys, hits) if hits else ""
-    return RecallResult(hits, 0.0, {}, tuple(notes), answer.left_out, answer.nearest, tag)
+    return RecallResult(hits, 0.0, {}, tuple(notes), answer.left_out + beyond, answer.nearest, tag)
 
 
 def _tag(keys: Keys, hits: Sequence[Hit]) -> str:
@@ -710,17 +715,18 @@ def _tag(keys: Keys, hits: Sequence[Hit]) -> str:
     return ""
 
 
-def _within_budget(hits: Iterator[Hit], budget: int | None) -> Iterator[Hit]:
-    """Yield the hits that fit into a budget of tokens; one that is too long is skipped, and a later one may fit."""
-    left = budget
+def _within_budget(hits: Sequence[Hit], budget: int) -> list[Hit]:
+    """Return the hits that fit into a budget of tokens; a later one may fit. If none does, the first is cut."""
+    fitting, left = [], budget
     for hit in hits:
-        if left is None:
-            yield hit
-            continue
         needed = _tokens(hit)
         if needed <= left:
             left -= needed
-            yield hit
+            fitting.append(hit)
+    if fitting or not hits:
+        return fitting
+    limit = max(budget - prompts.tokens(hits[0].title) - _HEADING_TOKENS, prompts.MIN_FIRST_TOKENS)
+    return [hits[0]._replace(before="", passage=prompts.cut(hits[0].passage, limit, hits[0].matched), after="")]
 
 
 def _tokens(hit: Hit) -> int:

@@ -323,7 +323,7 @@ def embedded_texts(memory: StoredMemory, pieces: Sequence[Passage] | None = None
 
 def labels_of_message(*, session: str, author: str) -> tuple[str, ...]:
     """Return the labels of a message in the log of a session."""
-    return _session(session), _author(author)
+    return session_label(session), _author(author)
 
 
 def labels_of_passage(memory: StoredMemory, *, author: str) -> tuple[str, ...]:
@@ -332,18 +332,19 @@ def labels_of_passage(memory: StoredMemory, *, author: str) -> tuple[str, ...]:
     An episode belongs to a session of its own space. One that was moved away belongs to none.
     """
     of_session = memory.kind == "episode" and memory.session and memory.session_space is None
-    by_session = (_session(memory.session or ""),) if of_session else ()
+    by_session = (session_label(memory.session or ""),) if of_session else ()
     return (*by_session, _author(author), *metadata.labels_of(memory.metadata))
 
 
 def labels_of_request(request: RecallRequest) -> tuple[str, ...]:
     """Return the labels that a passage must have to be found."""
-    by_session = () if request.session is None else (_session(request.session),)
+    by_session = () if request.session is None else (session_label(request.session),)
     by_author = () if request.author is None else (_author(request.author),)
     return (*by_session, *by_author, *metadata.labels_of(request.metadata))
 
 
-def _session(name: str) -> str:
+def session_label(name: str) -> str:
+    """Return the label of the messages and episodes of a session."""
     return f"\x01session {name}"
 
 

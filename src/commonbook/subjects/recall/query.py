@@ -15,8 +15,10 @@ from functools import lru_cache
 from typing import Final, NamedTuple, get_args
 
 from commonbook.core.markdown import front_matter
+from commonbook.core.tables import sessions
 from commonbook.core.text import dates_in_text, recall_fence, stopwords, terms, user_times, validation
 from commonbook.errors import BadInput
+from commonbook.ports.database import Reading
 from commonbook.ports.embedding import Thesaurus
 from commonbook.ports.engines import Engines
 from commonbook.ports.index import FOREVER, IndexQuery
@@ -61,10 +63,7 @@ def parse(engines: Engines, request: RecallRequest) -> ParsedQuery:
     text = request.query[:MAX_QUERY_CHARS]
     quoted = _quoted_phrases(text)
     words = _limit_words(_words_of(text, quoted))
-    if request.session is not None:
-        validation.validate_session_id(request.session)
-    if request.author is not None:
-        validation.validate_author(request.author)
+    _validate_names(request)
     request = request._replace(
         tags=validation.validate_tags(request.tags),
         kinds=validation.validate_kinds(request.kinds),
@@ -87,15 +86,26 @@ def parse(engines: Engines, request: RecallRequest) -> ParsedQuery:
 
 def _require_types(request: RecallRequest) -> None:
     """Refuse arguments of a wrong type, before any code fails on them."""
-    one_of_each = (text for text in (request.session, request.author) if text is not None)
+    named = (request.session, request.exclude_session, request.author)
+    one_of_each = (text for text in named if text is not None)
     texts = (request.query, *request.spaces, *request.kinds, *request.tags, *request.include, *one_of_each)
     if not all(isinstance(text, str) for text in texts):
         raise BadInput("a query, space, kind, tag, session, author or include is no text", fix="give strings")
-    optional = (request.min_confidence, request.budget_tokens)
+    optional = (request.min_confidence, request.budget_tokens, request.exclude_last)
     numbers: list[object] = [request.k, *(number for number in optional if number is not None)]
     has_wrong_type = any(isinstance(number, bool) or not isinstance(number, int | float) for number in numbers)
     if has_wrong_type or request.k != int(request.k):
-        raise BadInput("k, min_confidence or budget_tokens is no number", fix="give numbers")
+        raise BadInput("k, min_confidence, budget_tokens or exclude_last is no number", fix="give numbers")
+
+
+def _validate_names(request: RecallRequest) -> None:
+    for session in (request.session, request.exclude_session):
+        if session is not None:
+            validation.validate_session_id(session)
+    if request.exclude_last is not None and (request.exclude_session is None or request.exclude_last < 1):
+        raise BadInput("exclude_last has no session, or is not positive", fix="give exclude_session, and at least 1")
+    if request.author is not None:
+        validation.validate_author(request.author)
 
 
 def _time(engines: Engines, name: str, value: datetime | str | None, now: datetime) -> datetime | None:
@@ -196,6 +206,15 @@ def _phrase_terms(query: ParsedQuery, name: str) -> tuple[str, ...]:
     return phrase.terms
 
 
+def _kept_until(tx: Reading, query: ParsedQuery, allowed: SpaceScope) -> tuple[tuple[str, int], ...]:
+    """Return the last message of the excluded session that is not left out, for each space that has such a session."""
+    name, last = query.request.exclude_session, query.request.exclude_last
+    if name is None or last is None:
+        return ()
+    found = sessions.find_by_name(tx, allowed, name)
+    return tuple((session.space.id, sessions.number_before_last(tx, session, last)) for session in found)
+
+
 class IndexQueryBuilder:
     """Builds queries to an index; its state consists of the cache of near terms."""
 
@@ -205,7 +224,7 @@ class IndexQueryBuilder:
         self.nearness = self._expansion.nearness
 
     def build(
-        self, query: ParsedQuery, allowed: SpaceScope, vector: indexed_passages.Vector | None
+        self, tx: Reading, query: ParsedQuery, allowed: SpaceScope, vector: indexed_passages.Vector | None
     ) -> tuple[IndexQuery, list[scoring.ExpandedTerm]]:
         """Return the query to the index, with expansion terms, and the pairs of query and expansion terms."""
         own_terms = query.terms
@@ -213,7 +232,7 @@ class IndexQueryBuilder:
         # It is found only in memories with the query as their name.
         name = terms.name_term(query.request.query[:MAX_QUERY_CHARS])
         phrase_terms = _phrase_terms(query, name)
-        include = query.request.include
+        include, excluded = query.request.include, query.request.exclude_session
         kinds = query.request.kinds
         index_query = IndexQuery(
             terms=own_terms,
@@ -239,6 +258,8 @@ class IndexQueryBuilder:
             required_terms=max(query.quoted, key=lambda phrase: len(phrase.terms)).terms if query.quoted else (),
             phrase_terms=phrase_terms,
             spans=query.days,
+            excluded_tag=indexed_passages.session_label(excluded) if excluded else "",
+            kept_until=_kept_until(tx, query, allowed),
         )
         return index_query, expansions
 

@@ -41,6 +41,7 @@ from commonbook.subjects.recall.hits import Answer, HitBuilder, result_of
 from commonbook.subjects.recall.index_updater import ViewOutdated
 from commonbook.subjects.recall.query import MAX_QUERY_CHARS, IndexQueryBuilder, ParsedQuery, parse
 from commonbook.subjects.sharing import propagate
+from commonbook.values.prompts import Bars
 from commonbook.values.recall import RecallRequest, RecallResult
 from commonbook.values.reports import Finding, Progress
 from commonbook.values.spaces import Actor
@@ -98,7 +99,7 @@ class Recaller:
     """Answers recalls of one book; its state between recalls consists of caches only."""
 
     def __init__(
-        self, index: Index, embedder: Embedder, thesaurus: Thesaurus, *, recalls_at_once: int | None = None
+        self, index: Index, embedder: Embedder, thesaurus: Thesaurus, *, bars: Bars, recalls_at_once: int | None = None
     ) -> None:
         """Recall with this index, this embedder and this thesaurus.
 
@@ -106,6 +107,7 @@ class Recaller:
         among 32 threads that compete for the interpreter's lock, each recall takes three times the processor time.
         """
         self._recalls_at_once = recalls_at_once
+        self._bars = bars
         self.reset_after_fork()
         reset_in_child(self)
         self._index = index
@@ -200,12 +202,14 @@ class Recaller:
             # Enqueued only: the recall itself changes no memory and does not wait for the refresh.
             with suppress(CommonbookError):
                 propagate.enqueue_refresh(engines, stale)
-        return answered._replace(took_ms=watch.total, steps=watch.steps if request.explain else {}, meant=meant)
+        return answered._replace(
+            took_ms=watch.total, steps=watch.steps if request.explain else {}, meant=meant, bars=self._bars
+        )
 
     def _rank(self, engines: Engines, ranking: _Ranking, watch: _Stopwatch, *, excluded_flags: int = 0) -> _Ranked:
         """Search the index and order what it finds."""
         query = ranking.search.query
-        index_query, expansions = self._queries.build(query, ranking.search.scope, ranking.vector)
+        index_query, expansions = self._queries.build(ranking.search.tx, query, ranking.search.scope, ranking.vector)
         index_query = index_query._replace(excluded_flags=excluded_flags)
         watch.lap("expansion")
         result, shares = phrases.search(ranking.view, ranking.search, index_query, ranking.pending)

@@ -6,7 +6,8 @@ This module alone decides how much is recalled for a prompt. Recall itself is si
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -16,14 +17,11 @@ from commonbook.values.session import PromptPassage
 
 if TYPE_CHECKING:
     from commonbook.interfaces.agents.hooks.folder import SessionState
-    from commonbook.values.recall import Hit
+    from commonbook.values.hit import Hit
     from commonbook.verbs import Verbs
 
 MAX_TOKENS: Final = 1500
-_CHARS_A_TOKEN: Final = 4
-_MAX_PASSAGE_CHARS: Final = 1500
 _START_COUNT: Final = 12
-_PROMPT_COUNT: Final = 6
 _CANDIDATES: Final = 30
 _START_KINDS: Final = ("note", "fact", "preference", "decision", "procedure", "reflection")
 _WORD: Final = re.compile(r"[^\W\d_]{3,}")
@@ -57,45 +55,51 @@ def is_trivial(prompt: str) -> bool:
 
 def at_start(book: Verbs, state: SessionState) -> Context:
     """Return the newest memories, in the order in which they were made: unchanged memories give the same bytes."""
-    found = book.recall(kinds=_START_KINDS, k=_START_COUNT, budget_tokens=MAX_TOKENS)
-    return _fenced(sorted(found.hits, key=lambda hit: hit.id), state.tag or found.fence)
+    found = book.recall(kinds=_START_KINDS, k=_START_COUNT)
+    # Texts around them would come and go with the room that newer ones leave.
+    alone = [hit._replace(before="", after="") for hit in found.hits]
+    fitting = prompts.fit(alone, MAX_TOKENS - prompts.FENCE_TOKENS, _heading)
+    return _context(sorted(fitting, key=lambda stretch: stretch.hit.id), state.tag or found.fence)
 
 
-def at_prompt(book: Verbs, prompt: str, *, session: str, state: SessionState) -> Context:
-    """Return what answers a prompt and is not in the conversation already."""
+def at_prompt(book: Verbs, prompt: str, *, session: str, state: SessionState, last: int = 0) -> Context:
+    """Return what answers a prompt and is not in the conversation already; `last` is the session's last message.
+
+    It is only needed after a compaction.
+    """
     if is_trivial(prompt):
         return Context()
+    present = max(last - state.compacted, 1) if state.compacted else None
     # A prompt is not a query: its quoted words need not occur.
-    found = book.recall(without_quotes(prompt[:4000]), k=_CANDIDATES, budget_tokens=4 * MAX_TOKENS)
-    new = [hit for hit in found.hits if not _is_in_conversation(hit, session, state)]
-    return _fenced(new[:_PROMPT_COUNT], state.tag or found.fence)
+    query = without_quotes(prompt[:4000])
+    found = book.recall(query, k=_CANDIDATES, exclude_session=session, exclude_last=present)
+    new = [
+        hit._replace(
+            before="" if _is_message_present(hit, -1, session, state) else hit.before,
+            after="" if _is_message_present(hit, 1, session, state) else hit.after,
+        )
+        for hit in found.for_prompt
+        if not {hit.id, hit.memory} & {*state.injected} and not _is_message_present(hit, 0, session, state)
+    ]
+    fitting = prompts.fit(new, MAX_TOKENS - prompts.FENCE_TOKENS, _heading)
+    return _context(fitting, state.tag or found.fence)
 
 
-def _is_in_conversation(hit: Hit, session: str, state: SessionState) -> bool:
-    if hit.id in state.injected or hit.memory in state.injected:
-        return True
-    seq = hit.seq or 0
+def _is_message_present(hit: Hit, offset: int, session: str, state: SessionState) -> bool:
+    """Return whether the message at this distance from a hit is in the conversation."""
     if hit.session is None:
         return False
+    seq = (hit.seq or 0) + offset
     return seq > state.compacted if hit.session == session else state.has_in_prompt(hit.session, seq)
 
 
-def _fenced(hits: Iterable[Hit], tag: str) -> Context:
-    texts: list[str] = []
-    passages: list[PromptPassage] = []
-    room = MAX_TOKENS * _CHARS_A_TOKEN - len(prompts.fence(["x"], tag))
-    for hit in hits:
-        text = prompts.without_tags(f"[{_origin(hit)}]\n{hit.passage.strip()[:_MAX_PASSAGE_CHARS]}")
-        if len(text) + 2 > room:
-            break
-        room -= len(text) + 2
-        texts.append(text)
-        passages.append(PromptPassage(hit.id, sha256(text.encode("utf-8", "replace")).hexdigest(), hit.revision))
-    return Context(prompts.fence(texts, tag), tuple(passages), tag)
+def _context(stretches: Sequence[prompts.Stretch], tag: str) -> Context:
+    passages = [
+        PromptPassage(hit.id, sha256(text.encode("utf-8", "replace")).hexdigest(), hit.revision)
+        for hit, offset, text in stretches
+        if not offset
+    ]
+    return Context(prompts.block(stretches, tag, _heading), tuple(passages), tag)
 
 
-def _origin(hit: Hit) -> str:
-    """Return when, where and by whom it was written, and the marks of what makes it doubtful."""
-    place = f"session {hit.session}" if hit.session else f"{hit.kind} {hit.id}"
-    marks = [*(["may be outdated"] if hit.superseded_by or hit.suspect else []), *hit.marks]
-    return ", ".join([(hit.occurred or hit.created).date().isoformat(), hit.space, hit.author, place, *marks])
+_heading: Final = partial(prompts.heading_of, with_id=True)

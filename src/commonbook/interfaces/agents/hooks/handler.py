@@ -187,7 +187,8 @@ class Handler:
         if event.kind == "prompt":
             book = self._book_of(cwd=self._cwd, space=state.space, changes=False)
             text = self._spooled.text if self._spooled else ""
-            return context.at_prompt(book, text, session=event.session, state=state)
+            last = self._last_message(event.session, state) if state.compacted else 0
+            return context.at_prompt(book, text, session=event.session, state=state, last=last)
         if event.kind == "answer":
             self._catch_up_if_behind(cwd=self._cwd, space=state.space)
         if event.kind == "compact":

@@ -30,6 +30,8 @@ def _arguments(to: Parser) -> None:
     to.add_argument("-k", type=int, metavar="N", help="at most N hits (10; 50 for a prompt)")
     add_filter(to)
     to.add_argument("--session", metavar="ID", help="only messages and episodes of this session")
+    to.add_argument("--exclude-session", metavar="ID", help="no messages or episodes of this session")
+    to.add_argument("--exclude-last", type=int, metavar="N", help="leave out only its last N messages")
     to.add_argument("--author", metavar="NAME", help="only what this author wrote, such as user:bob")
     to.add_argument("--as-of", metavar="TIME", help="only what was valid at this time, with the present texts")
     to.add_argument("--min-confidence", type=float, metavar="0..1", help="no hits below this chance to answer")
@@ -55,6 +57,8 @@ def _recall(call: Call) -> int:
         kinds=selection.kinds,
         tags=selection.tags,
         session=args.session,
+        exclude_session=args.exclude_session,
+        exclude_last=args.exclude_last,
         author=args.author,
         metadata=selection.metadata,
         since=selection.since,
@@ -63,8 +67,7 @@ def _recall(call: Call) -> int:
         min_confidence=args.min_confidence,
         budget_tokens=args.budget_tokens,
         include=[name.strip() for value in args.include for name in value.split(",")],
-        # Output for people always highlights the matched words.
-        explain=args.explain or not args.json,
+        explain=args.explain,
         progress=call.progress,
     )
     where = " and ".join(spaces or dict.fromkeys((call.book.default_space, PERSONAL)))
@@ -78,7 +81,10 @@ def _recall(call: Call) -> int:
         if prompt is not None:
             hits.show_prompt(out, prompt, result, where)
         else:
-            hits.show_recall_result(out, result, where=where, explain=args.explain, min_confidence=args.min_confidence)
+            budgeted, limit = args.budget_tokens is not None, args.min_confidence
+            hits.show_recall_result(
+                out, result, where=where, explain=args.explain, min_confidence=limit, budgeted=budgeted
+            )
         for note in (*notes, *(() if result.hits else call.wider_searches(spaces))):
             out.note(note)
 

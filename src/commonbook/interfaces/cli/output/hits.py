@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from commonbook.interfaces.cli.output import Output, one_line, styled_freshness
 
 if TYPE_CHECKING:
-    from commonbook.values.recall import Hit, RecallResult
+    from commonbook.values.hit import Hit
+    from commonbook.values.recall import RecallResult
 
 _INDENT: Final = 2
 _MAX_NEIGHBOUR_CHARS: Final = 150
@@ -25,20 +26,17 @@ _MAX_PASSAGE_CHARS: Final = 1200
 _MAX_PLACES: Final = 5
 """The number of other copies that are named with a hit; `--json` has all."""
 
-_UNLIKELY: Final = 0.05
-"""The hits at the end that all have less than this chance to answer are shown under a heading of their own."""
-
 _Phrase: TypeAlias = tuple[str, str]
 
 
 def show_recall_result(
-    out: Output, result: RecallResult, *, where: str, explain: bool, min_confidence: float | None
+    out: Output, result: RecallResult, *, where: str, explain: bool, min_confidence: float | None, budgeted: bool
 ) -> None:
     """Show the hits, best first; with `explain`, also the parts of each score and the time of each step.
 
     Hits are ordered by score, so their confidence is shown only if a minimum was given.
     """
-    likely = _likely(result.hits)
+    likely = len(result.likely)
     for index, hit in enumerate(result.hits):
         if index:
             out.line("")
@@ -53,22 +51,15 @@ def show_recall_result(
         out.facts((step, f"{took:.1f} ms") for step, took in (*result.steps.items(), ("took", result.took_ms)))
     if result.hits and result.left_out:
         limit = "the threshold" if min_confidence is None else f"{100 * min_confidence:g}%"
-        out.note(f"{result.left_out} more below {limit} (`--min-confidence 0` shows all)")
+        budget = " or beyond the budget" if budgeted else ""
+        out.note(f"{result.left_out} more below {limit}{budget} (`--min-confidence 0` shows all)")
     _explain_silence(out, result, where)
-
-
-def _likely(hits: Sequence[Hit]) -> int | None:
-    """Return the number of hits before those that hardly answer; None if no hit is likely, or there is no query."""
-    likely = [place for place, hit in enumerate(hits, start=1) if hit.parts and hit.confidence >= _UNLIKELY]
-    return likely[-1] if likely else None
 
 
 def show_prompt(out: Output, prompt: str, result: RecallResult, where: str) -> None:
     """Show the block that an agent would be given; nothing but the reason if it would be given nothing."""
     if prompt:
         out.body(prompt)
-    elif result.hits:
-        out.note("so few tokens have room for nothing; give more")
     _explain_silence(out, result, where)
 
 
