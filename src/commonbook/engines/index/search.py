@@ -12,7 +12,7 @@ at most a few parts are kept. Of a root and its copies that have the same words,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 from itertools import accumulate
 from typing import Any, Final, NamedTuple
@@ -168,14 +168,7 @@ def _filter_masks(segment: Segment, query: IndexQuery) -> list[Bools]:
         having_all = np.zeros(segment.rows, np.bool_)
         having_all[_rows_with_all(segment, required)] = True
         conditions.append(having_all)
-    if query.excluded_flags:
-        conditions.append((segment.flags & query.excluded_flags) == 0)
-    if query.excluded_tag and len(excluded := _rows_with_all(segment, [tag_term(query.excluded_tag)])):
-        kept_until = dict(query.kept_until)
-        limits = np.array([kept_until.get(space, -1) for space in segment.table("space")], np.int64)
-        kept = np.ones(segment.rows, np.bool_)
-        kept[excluded] = segment.position[excluded] <= limits[segment.column("space")[excluded]]
-        conditions.append(kept)
+    conditions += _exclusion_masks(segment, query)
     if query.since > -FOREVER:
         conditions.append(segment.column("time") >= query.since)
     if query.until < FOREVER:
@@ -189,6 +182,18 @@ def _filter_masks(segment: Segment, query: IndexQuery) -> list[Bools]:
         at = FOREVER - 1 if query.as_of is None else query.as_of
         conditions.append((segment.column("superseded") > at) | (segment.column("superseded_until") <= query.now))
     return conditions
+
+
+def _exclusion_masks(segment: Segment, query: IndexQuery) -> Iterator[Bools]:
+    """Yield a mask for the excluded flags and for the excluded tag."""
+    if query.excluded_flags:
+        yield (segment.flags & query.excluded_flags) == 0
+    if query.excluded_tag and len(excluded := _rows_with_all(segment, [tag_term(query.excluded_tag)])):
+        kept_until = dict(query.kept_until)
+        limits = np.array([kept_until.get(space, -1) for space in segment.table("space")], np.int64)
+        kept = np.ones(segment.rows, np.bool_)
+        kept[excluded] = segment.position[excluded] <= limits[segment.column("space")[excluded]]
+        yield kept
 
 
 # --- candidates

@@ -41,7 +41,7 @@ from commonbook.subjects.recall.hits import Answer, HitBuilder, result_of
 from commonbook.subjects.recall.index_updater import ViewOutdated
 from commonbook.subjects.recall.query import MAX_QUERY_CHARS, IndexQueryBuilder, ParsedQuery, parse
 from commonbook.subjects.sharing import propagate
-from commonbook.values.prompts import Bars
+from commonbook.values.hit import Bars
 from commonbook.values.recall import RecallRequest, RecallResult
 from commonbook.values.reports import Finding, Progress
 from commonbook.values.spaces import Actor
@@ -99,7 +99,13 @@ class Recaller:
     """Answers recalls of one book; its state between recalls consists of caches only."""
 
     def __init__(
-        self, index: Index, embedder: Embedder, thesaurus: Thesaurus, *, bars: Bars, recalls_at_once: int | None = None
+        self,
+        index: Index,
+        embedder: Embedder,
+        thesaurus: Thesaurus,
+        *,
+        bars: Bars = Bars(),
+        recalls_at_once: int | None = None,
     ) -> None:
         """Recall with this index, this embedder and this thesaurus.
 
@@ -107,7 +113,7 @@ class Recaller:
         among 32 threads that compete for the interpreter's lock, each recall takes three times the processor time.
         """
         self._recalls_at_once = recalls_at_once
-        self._bars = bars
+        self._bars = bars or Bars()
         self.reset_after_fork()
         reset_in_child(self)
         self._index = index
