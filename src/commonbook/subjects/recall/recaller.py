@@ -104,7 +104,7 @@ class Recaller:
         embedder: Embedder,
         thesaurus: Thesaurus,
         *,
-        bars: Bars = Bars(),
+        bars: Bars | None = None,
         recalls_at_once: int | None = None,
     ) -> None:
         """Recall with this index, this embedder and this thesaurus.
