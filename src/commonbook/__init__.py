@@ -116,7 +116,7 @@ if TYPE_CHECKING:
         Unset,
     )
     from commonbook.values.reasoning import Dependent, Inbox, InboxItem, MemoryReference, SupersedeReport, TriageReport
-    from commonbook.values.recall import CopyPlace, Hit, HitType, Include, RecallResult
+    from commonbook.values.recall import CopyPlace, Hit, HitType, Include, RecallResult, Wish
     from commonbook.values.reports import (
         BackupReport,
         ChangeEvent,
@@ -187,7 +187,7 @@ __all__ = [
     "Metrics", "NewKey", "Notice", "Page", "PromptUse", "RateLimit", "RecallResult", "Receipt", "RestoreReport",
     "Revision", "SchemaMigration", "Session", "SettleReport",
     "ShareReceipt", "ShareRequest", "SharingRule", "SignInCode", "Space", "SpaceRole", "Status", "SupersedeReason",
-    "SupersedeReport", "SyncReport", "TransferReport", "TriageReport", "WorkReport",
+    "SupersedeReport", "SyncReport", "TransferReport", "TriageReport", "Wish", "WorkReport",
     # types of fixed words
     "CopyMode", "Freshness", "HitType", "Include", "Kind", "LimitedAction", "Mark", "Refresh",
     "Relation", "RequestPurpose", "RequestState", "Review", "Role", "SwitchReason", "Verdict",
@@ -227,7 +227,7 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "commonbook.values.reasoning": (
         "Dependent", "Inbox", "InboxItem", "MemoryReference", "SupersedeReport", "TriageReport",
     ),
-    "commonbook.values.recall": ("CopyPlace", "Hit", "HitType", "Include", "RecallResult"),
+    "commonbook.values.recall": ("CopyPlace", "Hit", "HitType", "Include", "RecallResult", "Wish"),
     "commonbook.values.reports": (
         "BackupReport", "ChangeEvent", "ChangePage", "Finding", "LogEntry", "LogReport", "Metrics", "Progress",
         "RestoreReport", "SchemaMigration", "Status", "SyncReport", "TransferReport",

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Literal, NamedTuple, TypeAlias
 
 from commonbook.values import prompts
 from commonbook.values.memory import NO_METADATA, CopyInfo, Freshness, Kind, Mark, Scalar
 
-Include: TypeAlias = Literal["superseded", "expired", "notices"]
-"""Memories that recall leaves out unless they are included."""
+Include: TypeAlias = Literal["superseded", "expired", "notices", "wishes"]
+"""What recall leaves out unless it is included: such memories, and the list of standing wishes."""
 
 HitType: TypeAlias = Literal["memory", "message"]
 """Whether a hit is a passage of a memory, or a message of a session."""
@@ -36,6 +36,8 @@ class RecallRequest(NamedTuple):
     budget_tokens: int | None = None
     include: tuple[Include, ...] = ()
     explain: bool = False
+    default_spaces: tuple[str, ...] = ()
+    """The spaces of a recall that names none: wishes come from these, whatever spaces the caller has named."""
 
 
 class CopyPlace(NamedTuple):
@@ -87,6 +89,19 @@ class Hit(NamedTuple):
     also_in: tuple[CopyPlace, ...] = ()
 
 
+class Wish(NamedTuple):
+    """A standing wish of the user who asks, such as `Never deploy on Fridays.`, and the memory or message that has it.
+
+    It was recognised by its words, or it is a preference.
+    """
+
+    text: str
+    author: str
+    time: datetime
+    space: str
+    id: str
+
+
 class RecallResult(NamedTuple):
     """The hits of a recall, best first, and its duration; with `explain`, also the duration of each step.
 
@@ -101,14 +116,23 @@ class RecallResult(NamedTuple):
     left_out: int = 0
     nearest: Hit | None = None
     fence: str = ""
+    wishes: tuple[Wish, ...] = ()
+    """If they were included, the newest standing wishes of the user who asks, each once, whatever the query is."""
+
+    def wish_lines(self, *, without: Collection[str] = ()) -> list[str]:
+        """Return the wishes as lines of a prompt, without those of these memories and messages."""
+        kept = (wish for wish in self.wishes if wish.id not in without)
+        return [prompts.wish_line(wish.text, wish.author, wish.time) for wish in kept]
 
     def as_prompt(self, *, max_tokens: int) -> str:
         """Return the most useful stretches of the hits as a block for a prompt, of at most `max_tokens`.
 
         Messages that follow each other are merged into runs. Times, spaces, titles and authors are named, and what an
-        assistant wrote is marked. More hits than the default of ten fill a large budget better.
+        assistant wrote is marked. More hits than the default of ten fill a large budget better. Included wishes come
+        first, and take at most half of the budget.
         """
-        return prompts.as_prompt([_excerpt(hit) for hit in self.hits], self.fence, max_tokens=max_tokens)
+        excerpts = [_excerpt(hit) for hit in self.hits]
+        return prompts.as_prompt(excerpts, self.fence, max_tokens=max_tokens, wishes=self.wish_lines())
 
 
 def _excerpt(hit: Hit) -> prompts.Excerpt:

@@ -53,7 +53,7 @@ from commonbook.values.session import Message
 from commonbook.values.spaces import SpaceScope
 from commonbook.values.stored_memory import StoredMemory
 
-INDEX_RULES: Final = "11"
+INDEX_RULES: Final = "12"
 """The version of the rules by which an index is written: an index with another version is rebuilt.
 
 It grows with the rules of passages and terms, and when indexes may lack changes, as those of version 10 may.

@@ -22,18 +22,20 @@ import numpy.typing as npt
 from commonbook.core.access import permissions
 from commonbook.core.tables import changes
 from commonbook.core.text import dates_in_text, terms
+from commonbook.core.text.wishes import asks_for_advice
 from commonbook.errors import Busy, CommonbookError, EmbedderFailed
+from commonbook.ports.database import Reading
 from commonbook.ports.embedding import Embedder, Thesaurus
 from commonbook.ports.engines import Engines
-from commonbook.ports.index import IS_MESSAGE, Index, IndexQuery, IndexResult, IndexView
+from commonbook.ports.index import IS_MESSAGE, Index, IndexQuery, IndexResult, IndexView, PendingDeltas
 from commonbook.runtime import reset_in_child
-from commonbook.subjects.recall import index_updater, indexed_passages, phrases, scoring
+from commonbook.subjects.recall import index_updater, indexed_passages, phrases, scoring, wishes
 from commonbook.subjects.recall.confidence import QueryRarity
 from commonbook.subjects.recall.hits import HitBuilder, result_of
 from commonbook.subjects.recall.index_updater import ViewOutdated
 from commonbook.subjects.recall.query import MAX_QUERY_CHARS, IndexQueryBuilder, ParsedQuery, parse
 from commonbook.subjects.sharing import propagate
-from commonbook.values.recall import RecallRequest, RecallResult
+from commonbook.values.recall import RecallRequest, RecallResult, Wish
 from commonbook.values.reports import Finding, Progress
 from commonbook.values.spaces import Actor
 
@@ -165,13 +167,33 @@ class Recaller:
             nearness = partial(self._queries.nearness, query)
             builder = HitBuilder(engines, tx, allowed, query, result.pool, scores, readable=readable, nearness=nearness)
             answer = builder.answer(rows)
-            answered = result_of(engines.keys, answer, budget_tokens=request.budget_tokens, notes=notes)
+            standing = self._wishes(engines, tx, call, view, pending) if "wishes" in request.include else ()
+            answered = result_of(
+                engines.keys, answer, budget_tokens=request.budget_tokens, notes=notes, standing=standing
+            )
             watch.lap("hits")
         if stale := builder.stale:
             # Enqueued only: the recall itself changes no memory and does not wait for the refresh.
             with suppress(CommonbookError):
                 propagate.enqueue_refresh(engines, stale)
         return answered._replace(took_ms=watch.total, steps=watch.steps if request.explain else {})
+
+    def _wishes(
+        self, engines: Engines, tx: Reading, call: _Call, view: IndexView, pending: PendingDeltas
+    ) -> tuple[Wish, ...]:
+        """Return the standing wishes of the user who asks, in the spaces that a recall asks by default."""
+        names = call.query.request.default_spaces
+        scope = permissions.scope_of(tx, call.actor, names, refuse=False)
+        allowed = permissions.without_proposals(scope, *names)
+        query = parse(engines, RecallRequest(k=wishes.CANDIDATES))
+        label = wishes.label_of_asker(call.actor, in_home=not engines.db.has_concurrent_writers)
+        index_query, _ = self._queries.build(query, allowed, None)
+        result = view.search(index_query._replace(tags=(label,)), pending, tx)
+        rows, scores = _newest_first(result)
+        builder = HitBuilder(
+            engines, tx, allowed, query, result.pool, scores, readable=allowed, nearness=lambda _shares, _text: {}
+        )
+        return wishes.list_wishes(tx, label, builder.answer(rows).hits)
 
     def _text_vector(self, text: str) -> npt.NDArray[np.float64]:
         """Return the thesaurus vector of a text, cached: windows of messages overlap, so each recurs many times."""
@@ -277,6 +299,7 @@ def order_candidates(
         ],
         words=frozenset(re.findall(r"\w+", query.request.query[:MAX_QUERY_CHARS].lower())),
         asks_when=dates_in_text.asks_when(query.request.query[:MAX_QUERY_CHARS]),
+        asks_for_advice=asks_for_advice(query.request.query[:MAX_QUERY_CHARS]),
         asks_for_name=terms.asks_for_name(query.request.query[:MAX_QUERY_CHARS]),
         vector=index_query.vector,
         name_place=len(index_query.terms) + len(index_query.expansion_terms) - 1,

@@ -6,7 +6,7 @@ This module alone decides how much is recalled for a prompt. Recall itself is si
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -56,9 +56,14 @@ def is_trivial(prompt: str) -> bool:
 
 
 def at_start(book: Verbs, state: SessionState) -> Context:
-    """Return the newest memories, in the order in which they were made: unchanged memories give the same bytes."""
-    found = book.recall(kinds=_START_KINDS, k=_START_COUNT, budget_tokens=MAX_TOKENS)
-    return _fenced(sorted(found.hits, key=lambda hit: hit.id), state.tag or found.fence)
+    """Return the user's wishes and the newest memories, these in the order in which they were made.
+
+    Unchanged memories and wishes give the same bytes. A wish that is among the memories is not repeated.
+    """
+    found = book.recall(kinds=_START_KINDS, k=_START_COUNT, budget_tokens=MAX_TOKENS, include=["wishes"])
+    shown = {hit.id for hit in found.hits}
+    wishes = found.wish_lines(without=shown)
+    return _fenced(sorted(found.hits, key=lambda hit: hit.id), state.tag or found.fence, wishes)
 
 
 def at_prompt(book: Verbs, prompt: str, *, session: str, state: SessionState) -> Context:
@@ -80,10 +85,10 @@ def _is_in_conversation(hit: Hit, session: str, state: SessionState) -> bool:
     return seq > state.compacted if hit.session == session else state.has_in_prompt(hit.session, seq)
 
 
-def _fenced(hits: Iterable[Hit], tag: str) -> Context:
-    texts: list[str] = []
+def _fenced(hits: Iterable[Hit], tag: str, wishes: Sequence[str] = ()) -> Context:
+    texts = [prompts.without_tags(block) for block in prompts.wish_block(wishes, max_tokens=MAX_TOKENS)]
     passages: list[PromptPassage] = []
-    room = MAX_TOKENS * _CHARS_A_TOKEN - len(prompts.fence(["x"], tag))
+    room = MAX_TOKENS * _CHARS_A_TOKEN - len(prompts.fence(["x"], tag)) - sum(len(text) + 2 for text in texts)
     for hit in hits:
         text = prompts.without_tags(f"[{_origin(hit)}]\n{hit.passage.strip()[:_MAX_PASSAGE_CHARS]}")
         if len(text) + 2 > room:
