@@ -25,7 +25,9 @@ def listed(book, query="", **options):
 
 @pytest.mark.promise("recall.wishes")
 def test_wishes_in_messages_and_memories_are_listed_newest_first_whatever_the_query_is(book):
-    book.append("s", [NewMessage(f"Thanks a lot. {FORMAT} What is next?", time=at(1)), NewMessage("Go on.", time=at(2))])
+    book.append(
+        "s", [NewMessage(f"Thanks a lot. {FORMAT} What is next?", time=at(1)), NewMessage("Go on.", time=at(2))]
+    )
     book.remember(FRIDAYS, occurred=at(3))
     book.remember("Window seats on trains", kind="preference", occurred=at(4))
     book.append("t", [NewMessage("Ich trinke lieber Tee.", time=at(5))])
@@ -99,7 +101,9 @@ def test_wishes_disappear_as_hits_do(book):
 def test_the_same_wish_is_listed_once_and_the_list_is_short(book):
     book.append("s", [NewMessage("never deploy on fridays", time=at(1)), NewMessage(FRIDAYS, time=at(2))])
     assert listed(book) == [FRIDAYS]
-    book.append("s", [NewMessage(f"Always add the footer number {number}.", time=at(9 + number)) for number in range(20)])
+    book.append(
+        "s", [NewMessage(f"Always add the footer number {number}.", time=at(9 + number)) for number in range(20)]
+    )
     wishes = book.recall(include=["wishes"]).wishes
     assert len(wishes) == 12
     assert wishes[0].text == "Always add the footer number 19."

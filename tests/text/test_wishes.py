@@ -30,12 +30,14 @@ def test_few_other_sentences_with_the_same_words_are_taken_for_wishes(name, most
 
 
 def test_a_wish_is_the_sentence_of_a_text_that_says_it():
-    text = 'Thanks, that works.\n\n- Never use tabs.\n- The "always save" box is new.\nDo you always do that? I prefer tea.'
+    text = 'Thanks.\n\n- Never use tabs.\n- The "always save" box is new.\nDo you always do that? I prefer tea.'
     assert wishes_in(text) == ["Never use tabs.", "I prefer tea."]
 
 
 def test_code_and_quoted_lines_have_no_wishes():
-    text = "```python\nAlways use tabs.\n```\n> Always use tabs.\n# Always use tabs.\n`Never use tabs.`\nAlways use spaces."
+    text = (
+        "```python\nAlways use tabs.\n```\n> Always use tabs.\n# Always use tabs.\n`Use no tabs.`\nAlways use spaces."
+    )
     assert wishes_in(text) == ["Always use spaces."]
 
 

@@ -47,9 +47,8 @@ class RecallVerbs(BookBase):
     ) -> RecallResult:
         named = (spaces,) if isinstance(spaces, str) else tuple(spaces or ())
         included = validation.validate_list(include, "include")
-        by_default = (
-            tuple(dict.fromkeys((self.default_space, space_names.PERSONAL))) if not named or "wishes" in included else ()
-        )
+        needs_default = not named or "wishes" in included
+        by_default = tuple(dict.fromkeys((self.default_space, space_names.PERSONAL))) if needs_default else ()
         request = recall_values.RecallRequest(
             query,
             named or by_default,

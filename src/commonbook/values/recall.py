@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -10,7 +10,7 @@ from commonbook.values import prompts
 from commonbook.values.memory import NO_METADATA, CopyInfo, Freshness, Kind, Mark, Scalar
 
 Include: TypeAlias = Literal["superseded", "expired", "notices", "wishes"]
-"""What recall leaves out unless it is included: such memories, and the list of standing wishes."""
+"""Memories that recall leaves out unless they are included, and the list of standing wishes."""
 
 HitType: TypeAlias = Literal["memory", "message"]
 """Whether a hit is a passage of a memory, or a message of a session."""
@@ -90,16 +90,18 @@ class Hit(NamedTuple):
 
 
 class Wish(NamedTuple):
-    """A standing wish of the user who asks, such as `Never deploy on Fridays.`, and the memory or message that has it.
-
-    It was recognised by its words, or it is a preference.
-    """
+    """A standing wish of the user who asks, `Never deploy on Fridays.`, and the memory or message that has it."""
 
     text: str
     author: str
     time: datetime
     space: str
     id: str
+
+    @property
+    def line(self) -> str:
+        """The wish as a line of a prompt, with its day and the name of its author."""
+        return f"- {self.time.date().isoformat()}, {self.author.rpartition(':')[2]}: {self.text}"
 
 
 class RecallResult(NamedTuple):
@@ -119,11 +121,6 @@ class RecallResult(NamedTuple):
     wishes: tuple[Wish, ...] = ()
     """If they were included, the newest standing wishes of the user who asks, each once, whatever the query is."""
 
-    def wish_lines(self, *, without: Collection[str] = ()) -> list[str]:
-        """Return the wishes as lines of a prompt, without those of these memories and messages."""
-        kept = (wish for wish in self.wishes if wish.id not in without)
-        return [prompts.wish_line(wish.text, wish.author, wish.time) for wish in kept]
-
     def as_prompt(self, *, max_tokens: int) -> str:
         """Return the most useful stretches of the hits as a block for a prompt, of at most `max_tokens`.
 
@@ -131,8 +128,8 @@ class RecallResult(NamedTuple):
         assistant wrote is marked. More hits than the default of ten fill a large budget better. Included wishes come
         first, and take at most half of the budget.
         """
-        excerpts = [_excerpt(hit) for hit in self.hits]
-        return prompts.as_prompt(excerpts, self.fence, max_tokens=max_tokens, wishes=self.wish_lines())
+        excerpts, wishes = [_excerpt(hit) for hit in self.hits], [wish.line for wish in self.wishes]
+        return prompts.as_prompt(excerpts, self.fence, max_tokens=max_tokens, wishes=wishes)
 
 
 def _excerpt(hit: Hit) -> prompts.Excerpt:

@@ -606,13 +606,13 @@ _HEADING_TOKENS: Final = 8
 
 
 def result_of(
-    keys: Keys, answer: Answer, *, budget_tokens: int | None, notes: list[str], standing: tuple[Wish, ...] = ()
+    keys: Keys, answer: Answer, wishes: tuple[Wish, ...], *, budget_tokens: int | None, notes: list[str]
 ) -> RecallResult:
     """Return the result of an answer, without its times."""
     hits = tuple(_within_budget(answer.hits, budget_tokens))
-    ids = [*(hit.passage_id for hit in hits), *(wish.id for wish in standing)]
+    ids = [*(hit.passage_id for hit in hits), *(wish.id for wish in wishes)]
     tag = _tag(keys, ids) if ids else ""
-    return RecallResult(hits, 0.0, {}, tuple(notes), answer.left_out, answer.nearest, tag, standing)
+    return RecallResult(hits, 0.0, {}, tuple(notes), answer.left_out, answer.nearest, tag, wishes)
 
 
 def _tag(keys: Keys, ids: Sequence[str]) -> str:

@@ -259,8 +259,8 @@ def _indexed(
     happened = piece.message.time if piece.message else memory.occurred or memory.created
     speaker = piece.message.author if piece.message else ""
     flags = _flags(piece, len(terms)) | IS_COPY * follows_source(memory) | HAS_DECISIONS * bool(memory.decisions)
-    if piece.message is None and piece.position == 0:
-        flags |= IS_WISH * wishes.is_wish_of_user(piece.text, author=memory.author, kind=memory.kind)
+    if not piece.message and piece.position == 0 and memory.author.startswith("user:") and memory.kind != "notice":
+        flags |= IS_WISH * (memory.kind == "preference" or bool(wishes_in(piece.text)))
     return IndexedPassage(
         passage=piece.id,
         memory=memory.id,
@@ -327,23 +327,18 @@ def embedded_texts(memory: StoredMemory, pieces: Sequence[Passage] | None = None
 
 
 def labels_of_message(*, session: str, author: str, flags: int) -> tuple[str, ...]:
-    """Return the labels of a message in the log of a session, by its flags."""
-    return _session(session), *_labels_of_author(author, flags)
-
-
-def _labels_of_author(author: str, flags: int) -> tuple[str, ...]:
-    of_wish = wishes.labels_of_wish(author, is_message=flags & IS_MESSAGE > 0) if flags & IS_WISH else ()
-    return _author(author), *of_wish
+    """Return the labels of a message in the log of a session."""
+    return _session(session), _author(author), *wishes.labels_of(author, flags)
 
 
 def labels_of_passage(memory: StoredMemory, *, author: str, flags: int) -> tuple[str, ...]:
-    """Return the labels of a passage of a memory by its flags; `author` is the author of a message.
+    """Return the labels of a passage of a memory; `author` is the author of a message.
 
     An episode belongs to a session of its own space. One that was moved away belongs to none.
     """
     of_session = memory.kind == "episode" and memory.session and memory.session_space is None
     by_session = (_session(memory.session or ""),) if of_session else ()
-    return (*by_session, *_labels_of_author(author, flags), *metadata.labels_of(memory.metadata))
+    return (*by_session, _author(author), *wishes.labels_of(author, flags), *metadata.labels_of(memory.metadata))
 
 
 def labels_of_request(request: RecallRequest) -> tuple[str, ...]:

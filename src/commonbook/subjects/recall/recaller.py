@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import date
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,7 @@ from commonbook.errors import Busy, CommonbookError, EmbedderFailed
 from commonbook.ports.database import Reading
 from commonbook.ports.embedding import Embedder, Thesaurus
 from commonbook.ports.engines import Engines
-from commonbook.ports.index import IS_MESSAGE, Index, IndexQuery, IndexResult, IndexView, PendingDeltas
+from commonbook.ports.index import IS_MESSAGE, Index, IndexQuery, IndexResult, IndexView
 from commonbook.runtime import reset_in_child
 from commonbook.subjects.recall import index_updater, indexed_passages, phrases, scoring, wishes
 from commonbook.subjects.recall.confidence import QueryRarity
@@ -38,6 +38,8 @@ from commonbook.subjects.sharing import propagate
 from commonbook.values.recall import RecallRequest, RecallResult, Wish
 from commonbook.values.reports import Finding, Progress
 from commonbook.values.spaces import Actor
+
+Search: TypeAlias = Callable[[IndexQuery], IndexResult]
 
 _CACHE_TEXTS: Final = 500
 _MAX_ATTEMPTS: Final = 3
@@ -167,10 +169,8 @@ class Recaller:
             nearness = partial(self._queries.nearness, query)
             builder = HitBuilder(engines, tx, allowed, query, result.pool, scores, readable=readable, nearness=nearness)
             answer = builder.answer(rows)
-            standing = self._wishes(engines, tx, call, view, pending) if "wishes" in request.include else ()
-            answered = result_of(
-                engines.keys, answer, budget_tokens=request.budget_tokens, notes=notes, standing=standing
-            )
+            standing = self._wishes(engines, tx, call, partial(view.search, pending=pending, tx=tx))
+            answered = result_of(engines.keys, answer, standing, budget_tokens=request.budget_tokens, notes=notes)
             watch.lap("hits")
         if stale := builder.stale:
             # Enqueued only: the recall itself changes no memory and does not wait for the refresh.
@@ -178,22 +178,20 @@ class Recaller:
                 propagate.enqueue_refresh(engines, stale)
         return answered._replace(took_ms=watch.total, steps=watch.steps if request.explain else {})
 
-    def _wishes(
-        self, engines: Engines, tx: Reading, call: _Call, view: IndexView, pending: PendingDeltas
-    ) -> tuple[Wish, ...]:
+    def _wishes(self, engines: Engines, tx: Reading, call: _Call, search: Search) -> tuple[Wish, ...]:
         """Return the standing wishes of the user who asks, in the spaces that a recall asks by default."""
         names = call.query.request.default_spaces
-        scope = permissions.scope_of(tx, call.actor, names, refuse=False)
-        allowed = permissions.without_proposals(scope, *names)
+        if "wishes" not in call.query.request.include:
+            return ()
+        allowed = permissions.without_proposals(permissions.scope_of(tx, call.actor, names, refuse=False), *names)
         query = parse(engines, RecallRequest(k=wishes.CANDIDATES))
-        label = wishes.label_of_asker(call.actor, in_home=not engines.db.has_concurrent_writers)
+        asker = wishes.asker(call.actor, in_home=not engines.db.has_concurrent_writers)
         index_query, _ = self._queries.build(query, allowed, None)
-        result = view.search(index_query._replace(tags=(label,)), pending, tx)
+        result = search(index_query._replace(tags=(wishes.LABEL + asker,)))
         rows, scores = _newest_first(result)
-        builder = HitBuilder(
-            engines, tx, allowed, query, result.pool, scores, readable=allowed, nearness=lambda _shares, _text: {}
-        )
-        return wishes.list_wishes(tx, label, builder.answer(rows).hits)
+        nearness = partial(self._queries.nearness, query)
+        builder = HitBuilder(engines, tx, allowed, query, result.pool, scores, readable=allowed, nearness=nearness)
+        return wishes.list_wishes(tx, asker, builder.answer(rows).hits)
 
     def _text_vector(self, text: str) -> npt.NDArray[np.float64]:
         """Return the thesaurus vector of a text, cached: windows of messages overlap, so each recurs many times."""

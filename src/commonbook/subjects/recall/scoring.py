@@ -79,7 +79,9 @@ _FULL_EVIDENCE: Final = 0.15
 _FIRST_PERSON: Final = frozenset({"i", "my", "me", "mine", "we", "our", "us"})
 _ROLES: Final = frozenset({"user", "agent", "assistant", "system", "tool", "human", "ai", "local", "filesystem"})
 
-PARTS: Final = ("lexical", "meaning", "speaker", "question", "length", "time", "told_name", "date", "name", "phrase", "wish")
+PARTS: Final = (
+    "lexical", "meaning", "speaker", "question", "length", "time", "told_name", "date", "name", "phrase", "wish",
+)  # fmt: skip
 """The features whose sum is the score."""
 
 

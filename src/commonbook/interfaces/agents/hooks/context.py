@@ -56,13 +56,9 @@ def is_trivial(prompt: str) -> bool:
 
 
 def at_start(book: Verbs, state: SessionState) -> Context:
-    """Return the user's wishes and the newest memories, these in the order in which they were made.
-
-    Unchanged memories and wishes give the same bytes. A wish that is among the memories is not repeated.
-    """
+    """Return wishes and the newest memories, in the order in which they were made: unchanged, the same bytes."""
     found = book.recall(kinds=_START_KINDS, k=_START_COUNT, budget_tokens=MAX_TOKENS, include=["wishes"])
-    shown = {hit.id for hit in found.hits}
-    wishes = found.wish_lines(without=shown)
+    wishes = [wish.line for wish in found.wishes if wish.id not in {hit.id for hit in found.hits}]
     return _fenced(sorted(found.hits, key=lambda hit: hit.id), state.tag or found.fence, wishes)
 
 

@@ -34,7 +34,7 @@ def _arguments(to: Parser) -> None:
     to.add_argument("--as-of", metavar="TIME", help="only what was valid at this time, with the present texts")
     to.add_argument("--min-confidence", type=float, metavar="0..1", help="no hits below this chance to answer")
     to.add_argument("--budget-tokens", type=int, metavar="N", help="at most as many hits as fit into N tokens")
-    add_list(to, "--include", "WHAT", "also superseded, expired, notices or wishes, or several with commas (repeatable)")
+    add_list(to, "--include", "WHAT", "also superseded, expired, notices or wishes; several with commas (repeatable)")
     to.add_argument(
         "--prompt", type=int, metavar="TOKENS", help="show what an agent would be given, in at most so many tokens"
     )
@@ -48,7 +48,6 @@ def _recall(call: Call) -> int:
         raise BadInput(f"a prompt of {args.prompt} tokens has room for nothing", fix="give at least 1")
     selection = filter_of(args)
     spaces = ([args.space] if args.space else []) + args.spaces
-    included = [name.strip() for value in args.include for name in value.split(",")]
     result = call.book.recall(
         _query_text(args.query),
         spaces=spaces,
@@ -63,8 +62,7 @@ def _recall(call: Call) -> int:
         as_of=args.as_of,
         min_confidence=args.min_confidence,
         budget_tokens=args.budget_tokens,
-        # An agent is given the user's wishes too.
-        include=included if args.prompt is None else [*included, "wishes"],
+        include=[name.strip() for value in args.include for name in value.split(",")] + ["wishes"] * bool(args.prompt),
         # Output for people always highlights the matched words.
         explain=args.explain or not args.json,
         progress=call.progress,
@@ -80,8 +78,8 @@ def _recall(call: Call) -> int:
         if prompt is not None:
             hits.show_prompt(out, prompt, result, where)
         else:
-            for line in result.wish_lines():
-                out.body(line)
+            for wish in result.wishes:
+                out.body(wish.line)
             hits.show_recall_result(out, result, where=where, explain=args.explain, min_confidence=args.min_confidence)
         for note in (*notes, *(() if result.hits else call.wider_searches(spaces))):
             out.note(note)
