@@ -87,6 +87,7 @@ RESULTS = {
     "SyncReport",
     "TransferReport",
     "TriageReport",
+    "Wish",
     "WorkReport",
 }
 WORDS = {

@@ -169,7 +169,7 @@ class Recaller:
             nearness = partial(self._queries.nearness, query)
             builder = HitBuilder(engines, tx, allowed, query, result.pool, scores, readable=readable, nearness=nearness)
             answer = builder.answer(rows)
-            standing = self._wishes(engines, tx, call, partial(view.search, pending=pending, tx=tx))
+            standing = self._wishes(engines, tx, call, lambda wanted: view.search(wanted, pending, tx))
             answered = result_of(engines.keys, answer, standing, budget_tokens=request.budget_tokens, notes=notes)
             watch.lap("hits")
         if stale := builder.stale:
