@@ -148,3 +148,24 @@ def test_wishes_come_first_where_advice_is_asked_for_and_nowhere_else(book):
     facts = book.recall("Is the letter to the bank on the desk?", min_confidence=0).hits
     assert facts[0].passage.startswith("The letter")
     assert all(hit.parts["wish"] == 0 for hit in facts)
+
+
+@pytest.mark.promise("recall.wishes")
+def test_a_prefetched_list_is_not_handed_out_once_its_space_is_closed_to_the_user(book):
+    book.create_space("team")
+    for space in ("personal", "team"):
+        book.grant("user:ann", space, "writer")
+    ann = book.acting_as("user:ann")
+    ann.append("a", [NewMessage("Never use emojis.")], space="personal")
+    ann.append("s", [NewMessage("The boiler is in the cellar.")], space="team")
+    query = "Where is the boiler?"
+
+    def fetched():
+        found = ann.prefetched("s", query, space="team", wait=60)
+        return found and [wish.text for wish in found.wishes]
+
+    assert ann.prefetch("s", query, space="team", spaces=["team"], include=["wishes"])
+    assert fetched() == ["Never use emojis."]
+    assert ann.prefetch("s", query, space="team", spaces=["team"], include=["wishes"])
+    book.revoke("user:ann", "personal")
+    assert not fetched()
