@@ -118,7 +118,7 @@ if TYPE_CHECKING:
         Unset,
     )
     from commonbook.values.reasoning import Dependent, Inbox, InboxItem, MemoryReference, SupersedeReport, TriageReport
-    from commonbook.values.recall import Include, RecallResult
+    from commonbook.values.recall import Include, RecallResult, Wish
     from commonbook.values.reports import (
         BackupReport,
         ChangeEvent,
@@ -189,7 +189,7 @@ __all__ = [
     "Metrics", "NewKey", "Notice", "Page", "PromptUse", "RateLimit", "RecallResult", "Receipt", "RestoreReport",
     "Revision", "SchemaMigration", "Session", "SettleReport",
     "ShareReceipt", "ShareRequest", "SharingRule", "SignInCode", "Space", "SpaceRole", "Status", "SupersedeReason",
-    "SupersedeReport", "SyncReport", "TransferReport", "TriageReport", "WorkReport",
+    "SupersedeReport", "SyncReport", "TransferReport", "TriageReport", "Wish", "WorkReport",
     # types of fixed words
     "CopyMode", "Freshness", "HitType", "Include", "Kind", "LimitedAction", "Mark", "Refresh",
     "Relation", "RequestPurpose", "RequestState", "Review", "Role", "SwitchReason", "Verdict",
@@ -231,7 +231,7 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
         "Dependent", "Inbox", "InboxItem", "MemoryReference", "SupersedeReport", "TriageReport",
     ),
     "commonbook.values.hit": ("CopyPlace", "Hit", "HitType"),
-    "commonbook.values.recall": ("Include", "RecallResult"),
+    "commonbook.values.recall": ("Include", "RecallResult", "Wish"),
     "commonbook.values.reports": (
         "BackupReport", "ChangeEvent", "ChangePage", "Finding", "LogEntry", "LogReport", "Metrics", "Progress",
         "RestoreReport", "SchemaMigration", "Status", "SyncReport", "TransferReport",

@@ -88,6 +88,7 @@ RESULTS = {
     "SyncReport",
     "TransferReport",
     "TriageReport",
+    "Wish",
     "WorkReport",
 }
 WORDS = {

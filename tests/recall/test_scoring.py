@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from commonbook.ports.index import BY_USER, IS_MESSAGE, IS_QUESTION, TELLS_NAME, TELLS_TIME, CandidatePool
+from commonbook.ports.index import BY_USER, IS_MESSAGE, IS_QUESTION, IS_WISH, TELLS_NAME, TELLS_TIME, CandidatePool
 from commonbook.subjects.recall.scoring import (
     PARTS,
     ExpandedTerm,
@@ -125,10 +125,14 @@ def test_more_and_rarer_terms_win():
 
 
 def test_the_score_is_the_sum_of_its_parts_and_each_is_what_it_should_be():
-    flags = IS_MESSAGE | IS_QUESTION | TELLS_TIME | TELLS_NAME | BY_USER
+    flags = IS_MESSAGE | IS_QUESTION | TELLS_TIME | TELLS_NAME | BY_USER | IS_WISH
     chat = passage("a", "bill", "x", flags=flags, date=1.5, vector=(1, 1, 1, 1))
     question = BILLING._replace(
-        words=frozenset({"my"}), asks_when=True, asks_for_name=True, vector=np.ones(4, np.float32)
+        words=frozenset({"my"}),
+        asks_when=True,
+        asks_for_name=True,
+        asks_for_advice=True,
+        vector=np.ones(4, np.float32),
     )
     found = ranked(question, chat)
     parts = found.parts["a"]
@@ -137,7 +141,7 @@ def test_the_score_is_the_sum_of_its_parts_and_each_is_what_it_should_be():
     # One `bill` of two words: share 1 / (.25 + .75 * 2 / 28), saturated at .8, two thirds of all rarity.
     once = 1 / (0.25 + 0.75 * 2 / 28)
     assert parts["lexical"] == pytest.approx(once / (once + 0.8) * 2 / 3, abs=1e-6)
-    expected = (0.25, 0.13, -0.04, 0.0268, 0.10, 0.05, 0.375, 0.0, 0.0)
+    expected = (0.25, 0.13, -0.04, 0.0268, 0.10, 0.05, 0.375, 0.0, 0.0, 0.15)
     assert tuple(parts.values())[1:] == pytest.approx(expected, abs=1e-3)
 
 
@@ -148,6 +152,7 @@ def test_the_score_is_the_sum_of_its_parts_and_each_is_what_it_should_be():
         (TELLS_TIME, "time", BILLING._replace(asks_when=True)),
         (TELLS_NAME, "told_name", BILLING._replace(asks_for_name=True)),
         (BY_USER, "speaker", BILLING._replace(words=frozenset({"we"}))),
+        (IS_WISH, "wish", BILLING._replace(asks_for_advice=True)),
     ],
 )
 def test_each_sign_of_a_passage_changes_its_own_part_alone(flag, part, question):
@@ -252,14 +257,15 @@ def test_a_name_in_a_long_passage_counts_less():
 
 
 def test_what_is_only_likely_of_a_passage_counts_as_far_as_there_is_a_ground_for_it():
-    flags = IS_MESSAGE | IS_QUESTION | TELLS_TIME | TELLS_NAME | BY_USER
-    question = BILLING._replace(words=frozenset({"my", "ann"}), asks_when=True, asks_for_name=True)
+    flags = IS_MESSAGE | IS_QUESTION | TELLS_TIME | TELLS_NAME | BY_USER | IS_WISH
+    question = BILLING._replace(words=frozenset({"my", "ann"}), asks_when=True, asks_for_advice=True)
     nothing = passage("nothing", *["x"] * 30, flags=flags, speaker="Ann")
     little = passage("little", *["x"] * 3, thread="s", position=0, flags=flags, speaker="Ann")
     much = passage("much", "bill", thread="s", position=4, flags=flags, speaker="Ann")
     found = ranked(question, nothing, little, much).parts
     assert found["nothing"] == dict.fromkeys(PARTS, 0)
     assert 0 < found["little"]["speaker"] < found["much"]["speaker"] == pytest.approx(0.13)
+    assert 0 < found["little"]["wish"] < found["much"]["wish"] == pytest.approx(0.15)
 
 
 def test_the_day_that_a_question_names_counts():

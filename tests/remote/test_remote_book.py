@@ -75,6 +75,14 @@ def test_half_a_character_is_refused_as_by_the_local_book(book, remote):
     assert [item.id for item in remote.list().items] == [memory]
 
 
+def test_standing_wishes_are_those_of_the_local_book(book, remote):
+    remote.append("s", [NewMessage("Never deploy on Fridays. What is next?")])
+    found = remote.recall("the weather in Graz", include=["wishes"])
+    assert [wish.text for wish in found.wishes] == ["Never deploy on Fridays."]
+    assert found.wishes == book.recall(include=["wishes"]).wishes
+    assert "Never deploy on Fridays." in found.as_prompt(max_tokens=200)
+
+
 def test_recall_finds_what_the_local_book_finds(book, remote):
     book.remember("The drawbridge is up at night", space="castle", tags=["bridge"])
     book.remember("The drawbridge is down at noon", space="castle")

@@ -51,7 +51,7 @@ WORDS: Final = ("apple", "brook", "cedar", "delta", "ember", "frost")
 SPACES: Final = ("ours", "theirs", "other")
 TAGS: Final = ("red", "green")
 SPEAKERS: Final = ("", "user:alice", "agent:bob", "日本")
-NOWHERE: Final = 128
+NOWHERE: Final = 1 << 14
 """The flag of a passage that is in no memory."""
 
 _FIRST_PASS: Final = 400

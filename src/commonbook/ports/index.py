@@ -78,6 +78,8 @@ HAS_DECISIONS: Final = 32
 """Flag: the passage is of a memory with decisions about what made it suspect."""
 TELLS_NAME: Final = 64
 """Flag: the passage names somebody or something."""
+IS_WISH: Final = 128
+"""Flag: the passage has a standing wish of a user."""
 
 
 MAX_FURTHER_CANDIDATES: Final = 200

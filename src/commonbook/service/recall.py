@@ -46,13 +46,17 @@ class RecallVerbs(BookBase):
         **restrictions: Any,  # noqa: ANN401 - fields of the request
     ) -> RecallResult:
         named = (spaces,) if isinstance(spaces, str) else tuple(spaces or ())
+        included = validation.validate_list(include, "include")
+        needs_default = not named or "wishes" in included
+        by_default = tuple(dict.fromkeys((self.default_space, space_names.PERSONAL))) if needs_default else ()
         request = recall_values.RecallRequest(
             query,
-            named or tuple(dict.fromkeys((self.default_space, space_names.PERSONAL))),
+            named or by_default,
             spaces_by_default=not named,
+            default_spaces=by_default,
             kinds=validation.validate_list(kinds, "kinds"),
             tags=validation.validate_list(tags, "tags"),
-            include=validation.validate_list(include, "include"),
+            include=included,
             **restrictions,
         )
         return self._recall_service.recall(self._engines, self._actor, request, progress=progress)

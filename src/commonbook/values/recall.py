@@ -10,8 +10,8 @@ from commonbook.values import prompts
 from commonbook.values.hit import Bars, Hit
 from commonbook.values.memory import NO_METADATA, Kind, MetadataValue
 
-Include: TypeAlias = Literal["superseded", "expired", "notices"]
-"""Memories that recall leaves out unless they are included."""
+Include: TypeAlias = Literal["superseded", "expired", "notices", "wishes"]
+"""Memories that recall leaves out unless they are included, and the list of standing wishes."""
 
 
 class RecallRequest(NamedTuple):
@@ -36,6 +36,23 @@ class RecallRequest(NamedTuple):
     budget_tokens: int | None = None
     include: tuple[Include, ...] = ()
     explain: bool = False
+    default_spaces: tuple[str, ...] = ()
+    """The spaces of a recall that names none: wishes come from these, whatever spaces the caller has named."""
+
+
+class Wish(NamedTuple):
+    """A standing wish of the user who asks, `Never deploy on Fridays.`, and the memory or message that has it."""
+
+    text: str
+    author: str
+    time: datetime
+    space: str
+    id: str
+
+    @property
+    def line(self) -> str:
+        """The wish as a line of a prompt, with its day and the name of its author."""
+        return f"- {self.time.date().isoformat()}, {self.author.rpartition(':')[2]}: {self.text}"
 
 
 class RecallResult(NamedTuple):
@@ -56,6 +73,8 @@ class RecallResult(NamedTuple):
     fence: str = ""
     meant: Mapping[str, str] = {}
     bars: Bars = Bars()
+    wishes: tuple[Wish, ...] = ()
+    """If they were included, the newest standing wishes of the user who asks, each once, whatever the query is."""
 
     @property
     def likely(self) -> Sequence[Hit]:
@@ -76,6 +95,8 @@ class RecallResult(NamedTuple):
         """Return the hits that answer as a block for a prompt, of at most `max_tokens`; but the first is always in it.
 
         Messages that follow each other are merged into runs. Times, spaces, titles, authors and doubts are named. More
-        hits than the default of ten fill a large budget better.
+        hits than the default of ten fill a large budget better. Included wishes come first, and take at most half of
+        the budget.
         """
-        return prompts.as_prompt(self.for_prompt, self.fence, max_tokens=max_tokens)
+        wishes = [wish.line for wish in self.wishes]
+        return prompts.as_prompt(self.for_prompt, self.fence, max_tokens=max_tokens, wishes=wishes)

@@ -57,7 +57,8 @@ class Recall(Declarations):
         - `min_confidence`: only hits with at least this estimated chance to answer, from 0 to 1. Without it, nothing is
           returned if probably nothing found is about the query; 0 returns all.
         - `budget_tokens`: only as many hits as fit into a prompt of so many tokens; if none does, the first is cut.
-        - `include`: also `superseded` or `expired` memories, or `notices`, which are left out by default.
+        - `include`: also `superseded` or `expired` memories, or `notices`, which are left out by default; or `wishes`,
+          the newest standing wishes of the user who asks, from the default space and `personal`.
         - `explain`: also return the parts of each score and the duration of each step.
 
         Every restriction applies before the best hits are chosen.

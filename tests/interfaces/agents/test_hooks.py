@@ -477,3 +477,18 @@ def test_an_event_has_one_form_whatever_the_agent():
         lines = (RECORDED / f"{client}.jsonl").read_bytes().splitlines()
         kinds = [found.kind for line in lines if (found := parse_event(line))]
         assert kinds == ["start", "prompt", "answer", "end"]
+
+
+@pytest.mark.promise("recall.wishes")
+def test_a_start_brings_the_wishes_of_the_person_from_former_sessions(garden, home):
+    hook(prompt("Never prune the roses in spring. Which ones need water now?"))
+    hook(answer("Always water them in the evening."))
+    with commonbook.open(home) as book:
+        book.remember("Short answers", kind="preference", space="personal")
+    first = hook(event("SessionStart", "next", source="startup"))
+    assert "Standing wishes of the user" in first
+    assert ", local: Never prune the roses in spring.\n" in first
+    assert "in the evening" not in first
+    assert first.count("Short answers") == 1
+    assert hook(event("SessionStart", "third", source="startup")) == first
+    assert recall_fence.unfence_any(first).strip() == ""

@@ -674,3 +674,11 @@ def test_the_prompt_of_an_agent_can_be_looked_at(cli):
     assert nothing.out == ""
     assert "nothing" in nothing.err
     assert cli("recall", "billing", "--prompt", "0").code == 2
+
+
+def test_standing_wishes_are_listed_if_included_and_are_in_every_prompt(cli):
+    cli("remember", "Never deploy on Fridays.")
+    cli("remember", "The boiler is in the cellar")
+    assert cli("recall", "boiler", "--include", "wishes").out.splitlines()[0].endswith("Never deploy on Fridays.")
+    assert "Fridays" not in cli("recall", "boiler").out
+    assert "Never deploy on Fridays." in cli("recall", "boiler", "--prompt", "300").out

@@ -61,6 +61,11 @@ def on_spaces(tx: Reading, spaces: SpaceScope) -> list[Grant]:
     return sorted(grants, key=lambda grant: (grant.space.name, grant.principal))
 
 
+def principals(tx: Reading) -> frozenset[str]:
+    """Return all principals that have a grant on some space."""
+    return frozenset(principal for (principal,) in tx.rows("SELECT DISTINCT principal FROM space_grant"))
+
+
 def roles_deferred(tx: Reading, principal: str) -> Callable[[], list[tuple[str, str]]]:
     """Send the query for a principal's roles (space id, role) that have not expired; call the result to read them."""
     rows = tx.defer(

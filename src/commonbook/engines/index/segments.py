@@ -46,7 +46,7 @@ POSITION_BITS: Final = 24
 _MAX_POSITION: Final = (1 << POSITION_BITS) - 1
 _OWN_ID: Final = re.compile(rf"{UUID_PATTERN}(?:#|\Z)")
 _ID_BYTES: Final = 16
-_NO_MEMORY_FLAG: Final = 128
+_NO_MEMORY_FLAG: Final = 1 << 14
 """The flag of a passage that belongs to no memory."""
 
 _COPY_ORDERS: Final = 1 << 16
@@ -74,7 +74,7 @@ _COLUMNS: Final[tuple[tuple[str, type, Callable[[IndexedPassage], object]], ...]
     ("order", np.uint64, lambda entry: _order_of(entry)),
     ("wording", np.uint64, lambda entry: hash_text(entry.wording)),
     ("kind", np.uint8, lambda entry: KINDS.index(entry.kind)),
-    ("flags", np.uint8, lambda entry: entry.flags | _NO_MEMORY_FLAG * (not entry.memory)),
+    ("flags", np.uint16, lambda entry: entry.flags | _NO_MEMORY_FLAG * (not entry.memory)),
     ("length", np.int32, lambda entry: entry.length),
     ("start", np.int32, lambda entry: entry.start),
     ("end", np.int32, lambda entry: entry.end),

@@ -45,7 +45,7 @@ from commonbook.subjects.sharing.freshness import REFRESHED_BY_READING
 from commonbook.values import prompts
 from commonbook.values.hit import CopyPlace, Hit
 from commonbook.values.memory import LAZY
-from commonbook.values.recall import RecallResult
+from commonbook.values.recall import RecallResult, Wish
 from commonbook.values.session import Message
 from commonbook.values.spaces import SpaceScope
 from commonbook.values.stored_memory import StoredMemory
@@ -698,20 +698,23 @@ def link_bonuses(tx: Reading, spaces: SpaceScope, targets: Sequence[StoredMemory
 _HEADING_TOKENS: Final = 8
 
 
-def result_of(keys: Keys, answer: Answer, *, budget_tokens: int | None, notes: list[str]) -> RecallResult:
+def result_of(
+    keys: Keys, answer: Answer, wishes: tuple[Wish, ...], *, budget_tokens: int | None, notes: list[str]
+) -> RecallResult:
     """Return the result of an answer, without its times."""
     found = tuple(answer.hits)
     hits = found if budget_tokens is None else tuple(_within_budget(found, budget_tokens))
     if beyond := len(found) - len(hits):
         notes.append(f"the budget of {budget_tokens} tokens left out {beyond} of {len(found)} hits")
-    tag = _tag(keys, hits) if hits else ""
-    return RecallResult(hits, 0.0, {}, tuple(notes), answer.left_out + beyond, answer.nearest, tag)
+    ids = [*(hit.passage_id for hit in hits), *(wish.id for wish in wishes)]
+    tag = _tag(keys, ids) if ids else ""
+    return RecallResult(hits, 0.0, {}, tuple(notes), answer.left_out + beyond, answer.nearest, tag, wishes=wishes)
 
 
-def _tag(keys: Keys, hits: Sequence[Hit]) -> str:
-    """Return the tag of the fence around these hits; "" in a home without its keys, which recall does not need."""
+def _tag(keys: Keys, ids: Sequence[str]) -> str:
+    """Return the tag of the fence around these passages; "" in a home without its keys, which recall does not need."""
     with suppress(HomeError):
-        return recall_fence.new_tag(keys.keyed_hash, [hit.passage_id for hit in hits])
+        return recall_fence.new_tag(keys.keyed_hash, ids)
     return ""
 
 

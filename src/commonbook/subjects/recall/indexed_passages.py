@@ -23,6 +23,7 @@ from commonbook.core.markdown import obsidian, transcript
 from commonbook.core.tables import vectors
 from commonbook.core.text import dates_in_text, metadata, stopwords, terms, titles
 from commonbook.core.text import terms as text_terms
+from commonbook.core.text.wishes import wishes_in
 from commonbook.ports.embedding import Embedder, EmbeddingInput
 from commonbook.ports.index import (
     BY_USER,
@@ -31,13 +32,14 @@ from commonbook.ports.index import (
     IS_COPY,
     IS_MESSAGE,
     IS_QUESTION,
+    IS_WISH,
     TELLS_NAME,
     TELLS_TIME,
     IndexedPassage,
 )
 from commonbook.subjects.memories.marks import Validity, valid_since
 from commonbook.subjects.reasoning import invalidations
-from commonbook.subjects.recall import scoring
+from commonbook.subjects.recall import scoring, wishes
 from commonbook.values.recall import RecallRequest
 from commonbook.values.session import Message
 from commonbook.values.stored_memory import StoredMemory
@@ -154,6 +156,7 @@ def indexed_message(message: Message, *, space: str, tags: tuple[str, ...], vect
     piece = Passage(message.id, thread, message.seq, 0, 0, message.text, transcript_message)
     terms = text_terms.terms(_searched_text(piece, message.text))
     sent = micros(message.time)
+    flags = _flags(piece, len(terms))
     return IndexedPassage(
         passage=message.id,
         memory="",
@@ -162,7 +165,7 @@ def indexed_message(message: Message, *, space: str, tags: tuple[str, ...], vect
         position=message.seq,
         space=space,
         kind="episode",
-        tags=(*tags, *labels_of_message(session=message.session, author=message.author)),
+        tags=(*tags, *labels_of_message(session=message.session, author=message.author, flags=flags)),
         time=sent,
         valid_from=sent,
         valid_until=FOREVER,
@@ -171,7 +174,7 @@ def indexed_message(message: Message, *, space: str, tags: tuple[str, ...], vect
         start=0,
         end=0,
         seq=message.seq,
-        flags=_flags(piece, len(terms)),
+        flags=flags,
         speaker=message.author,
         length=len(terms),
         terms=Counter([*terms, *text_terms.spelling_terms(_name(message.author))]),
@@ -257,6 +260,9 @@ def _indexed(
 ) -> IndexedPassage:
     happened = piece.message.time if piece.message else memory.occurred or memory.created
     speaker = piece.message.author if piece.message else ""
+    flags = _flags(piece, len(terms)) | IS_COPY * follows_source(memory) | HAS_DECISIONS * bool(memory.decisions)
+    if not piece.message and piece.position == 0 and memory.author.startswith("user:") and memory.kind != "notice":
+        flags |= IS_WISH * (memory.kind == "preference" or bool(wishes_in(piece.text)))
     return IndexedPassage(
         passage=piece.id,
         memory=memory.id,
@@ -265,7 +271,7 @@ def _indexed(
         position=piece.position,
         space=memory.space.id,
         kind=memory.kind,
-        tags=(*tags, *labels_of_passage(memory, author=speaker or memory.author)),
+        tags=(*tags, *labels_of_passage(memory, author=speaker or memory.author, flags=flags)),
         time=micros(happened),
         valid_from=micros(memory.valid_from or happened if piece.message else valid_since(memory)),
         valid_until=_end(validity.valid_until),
@@ -275,7 +281,7 @@ def _indexed(
         start=piece.start,
         end=piece.end,
         seq=piece.message.seq if piece.message else -1,
-        flags=_flags(piece, len(terms)) | IS_COPY * follows_source(memory) | HAS_DECISIONS * bool(memory.decisions),
+        flags=flags,
         speaker=speaker,
         length=len(terms),
         terms=Counter([*terms, *text_terms.spelling_terms(_name(speaker))]),
@@ -311,6 +317,7 @@ def _flags(piece: Passage, length: int) -> int:
     if piece.message is not None:
         flags |= IS_MESSAGE | BY_USER * (piece.message.role == "user")
         flags |= IS_QUESTION * scoring.is_short_question(piece.text, length)
+        flags |= IS_WISH * (piece.message.role == "user" and bool(wishes_in(piece.text)))
     return flags
 
 
@@ -321,19 +328,19 @@ def embedded_texts(memory: StoredMemory, pieces: Sequence[Passage] | None = None
     return [_embedded_text(piece, memory.title if piece.position else first_title) for piece in pieces]
 
 
-def labels_of_message(*, session: str, author: str) -> tuple[str, ...]:
+def labels_of_message(*, session: str, author: str, flags: int) -> tuple[str, ...]:
     """Return the labels of a message in the log of a session."""
-    return session_label(session), _author(author)
+    return session_label(session), _author(author), *wishes.labels_of(author, flags)
 
 
-def labels_of_passage(memory: StoredMemory, *, author: str) -> tuple[str, ...]:
+def labels_of_passage(memory: StoredMemory, *, author: str, flags: int) -> tuple[str, ...]:
     """Return the labels of a passage of a memory; `author` is the author of a message.
 
     An episode belongs to a session of its own space. One that was moved away belongs to none.
     """
     of_session = memory.kind == "episode" and memory.session and memory.session_space is None
     by_session = (session_label(memory.session or ""),) if of_session else ()
-    return (*by_session, _author(author), *metadata.labels_of(memory.metadata))
+    return (*by_session, _author(author), *wishes.labels_of(author, flags), *metadata.labels_of(memory.metadata))
 
 
 def labels_of_request(request: RecallRequest) -> tuple[str, ...]:

@@ -113,4 +113,5 @@ def may_read_result(engines: Engines, actor: Actor, result: RecallResult) -> boo
         memory_spaces = memories.spaces_of(tx, sorted({hit.memory for hit in hits if hit.memory} | copies))
         messages = sessions.get_many(tx, allowed, sorted({hit.id for hit in hits if not hit.memory}))
     all_messages = all(hit.memory or hit.id in messages for hit in hits)
-    return all_messages and allowed.keys() >= set(memory_spaces.values())
+    of_wishes = {wish.space for wish in result.wishes} <= {space.name for space in allowed.values()}
+    return all_messages and of_wishes and allowed.keys() >= set(memory_spaces.values())

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from datetime import date
 from functools import partial
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,9 @@ import numpy.typing as npt
 from commonbook.core.access import permissions
 from commonbook.core.tables import changes
 from commonbook.core.text import dates_in_text, terms
+from commonbook.core.text.wishes import asks_for_advice
 from commonbook.errors import Busy, CommonbookError, EmbedderFailed
+from commonbook.ports.database import Reading
 from commonbook.ports.embedding import Embedder, Thesaurus
 from commonbook.ports.engines import Engines
 from commonbook.ports.index import (
@@ -35,16 +37,18 @@ from commonbook.ports.index import (
     PendingDeltas,
 )
 from commonbook.runtime import reset_in_child
-from commonbook.subjects.recall import index_updater, indexed_passages, phrases, scoring, spelling
+from commonbook.subjects.recall import index_updater, indexed_passages, phrases, scoring, spelling, wishes
 from commonbook.subjects.recall.confidence import QueryRarity
 from commonbook.subjects.recall.hits import Answer, HitBuilder, result_of
 from commonbook.subjects.recall.index_updater import ViewOutdated
 from commonbook.subjects.recall.query import MAX_QUERY_CHARS, IndexQueryBuilder, ParsedQuery, parse
 from commonbook.subjects.sharing import propagate
 from commonbook.values.hit import Bars
-from commonbook.values.recall import RecallRequest, RecallResult
+from commonbook.values.recall import RecallRequest, RecallResult, Wish
 from commonbook.values.reports import Finding, Progress
 from commonbook.values.spaces import Actor
+
+Search: TypeAlias = Callable[[IndexQuery], IndexResult]
 
 _CACHE_TEXTS: Final = 500
 _MAX_ATTEMPTS: Final = 3
@@ -202,7 +206,8 @@ class Recaller:
                 notes.append(phrases.nothing_has(query.quoted))
             elif query.has_only_stop_words and not ranked.rows:
                 notes.append(_ONLY_STOP_WORDS)
-            answered = result_of(engines.keys, answer, budget_tokens=request.budget_tokens, notes=notes)
+            standing = self._wishes(engines, tx, call, ranking)
+            answered = result_of(engines.keys, answer, standing, budget_tokens=request.budget_tokens, notes=notes)
             watch.lap("hits")
         if stale := builder.stale:
             # Enqueued only: the recall itself changes no memory and does not wait for the refresh.
@@ -212,11 +217,11 @@ class Recaller:
             took_ms=watch.total, steps=watch.steps if request.explain else {}, meant=meant, bars=self._bars
         )
 
-    def _rank(self, engines: Engines, ranking: _Ranking, watch: _Stopwatch, *, excluded_flags: int = 0) -> _Ranked:
-        """Search the index and order what it finds."""
+    def _rank(self, engines: Engines, ranking: _Ranking, watch: _Stopwatch, **filters: Any) -> _Ranked:  # noqa: ANN401 - fields of `IndexQuery`
+        """Search the index, with more filters, and order what it finds."""
         query = ranking.search.query
         index_query, expansions = self._queries.build(ranking.search.tx, query, ranking.search.scope, ranking.vector)
-        index_query = index_query._replace(excluded_flags=excluded_flags)
+        index_query = index_query._replace(**filters)
         watch.lap("expansion")
         result, shares = phrases.search(ranking.view, ranking.search, index_query, ranking.pending)
         watch.lap("search")
@@ -244,6 +249,18 @@ class Recaller:
             word_nearness=self._thesaurus.nearness,
         )
         return builder, builder.answer(ranked.rows)
+
+    def _wishes(self, engines: Engines, tx: Reading, call: _Call, ranking: _Ranking) -> tuple[Wish, ...]:
+        """Return the standing wishes of the user who asks, in the spaces that a recall asks by default."""
+        names = call.query.request.default_spaces
+        if "wishes" not in call.query.request.include:
+            return ()
+        allowed = permissions.without_proposals(permissions.scope_of(tx, call.actor, names, refuse=False), *names)
+        asker = wishes.asker(call.actor, in_home=not engines.db.has_concurrent_writers)
+        search = phrases.Search(tx, allowed, parse(engines, RecallRequest(k=wishes.CANDIDATES)))
+        newest = ranking._replace(search=search, vector=None)
+        found = self._rank(engines, newest, call.watch, tags=(wishes.LABEL + asker,))
+        return wishes.list_wishes(tx, asker, self._build(engines, call.actor, newest, found)[1].hits)
 
     def _text_vector(self, text: str) -> npt.NDArray[np.float64]:
         """Return the thesaurus vector of a text, cached: windows of messages overlap, so each recurs many times."""
@@ -349,6 +366,7 @@ def order_candidates(
         ],
         words=frozenset(re.findall(r"\w+", query.request.query[:MAX_QUERY_CHARS].lower())),
         asks_when=dates_in_text.asks_when(query.request.query[:MAX_QUERY_CHARS]),
+        asks_for_advice=asks_for_advice(query.request.query[:MAX_QUERY_CHARS]),
         asks_for_name=terms.asks_for_name(query.request.query[:MAX_QUERY_CHARS]),
         vector=index_query.vector,
         name_place=len(index_query.terms) + len(index_query.expansion_terms) - 1,

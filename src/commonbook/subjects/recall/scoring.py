@@ -24,7 +24,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from commonbook.ports.index import BY_USER, IS_MESSAGE, IS_QUESTION, TELLS_NAME, TELLS_TIME, CandidatePool
+from commonbook.ports.index import BY_USER, IS_MESSAGE, IS_QUESTION, IS_WISH, TELLS_NAME, TELLS_TIME, CandidatePool
 from commonbook.subjects.recall.confidence import QueryRarity
 
 Floats: TypeAlias = npt.NDArray[np.float32]
@@ -68,6 +68,7 @@ _TOLD_NAME_WEIGHT: Final = 0.05
 _DATE_WEIGHT: Final = 0.25
 _NAME_WEIGHT: Final = 0.30
 _PHRASE_WEIGHT: Final = 0.50
+_WISH_WEIGHT: Final = 0.15
 
 MIN_SCORE: Final = 0.04
 """The lowest score of hits, unless the request sets a confidence."""
@@ -78,7 +79,9 @@ _FULL_EVIDENCE: Final = 0.15
 _FIRST_PERSON: Final = frozenset({"i", "my", "me", "mine", "we", "our", "us"})
 _ROLES: Final = frozenset({"user", "agent", "assistant", "system", "tool", "human", "ai", "local", "filesystem"})
 
-PARTS: Final = ("lexical", "meaning", "speaker", "question", "length", "time", "told_name", "date", "name", "phrase")
+PARTS: Final = (
+    "lexical", "meaning", "speaker", "question", "length", "time", "told_name", "date", "name", "phrase", "wish",
+)  # fmt: skip
 """The features whose sum is the score."""
 
 
@@ -89,6 +92,7 @@ class QueryFeatures(NamedTuple):
     words: frozenset[str] = frozenset()
     asks_when: bool = False
     asks_for_name: bool = False
+    asks_for_advice: bool = False
     vector: Floats | None = None
     name_place: int | None = None
     """The place, among query and expansion terms, of the term that memories with the query as a name have."""
@@ -199,8 +203,10 @@ def rank(
     parts[8, _named_rows(query, pool)] = _NAME_WEIGHT
     if phrase_matches is not None:
         parts[9] = _PHRASE_WEIGHT * phrase_matches
+    if query.asks_for_advice:
+        parts[10] = _WISH_WEIGHT * _has_flag(pool, IS_WISH)
     # Supporting features count only in proportion to the evidence: the right speaker alone answers nothing.
-    parts[2:7] *= np.clip((parts[0] + parts[1] + parts[7]) / _FULL_EVIDENCE, 0, 1)
+    parts[[2, 3, 4, 5, 6, 10]] *= np.clip((parts[0] + parts[1] + parts[7]) / _FULL_EVIDENCE, 0, 1)
     # Six digits: the last ones of a float depend on the order of the additions.
     parts = np.round(parts, 6) + 0.0
     total = np.round(parts.sum(axis=0), 6)

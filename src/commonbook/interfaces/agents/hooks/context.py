@@ -54,12 +54,15 @@ def is_trivial(prompt: str) -> bool:
 
 
 def at_start(book: Verbs, state: SessionState) -> Context:
-    """Return the newest memories, in the order in which they were made: unchanged memories give the same bytes."""
-    found = book.recall(kinds=_START_KINDS, k=_START_COUNT)
+    """Return wishes and the newest memories, in the order in which they were made: unchanged, the same bytes."""
+    found = book.recall(kinds=_START_KINDS, k=_START_COUNT, include=["wishes"])
+    wishes = [wish.line for wish in found.wishes if wish.id not in {hit.id for hit in found.hits}]
+    standing = prompts.wish_block(wishes, max_tokens=MAX_TOKENS)
     # Texts around them would come and go with the room that newer ones leave.
     alone = [hit._replace(before="", after="") for hit in found.hits]
-    fitting = prompts.fit(alone, MAX_TOKENS - prompts.FENCE_TOKENS, _heading)
-    return _context(sorted(fitting, key=lambda stretch: stretch.hit.id), state.tag or found.fence)
+    room = MAX_TOKENS - prompts.FENCE_TOKENS - sum(map(prompts.tokens, standing))
+    fitting = prompts.fit(alone, room, _heading)
+    return _context(sorted(fitting, key=lambda stretch: stretch.hit.id), state.tag or found.fence, standing)
 
 
 def at_prompt(book: Verbs, prompt: str, *, session: str, state: SessionState, last: int = 0) -> Context:
@@ -93,13 +96,13 @@ def _is_message_present(hit: Hit, offset: int, session: str, state: SessionState
     return seq > state.compacted if hit.session == session else state.has_in_prompt(hit.session, seq)
 
 
-def _context(stretches: Sequence[prompts.Stretch], tag: str) -> Context:
+def _context(stretches: Sequence[prompts.Stretch], tag: str, above: Sequence[str] = ()) -> Context:
     passages = [
         PromptPassage(hit.id, sha256(text.encode("utf-8", "replace")).hexdigest(), hit.revision)
         for hit, offset, text in stretches
         if not offset
     ]
-    return Context(prompts.block(stretches, tag, _heading), tuple(passages), tag)
+    return Context(prompts.block(stretches, tag, _heading, above), tuple(passages), tag)
 
 
 _heading: Final = partial(prompts.heading_of, with_id=True)

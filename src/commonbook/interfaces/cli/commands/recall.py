@@ -36,7 +36,7 @@ def _arguments(to: Parser) -> None:
     to.add_argument("--as-of", metavar="TIME", help="only what was valid at this time, with the present texts")
     to.add_argument("--min-confidence", type=float, metavar="0..1", help="no hits below this chance to answer")
     to.add_argument("--budget-tokens", type=int, metavar="N", help="at most as many hits as fit into N tokens")
-    add_list(to, "--include", "WHAT", "also superseded, expired or notices, or several with commas (repeatable)")
+    add_list(to, "--include", "WHAT", "also superseded, expired, notices or wishes; several with commas (repeatable)")
     to.add_argument(
         "--prompt", type=int, metavar="TOKENS", help="show what an agent would be given, in at most so many tokens"
     )
@@ -66,7 +66,7 @@ def _recall(call: Call) -> int:
         as_of=args.as_of,
         min_confidence=args.min_confidence,
         budget_tokens=args.budget_tokens,
-        include=[name.strip() for value in args.include for name in value.split(",")],
+        include=[name.strip() for value in args.include for name in value.split(",")] + ["wishes"] * bool(args.prompt),
         explain=args.explain,
         progress=call.progress,
     )
@@ -81,6 +81,8 @@ def _recall(call: Call) -> int:
         if prompt is not None:
             hits.show_prompt(out, prompt, result, where)
         else:
+            for wish in result.wishes:
+                out.body(wish.line)
             budgeted, limit = args.budget_tokens is not None, args.min_confidence
             hits.show_recall_result(
                 out, result, where=where, explain=args.explain, min_confidence=limit, budgeted=budgeted
