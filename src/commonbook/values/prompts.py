@@ -44,7 +44,7 @@ MIN_FIRST_TOKENS: Final = 20
 _BEGINNING: Final = 0.4
 """The share of a long passage's beginning, if the words that matched are further down."""
 
-_ANY: Final = 0.0001
+_UNLIKELY: Final = 0.02
 
 Heading: TypeAlias = Callable[[Hit], str]
 
@@ -86,7 +86,7 @@ def answering(hits: Sequence[Hit], bars: Bars, *, least: float) -> Sequence[Hit]
         return hits
     if all(hit.confidence < least for hit in hits):
         return ()
-    return [hit for hit in hits if hit.confidence >= (bars.likely if hit.type == "memory" else _ANY)]
+    return [hit for hit in hits if hit.confidence >= (bars.likely if hit.type == "memory" else _UNLIKELY)]
 
 
 def fit(hits: Sequence[Hit], max_tokens: int, heading: Heading) -> list[Stretch]:
