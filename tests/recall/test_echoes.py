@@ -64,7 +64,7 @@ def test_a_question_that_nothing_answers_is_found_once(book: Book, settle):
 
 
 @pytest.mark.parametrize(
-    "told",
+    "statement",
     [
         "Is our staging database called heron?",
         "Isn't our staging database called heron?",
@@ -75,11 +75,11 @@ def test_a_question_that_nothing_answers_is_found_once(book: Book, settle):
         "I am not sure; it is called heron on the staging dashboard.",
     ],
 )
-def test_a_question_or_doubt_that_tells_something_is_no_echo(book: Book, settle, told):
-    book.append("told", [NewMessage(told)])
+def test_a_question_or_doubt_that_tells_something_is_no_echo(book: Book, settle, statement):
+    book.append("told", [NewMessage(statement)])
     ask(book, 2)
     settle()
-    assert passages(book)[0] == told
+    assert passages(book)[0] == statement
 
 
 def test_messages_of_one_author_that_say_the_same_are_one_hit(book: Book, settle):

@@ -194,9 +194,14 @@ def heading_of(hit: Hit, *, with_id: bool = False) -> str:
     parts += [*(["may be outdated"] if hit.superseded_by or hit.suspect else []), *hit.marks]
     if with_id or not hit.memory:
         parts.append(f"session {hit.session}" if hit.session else f"{hit.kind} {hit.memory}")
+    return " ".join((f"[{', '.join(parts)}]", *filter(None, [title_of(hit)])))
+
+
+def title_of(hit: Hit) -> str | None:
+    """Return the title of a hit's memory on one line; None if it only repeats the passage."""
     title = " ".join(hit.title.split())
-    is_new = hit.memory and not " ".join(hit.passage.split()).startswith(title.rstrip(" .…"))
-    return f"[{', '.join(parts)}]{f' {title}' if is_new else ''}"
+    is_repeated = " ".join(hit.passage.split()).startswith(title.rstrip(" .…"))
+    return None if is_repeated or not hit.memory else title
 
 
 def cut(text: str, limit: int, matched: Collection[str] = ()) -> str:

@@ -119,11 +119,11 @@ def query_words(text: str) -> list[tuple[str, str]]:
     stop_words = stopwords.for_queries(language)
     bigrams = [bigram for run in runs for bigram in _bigrams(run)]
     capitals = {word.lower() for word in words_in_capitals(text)}
-    asked = [word for word in spaced if _may_be_asked(word, language)]
-    content_words = [word for word in asked if word not in stop_words or word in capitals]
+    askable = [word for word in spaced if _may_be_asked(word, language)]
+    content_words = [word for word in askable if word not in stop_words or word in capitals]
     dates = [("", term) for term in _query_date_terms(text)]
     if not (content_words or bigrams or dates):
-        content_words = [word for word in asked if word in stopwords.ASKABLE]
+        content_words = [word for word in askable if word in stopwords.ASKABLE]
     return [
         *zip(content_words, _stems(content_words, language), strict=True),
         *zip(bigrams, bigrams, strict=True),

@@ -83,7 +83,7 @@ def _hit_fields(hit: Hit, text: str) -> dict[str, Any]:
             "type": hit.type,
             "kind": hit.kind if hit.type == "memory" else None,
             "memory": hit.memory if hit.memory != hit.id else None,
-            "title": hit.title,
+            "title": prompts.title_of(hit),
             "text": text,
             "author": hit.author,
             "space": hit.space,

@@ -100,7 +100,7 @@ class HitBuilder:
         """
         self._nearness = nearness
         self._word_nearness = word_nearness
-        self._question = non_answers.asked(query.request.query[:_MAX_QUESTION_CHARS])
+        self._question = non_answers.read_question(query.request.query[:_MAX_QUESTION_CHARS])
         self._echoes: set[int] = set()
         self._empty_answers: set[int] = set()
         self._repeats: Counter[int] = Counter()
@@ -483,8 +483,8 @@ class HitBuilder:
             title=titles.derive_title(message.text),
             text=message.text,
             passage=message.text,
-            before=self._neighbour_text(row, -1),
-            after=self._neighbour_text(row, 1),
+            before=self._companion(row, -1),
+            after=self._companion(row, 1),
             author=message.author,
             score=self._score(row),
             confidence=self._confidence.get(row, 0.0),
@@ -509,7 +509,7 @@ class HitBuilder:
         # An episode that was moved away from its session, or that only names one, is a memory of its own.
         in_session = is_message and not indexed_passages.is_part_of(memory, passage)
         text = self._text(memory, row)
-        before, after = self._neighbour_text(row, -1), self._neighbour_text(row, 1)
+        before, after = self._companion(row, -1), self._companion(row, 1)
         # A message has the time at which it was sent, not the time of the episode.
         at = indexed_passages.time_of_micros(int(pool.times[row])) if is_message else None
         return Hit(
@@ -568,6 +568,15 @@ class HitBuilder:
         if not 0 <= other < len(self._threads) or self._threads[other] != self._threads[row]:
             return False
         return -1 <= self._positions[other] - self._positions[row] <= 1
+
+    def _companion(self, row: int, step: int) -> str:
+        """Return the text before or after a hit; nothing for a message that says only that nothing is known."""
+        text, other = self._neighbour_text(row, step), row + step
+        if text and self._is_message(row) and self._pool.lengths[other] <= non_answers.MAX_WORDS:
+            before = self._passage(row) if step == 1 else ""
+            if non_answers.is_empty_answer(self._passage(other), before, self._question, self._word_nearness):
+                return ""
+        return text
 
     def _neighbour_text(self, row: int, step: int) -> str:
         """Return the text of the passage before or after a row, with its speaker if it is a message."""

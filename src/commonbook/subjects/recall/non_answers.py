@@ -73,8 +73,8 @@ _ASKED_NAME: Final = re.compile(
 _NAMED: Final = re.compile(r"(?<=[\w,'\"] )[\"'(]?([A-Z]\w+)")
 
 
-class Asked(NamedTuple):
-    """What a question asks: its words without stop words, their stems, its numbers, and its names without a final s."""
+class Question(NamedTuple):
+    """A question as its words without stop words, their stems, its numbers, and its names without a final s."""
 
     words: tuple[str, ...]
     stems: frozenset[str]
@@ -84,11 +84,11 @@ class Asked(NamedTuple):
     """Its words such as "IT" and "US", which are common words in other letters."""
 
 
-def asked(query: str) -> Asked:
+def read_question(query: str) -> Question:
     """Read a question."""
     pairs = terms.query_words(query)
     names = [name for name in map("".join, _ASKED_NAME.findall(query)) if name.lower() not in stopwords.ENGLISH]
-    return Asked(
+    return Question(
         tuple(word for word, _ in pairs if word),
         frozenset(term for _, term in pairs),
         frozenset(_NUMBER.findall(query)),
@@ -97,7 +97,7 @@ def asked(query: str) -> Asked:
     )
 
 
-def is_echo(text: str, question: Asked, nearness: Nearness) -> bool:
+def is_echo(text: str, question: Question, nearness: Nearness) -> bool:
     """Return whether a message only asks what this question asks: all its content words are in it, or near it."""
     opener = _ASKS_IN_GERMAN if terms.language_of(text) == "german" else _ASKS
     asks, is_marked = opener.match(text) is not None, text.rstrip().endswith("?")
@@ -110,28 +110,28 @@ def is_echo(text: str, question: Asked, nearness: Nearness) -> bool:
     return len(_new_words(words, question, nearness)) <= min(allowed, len(words) - 1)
 
 
-def is_empty_answer(text: str, before: str, question: Asked, nearness: Nearness) -> bool:
+def is_empty_answer(text: str, before: str, question: Question, nearness: Nearness) -> bool:
     """Return whether a message says only that nothing is known; `before` is the message that it may answer."""
     if not _KNOWS_NOTHING.search(text):
         return False
-    answered = asked(f"{question_text(question)} {before}")
+    answered = read_question(f"{question_text(question)} {before}")
     if _tells_more(text, answered):
         return False
     words = {word: term for word, term in _content(text).items() if word not in _EMPTY_WORDS}
     return len(_new_words(words, answered, nearness)) <= min(1, len(words) // 2)
 
 
-def question_text(question: Asked) -> str:
+def question_text(question: Question) -> str:
     """Return the words of a question."""
     return " ".join(question.words)
 
 
-def lacks_capitals(text: str, question: Asked) -> bool:
+def lacks_capitals(text: str, question: Question) -> bool:
     """Return whether a passage has none of the words in capitals for which a question asks."""
     return bool(question.capitals) and not any(re.search(rf"\b{word}\b", text) for word in question.capitals)
 
 
-def names_another(text: str, around: Sequence[str], question: Asked) -> bool:
+def names_another(text: str, around: Sequence[str], question: Question) -> bool:
     """Return whether a passage names somebody, but nobody about whom the question asks.
 
     `around` are its title, speaker and neighbours, in which the asked name may stand.
@@ -147,13 +147,13 @@ def _content(text: str) -> dict[str, str]:
     return {word: term for word, term in terms.query_words(text) if len(word) > 1}
 
 
-def _tells_more(text: str, question: Asked) -> bool:
+def _tells_more(text: str, question: Question) -> bool:
     """Return whether a text has a number or a name that the question lacks."""
     names = set(terms.stems(sorted(terms.names_in(text) - stopwords.ENGLISH)))
     return bool(set(_NUMBER.findall(text)) - question.numbers) or bool(names - question.stems)
 
 
-def _new_words(words: dict[str, str], question: Asked, nearness: Nearness) -> list[str]:
+def _new_words(words: dict[str, str], question: Question, nearness: Nearness) -> list[str]:
     """Return the words that are neither in the question nor near one of its words."""
     unknown = [word for word, term in words.items() if term not in question.stems]
     if not unknown or not question.words:

@@ -82,7 +82,7 @@ class _Call(NamedTuple):
 
 
 class _Ranking(NamedTuple):
-    """What a ranking is made from: a view of the index and what is not in it yet, the search, and its vector."""
+    """The sources of a ranking: a view of the index and what is not in it yet, the search, and its vector."""
 
     view: IndexView
     search: phrases.Search

@@ -29,7 +29,7 @@ _MAX_NAMES: Final = 20
 def meant(
     view: IndexView,
     search: Search,
-    asked: IndexQuery,
+    query: IndexQuery,
     result: IndexResult,
     pending: PendingDeltas,
     *,
@@ -39,13 +39,13 @@ def meant(
 
     A word is misspelt if no passage has it, and it is no word of the dictionary (`knows`).
     """
-    found = dict(zip(asked.terms, result.document_frequencies, strict=True))
+    found = dict(zip(query.terms, result.document_frequencies, strict=True))
     unknown = {word: terms.misspelling_terms(word) for word, term in search.query.words if not found.get(term, 1)}
     unknown = {word: spellings for word, spellings in unknown.items() if spellings and not knows(word)}
     if not unknown or search.query.quoted:
         return {}
     spellings = tuple(dict.fromkeys(term for of_word in unknown.values() for term in of_word))
-    by_name = asked._replace(
+    by_name = query._replace(
         terms=spellings, expansion_terms=(), phrase_terms=(), spans=(), vector=None, max_candidates=_MAX_NAMES
     )
     known = _names(search, view.search(by_name, pending, search.tx))
