@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from benchmarks.quality.datasets import DATA, DataSet, notes
 from benchmarks.quality.homes import stored
 from benchmarks.quality.report import Table
-from commonbook import Book, NewMessage
+from commonbook import Bars, Book, NewMessage
 from commonbook.interfaces.agents.hooks import context
 from commonbook.interfaces.agents.hooks.folder import SessionState
 from commonbook.interfaces.mcp import results
@@ -109,7 +109,7 @@ def everyday(database: str | None = None) -> Iterator[Table]:
                 is_right = any(part.strip() in shown for part in answer[0].split(";;"))
                 right += is_right
             else:
-                is_right = not any(hit.confidence >= 0.05 for hit in hits)
+                is_right = not any(hit.confidence >= Bars().likely for hit in hits)
                 silent += is_right
             if not is_right:
                 rows.append((kind, text, shown[:80], hits[0].confidence if hits else 0.0))

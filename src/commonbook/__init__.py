@@ -92,7 +92,7 @@ if TYPE_CHECKING:
     from commonbook.remote.outbox_client import Client
     from commonbook.remote.remote_book import RemoteBook
     from commonbook.service.book import Book
-    from commonbook.values.hit import CopyPlace, Hit, HitType
+    from commonbook.values.hit import Bars, CopyPlace, Hit, HitType
     from commonbook.values.invalidation import Decision, Invalidation, Notice, SupersedeReason, Verdict
     from commonbook.values.memory import (
         UNSET,
@@ -182,7 +182,7 @@ __all__ = [
     "ChatMessage", "ChatObject", "Draft", "Filter", "Metadata", "MetadataValue", "NewMessage", "Progress",
     "PromptPassage", "Scalar", "UNSET", "Unset",
     # values that methods return
-    "Ancestor", "ApiKey", "AppendReceipt", "BackupReport", "ChangeEvent", "ChangePage", "CopyInfo", "CopyNode",
+    "Ancestor", "ApiKey", "AppendReceipt", "BackupReport", "Bars", "ChangeEvent", "ChangePage", "CopyInfo", "CopyNode",
     "CopyPlace", "Decision", "Deleted", "Deletion",
     "Dependent", "Finding", "Grant", "Hit", "Identity", "Inbox", "InboxItem", "Invalidation", "Lineage", "Link",
     "LogEntry", "LogReport", "LoginCode", "Memory", "MemoryReference", "Message", "MessagePage", "MessageReceipt",
@@ -230,7 +230,7 @@ _MODULES: Final[dict[str, tuple[str, ...]]] = {
     "commonbook.values.reasoning": (
         "Dependent", "Inbox", "InboxItem", "MemoryReference", "SupersedeReport", "TriageReport",
     ),
-    "commonbook.values.hit": ("CopyPlace", "Hit", "HitType"),
+    "commonbook.values.hit": ("Bars", "CopyPlace", "Hit", "HitType"),
     "commonbook.values.recall": ("Include", "RecallResult", "Wish"),
     "commonbook.values.reports": (
         "BackupReport", "ChangeEvent", "ChangePage", "Finding", "LogEntry", "LogReport", "Metrics", "Progress",

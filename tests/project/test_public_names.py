@@ -37,6 +37,7 @@ RESULTS = {
     "ApiKey",
     "AppendReceipt",
     "BackupReport",
+    "Bars",
     "ChangeEvent",
     "ChangePage",
     "CopyInfo",

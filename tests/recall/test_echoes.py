@@ -154,3 +154,12 @@ def test_a_word_that_is_no_misspelt_name_is_left_alone(book: Book, settle):
     settle()
     for query in ("planet", "xylophone", "where is Muhhamed's desk"):
         assert book.recall(query, spaces="personal").meant == {}, query
+
+
+def test_a_question_among_other_sentences_is_answered(book: Book, settle):
+    book.remember(FACT)
+    book.remember("The canteen is closed on Mondays.")
+    settle()
+    prompt = f"We have a meeting tomorrow and Peter wants to know it before lunch. {QUESTION} Also check the calendar."
+    assert FACT in book.recall(prompt).as_prompt(max_tokens=500)
+    assert book.recall("We have a meeting tomorrow. How do bats navigate? Check it.").as_prompt(max_tokens=500) == ""

@@ -122,7 +122,7 @@ def test_a_prompt_carries_the_wishes_above_the_hits_within_its_budget(book):
         f"- 2026-03-01, local: {FORMAT}",
         f"- 2026-03-01, local: {FRIDAYS}",
     ]
-    assert "The boiler is in the cellar." in lines[6:]
+    assert "  The boiler is in the cellar." in lines[6:]
     shorter = found.as_prompt(max_tokens=110)
     assert FORMAT in shorter
     assert FRIDAYS not in shorter

@@ -13,10 +13,10 @@ HitType: TypeAlias = Literal["memory", "message"]
 
 
 class Bars(NamedTuple):
-    """The confidence from which on a hit is likely to answer, and from which on the best one lets a prompt have any."""
+    """The confidence from which on a hit is likely to answer, and that the best ten must have together for a prompt."""
 
-    likely: float = 0.1
-    prompt: float = 0.15
+    likely: float = 0.05
+    prompt: float = 0.2
 
 
 class CopyPlace(NamedTuple):

@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
+from math import prod
 from typing import Final, NamedTuple, TypeAlias
 
 from commonbook.values.hit import Bars, Hit
@@ -44,6 +45,8 @@ MIN_FIRST_TOKENS: Final = 20
 _BEGINNING: Final = 0.4
 """The share of a long passage's beginning, if the words that matched are further down."""
 
+_BEST_HITS: Final = 10
+_COUNTED_PART: Final = 0.15
 _UNLIKELY: Final = 0.02
 
 Heading: TypeAlias = Callable[[Hit], str]
@@ -77,16 +80,23 @@ def likely(hits: Sequence[Hit], bars: Bars) -> Sequence[Hit]:
 
 
 def answering(hits: Sequence[Hit], bars: Bars, *, least: float) -> Sequence[Hit]:
-    """Return the hits that a model is given: none if the best has less confidence than `least`.
+    """Return the hits that a model is given: none if the chance that any of them answers is below `least`.
 
-    Unlikely memories are left out. Unlikely messages are not: an answer is spread over several. Echoes have no
-    confidence at all.
+    Unlikely memories are left out. Unlikely messages are not, since an answer is spread over several; but an echo has
+    no confidence at all.
     """
     if not any(hit.parts for hit in hits):
         return hits
-    if all(hit.confidence < least for hit in hits):
+    if chance(hits) < least:
         return ()
     return [hit for hit in hits if hit.confidence >= (bars.likely if hit.type == "memory" else _UNLIKELY)]
+
+
+def chance(hits: Sequence[Hit]) -> float:
+    """Return the chance that any of the best hits answers: several that say nearly the same share it."""
+    highest = max((hit.confidence for hit in hits), default=0.0)
+    counted = (hit.confidence for hit in hits[:_BEST_HITS] if hit.confidence >= _COUNTED_PART * highest)
+    return 1 - prod(1 - confidence for confidence in counted)
 
 
 def fit(hits: Sequence[Hit], max_tokens: int, heading: Heading) -> list[Stretch]:

@@ -410,6 +410,8 @@ def test_the_context_has_at_most_1500_tokens(garden, home):
     with commonbook.open(home) as book:
         for number in range(30):
             book.remember(f"Tulip rule {number}. " + "Tulips grow in sandy soil. " * 40, space="projects/garden")
+            book.remember(f"Bench {number} was painted green.", space="projects/garden")
+            book.remember(f"Letter {number} went to the mayor.", space="projects/garden")
     for found in (
         hook(event("SessionStart", source="startup")),
         hook(prompt("Which soil do tulips need?", session="b")),

@@ -67,9 +67,10 @@ def _main(argv: Sequence[str]) -> int:
 
 def _run_process(argv: Sequence[str]) -> int:
     """Run a command as the whole process, with little garbage collection: it costs a tenth of `status`."""
+    from commonbook.core.settings.settings import use_one_thread_for_products
+
     gc.set_threshold(_GC_THRESHOLD)
-    # Products of small matrices gain nothing from threads, which double the processor time of a recall.
-    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    use_one_thread_for_products()
     code = main(argv)
     # The collections at the end of the process look at every object again, for a sixth of `status`.
     gc.freeze()

@@ -35,7 +35,7 @@ _PRESENT: Final = 0.5
 """A hit that has this share of a term is about it: what it lacks beside it is an attribute."""
 
 _UNRELATED_COSINE: Final = 0.35
-_OTHER_ATTRIBUTE_COSINE: Final = 0.4
+_OTHER_ATTRIBUTE_COSINE: Final = 0.35
 """The cosine from which on a word explains a missing one: fully, and in proportion below it."""
 
 _BARELY_COVERED: Final = 0.05
@@ -178,7 +178,7 @@ def _most_for_one_word(query: QueryRarity, covered: QueryCoverage) -> float:
 
 def confidences(chance: float, hits: Sequence[HitFeatures], other_attribute: float = 0.0) -> list[float]:
     """Return the chance that each of these hits, best first, answers a query that something answers by `chance`."""
-    return [round(chance * _logistic(_answers(hits, place) - 5 * other_attribute), 4) for place in range(len(hits))]
+    return [round(chance * _logistic(_answers(hits, place) - 4 * other_attribute), 4) for place in range(len(hits))]
 
 
 def is_far_below(chance: float, best: float, word_share: float) -> bool:

@@ -41,6 +41,7 @@ _QUESTION_WORDS: Final = re.compile(
     r"\A\W*(?:(?:who|what|when|where|which|how|is|are|was|were|do|does|did|the|an?|my|our|your)\b(?![’'])\W*)+",
     re.IGNORECASE,
 )
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?:])\s+|\n+")
 _MIN_SMALL_WORDS: Final = 5
 """Fewer words that are all stop words are no phrase: everybody says "how are you"."""
 
@@ -82,6 +83,13 @@ def parse(engines: Engines, request: RecallRequest) -> ParsedQuery:
         days=() if quoted else _named_days(engines, text, now),
         phrase=None if quoted else _whole_phrase(text, words),
     )
+
+
+def questions_in(query: str) -> str:
+    """Return the questions in a query of several sentences; "" if it is one sentence, has none, or quotes words."""
+    sentences = _SENTENCE_END.split(query.strip())
+    questions = [sentence for sentence in sentences if sentence.endswith("?")]
+    return "" if len(questions) == len(sentences) or recall_fence.quoted_parts(query) else " ".join(questions)
 
 
 def _require_types(request: RecallRequest) -> None:

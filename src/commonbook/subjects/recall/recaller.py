@@ -41,8 +41,9 @@ from commonbook.subjects.recall import index_updater, indexed_passages, phrases,
 from commonbook.subjects.recall.confidence import QueryRarity
 from commonbook.subjects.recall.hits import Answer, HitBuilder, result_of
 from commonbook.subjects.recall.index_updater import ViewOutdated
-from commonbook.subjects.recall.query import MAX_QUERY_CHARS, IndexQueryBuilder, ParsedQuery, parse
+from commonbook.subjects.recall.query import MAX_QUERY_CHARS, IndexQueryBuilder, ParsedQuery, parse, questions_in
 from commonbook.subjects.sharing import propagate
+from commonbook.values import prompts
 from commonbook.values.hit import Bars
 from commonbook.values.recall import RecallRequest, RecallResult, Wish
 from commonbook.values.reports import Finding, Progress
@@ -135,7 +136,23 @@ class Recaller:
             self._turn = threading.BoundedSemaphore(self._recalls_at_once)
 
     def recall(self, engines: Engines, actor: Actor, request: RecallRequest, *, progress: Progress) -> RecallResult:
-        """Return the passages that answer a query best; without a query, the newest."""
+        """Return the passages that answer a query best; without a query, the newest.
+
+        If hardly any answers a query of several sentences, the questions among them are asked alone.
+        """
+        found = self._recall_once(engines, actor, request, progress=progress)
+        questions = questions_in(request.query[:MAX_QUERY_CHARS])
+        if not questions or request.min_confidence is not None or self._reaches_prompt(found):
+            return found
+        alone = self._recall_once(engines, actor, request._replace(query=questions), progress=progress)
+        return alone if self._reaches_prompt(alone) else found
+
+    def _reaches_prompt(self, result: RecallResult) -> bool:
+        return prompts.chance(result.hits) >= self._bars.prompt
+
+    def _recall_once(
+        self, engines: Engines, actor: Actor, request: RecallRequest, *, progress: Progress
+    ) -> RecallResult:
         watch = _Stopwatch()
         query = parse(engines, request)
         try:
