@@ -132,16 +132,16 @@ def take(tx: Transaction, spaces: SpaceScope, *, kinds: tuple[str, ...]) -> Job 
         now=format_time(tx.now),
         max_lease_end=format_time(tx.now + _MAX_LEASE),
     )
-    row = tx.row(
-        f"SELECT {_COLUMNS} FROM job WHERE kind IN :kinds AND space IN :spaces AND ({_READY})"
-        f" ORDER BY due, id LIMIT 1{tx.skip_locked}",
+    rows = tx.lock_rows(
+        f"SELECT {_COLUMNS} FROM job WHERE kind IN :kinds AND space IN :spaces AND ({_READY}) ORDER BY due, id LIMIT 1",
+        if_free=True,
         kinds=kinds,
         spaces=tuple(spaces),
         **_time_bounds(tx.now),
     )
-    if row is None:
+    if not rows:
         return None
-    job = _job(_JobRow._make(row))
+    job = _job(_JobRow._make(rows[0]))
     lease = new_id()
     tx.run(
         "UPDATE job SET state = 'running', lease = :lease, leased_until = :until, attempts = attempts + 1"

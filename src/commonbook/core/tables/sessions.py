@@ -11,9 +11,8 @@ recognised.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from commonbook.ports.database import Reading, RetryTransaction, Row, Transaction
@@ -149,27 +148,24 @@ def present_key(tx: Reading, key: SessionKey) -> SessionKey:
 class LockedSession:
     """A session whose row is locked until the transaction ends, with the messages that are repeats.
 
-    All queries are sent at once, and their rows are read on first use. `client_ids` are those of messages that may have
-    been appended before.
+    `client_ids` are those of messages that may have been appended before.
     """
 
     def __init__(
-        self,
-        tx: Transaction,
-        key: SessionKey,
-        client_ids: Iterable[str] = (),
-        *,
-        rows: Callable[[], list[Row]] | None = None,
+        self, tx: Transaction, key: SessionKey, client_ids: Iterable[str] = (), *, row: Row | None = None
     ) -> None:
-        """Send the queries; `rows` reads the row of the session if its query was sent already."""
+        """Lock and read the row of the session, unless that was done already, then what its messages are."""
         space, session_id = key
-        lock_clause = tx.for_update if tx.has_concurrent_writers else ""
-        self._rows = rows or tx.defer(_FIND.format(also="", where=_BY_KEY) + lock_clause, space=space, id=session_id)
+        rows = [row] if row else tx.lock_rows(_FIND.format(also="", where=_BY_KEY), space=space, id=session_id)
+        self._row = next(map(_SessionRow._make, rows), None)
         first, *others = dict.fromkeys(client_ids) or [None]
-        # Sent after the lock: a statement that waits for the lock sees the messages as they were before it waited.
-        self._first = tx.defer(_FIRST_UNSETTLED_AND_REPEAT, space=space, id=session_id, client_id=first)
+        # Read after the lock: a statement that waits for the lock sees the messages as they were before it waited.
+        found = tx.rows(_FIRST_UNSETTLED_AND_REPEAT, space=space, id=session_id, client_id=first)
+        self._open_from = found[0][0] if found else None
         # One query for each key: one query for all of them might read the whole session.
-        self._others = [tx.defer(_REPEAT, space=space, id=session_id, client_id=other) for other in others]
+        keys = [{"space": space, "id": session_id, "client_id": other} for other in others]
+        repeats = [row for rows in tx.rows_many(_REPEAT, keys) for row in rows]
+        self._repeats = [*(columns for _, *columns in found), *repeats]
 
     def session(self, spaces: SpaceScope) -> Session | None:
         """Return the session, or None if there is none; RetryTransaction if its space is not among the spaces.
@@ -177,65 +173,43 @@ class LockedSession:
         `spaces` has all spaces that the transaction knows. `unsettled` is not counted: all messages from the first
         unsettled one on count as unsettled.
         """
-        for row in map(_SessionRow._make, self._rows()):
-            if row.generation == MOVED_GENERATION:
-                return None
-            if row.space not in spaces:
-                raise RetryTransaction
-            ((open_from, *_),) = self._first()
-            return _session(row, spaces, unsettled=row.last - open_from + 1 if open_from else 0)
-        return None
+        row = self._row
+        if row is None or self.is_moved:
+            return None
+        if row.space not in spaces:
+            raise RetryTransaction
+        return _session(row, spaces, unsettled=row.last - self._open_from + 1 if self._open_from else 0)
 
     @property
     def is_moved(self) -> bool:
         """Whether the session of this name was moved into another space."""
-        return any(row.generation == MOVED_GENERATION for row in map(_SessionRow._make, self._rows()))
+        return self._row is not None and self._row.generation == MOVED_GENERATION
 
     def repeated(self) -> dict[str, tuple[Message, str | None]]:
         """Return the messages that have the client ids, by client id, each with the hash of what was sent if known."""
-        rows: list[Sequence[Any]] = [columns for _, *columns in self._first()]
-        rows += [row for read_rows in self._others for row in read_rows()]
-        messages = [(_MessageRow._make(columns), sent) for sent, *columns in rows]
+        messages = [(_MessageRow._make(columns), sent) for sent, *columns in self._repeats]
         # Without a message of that client id, its columns are all NULL.
         return {row.client_id: (_message(row), sent) for row, sent in messages if row.client_id is not None}
 
 
-def lock_available(
-    tx: Transaction, wanted: Mapping[SessionKey, Iterable[str]], *, patient: bool = True
-) -> Callable[[], dict[SessionKey, LockedSession]]:
-    """Send the query that locks these sessions, each given with client ids; call the result to read them.
-
-    The result has the sessions that exist and were locked by nobody else (SKIP LOCKED). Unless `patient`, the
-    transaction waits for no other lock either.
-    """
-    no_wait = "" if patient else tx.no_wait
-    query = tx.defer(
-        f"SELECT {_SESSION}{no_wait} FROM session WHERE space IN :spaces AND id IN :ids{tx.skip_locked}",
-        spaces=tuple(sorted({space for space, _ in wanted})),
-        ids=tuple(sorted({session_id for _, session_id in wanted})),
-    )
-    rows: dict[SessionKey, list[Row]] = {}
-    sessions = {key: LockedSession(tx, key, ids, rows=partial(rows.__getitem__, key)) for key, ids in wanted.items()}
-
-    def read_locked() -> dict[SessionKey, LockedSession]:
-        # The expression `no_wait` is selected after the columns, and dropped here.
-        locked = [_SessionRow._make(row[: len(_SessionRow._fields)]) for row in query()]
-        rows.update({(row.space, row.id): [row] for row in locked})
-        return {key: sessions[key] for key in rows if key in sessions}
-
-    return read_locked
+def lock_available(tx: Transaction, keys: Collection[SessionKey]) -> dict[SessionKey, Row | None]:
+    """Lock those of these sessions that nobody else has locked; return their rows, None for those that do not exist."""
+    spaces = tuple(sorted({space for space, _ in keys}))
+    ids = tuple(sorted({session_id for _, session_id in keys}))
+    query = f"SELECT {_SESSION} FROM session WHERE space IN :spaces AND id IN :ids"
+    found: dict[SessionKey, Row | None] = {
+        (row[0], row[1]): row for row in tx.lock_rows(query, if_free=True, spaces=spaces, ids=ids)
+    }
+    if not found.keys() >= set(keys):
+        locked = {(row[0], row[1]) for row in tx.rows(query, spaces=spaces, ids=ids)}
+        found |= dict.fromkeys(set(keys) - locked)
+    return {key: found[key] for key in keys if key in found}
 
 
 def lock(tx: Transaction, keys: Iterable[SessionKey]) -> None:
-    """Lock the rows of these sessions until the transaction ends, in the order of their keys.
-
-    Where only one transaction can write at a time, nothing is locked.
-    """
-    if tx.has_concurrent_writers:
-        for space, session_id in sorted(set(keys)):
-            tx.rows(
-                f"SELECT 1 FROM session WHERE space = :space AND id = :id{tx.for_update}", space=space, id=session_id
-            )
+    """Lock the rows of these sessions until the transaction ends, in the order of their keys."""
+    for space, session_id in sorted(set(keys)):
+        tx.lock_rows("SELECT 1 FROM session WHERE space = :space AND id = :id", space=space, id=session_id)
 
 
 def page(tx: Reading, spaces: SpaceScope, *, after: tuple[str, str] | None, limit: int) -> list[Session]:
