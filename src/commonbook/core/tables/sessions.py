@@ -67,14 +67,11 @@ _OPEN_MESSAGES: Final = (
     f" WHERE message.space = session.space AND message.session = session.id AND {_UNSETTLED})"
 )
 _COUNT: Final = f"{_OPEN_MESSAGES.format(columns='count(*)')}, "
-_FIND_REPEAT: Final = (
-    "SELECT {columns} FROM session {join} message ON message.space = session.space AND message.session = session.id"
-    f" AND message.client_id = :client_id WHERE {_BY_KEY}"
-)
-_REPEAT: Final = _FIND_REPEAT.format(columns=f"message.sent, {_MESSAGE}", join="JOIN")
 # LEFT JOIN: the number of the first unsettled message is selected even if no message has the client id.
-_FIRST_UNSETTLED_AND_REPEAT: Final = _FIND_REPEAT.format(
-    columns=f"{_OPEN_MESSAGES.format(columns='min(seq)')}, message.sent, {_MESSAGE}", join="LEFT JOIN"
+_FIRST_UNSETTLED_AND_REPEAT: Final = (
+    f"SELECT {_OPEN_MESSAGES.format(columns='min(seq)')}, message.sent, {_MESSAGE} FROM session"
+    " LEFT JOIN message ON message.space = session.space AND message.session = session.id"
+    f" AND message.client_id = :client_id WHERE {_BY_KEY}"
 )
 
 FIRST_GENERATION: Final = 1
@@ -148,24 +145,20 @@ def present_key(tx: Reading, key: SessionKey) -> SessionKey:
 class LockedSession:
     """A session whose row is locked until the transaction ends, with the messages that are repeats.
 
-    `client_ids` are those of messages that may have been appended before.
+    `lock_session` and `read_locked` make one.
     """
 
-    def __init__(
-        self, tx: Transaction, key: SessionKey, client_ids: Iterable[str] = (), *, row: Row | None = None
-    ) -> None:
-        """Lock and read the row of the session, unless that was done already, then what its messages are."""
-        space, session_id = key
-        rows = [row] if row else tx.lock_rows(_FIND.format(also="", where=_BY_KEY), space=space, id=session_id)
-        self._row = next(map(_SessionRow._make, rows), None)
-        first, *others = dict.fromkeys(client_ids) or [None]
-        # Read after the lock: a statement that waits for the lock sees the messages as they were before it waited.
-        found = tx.rows(_FIRST_UNSETTLED_AND_REPEAT, space=space, id=session_id, client_id=first)
-        self._open_from = found[0][0] if found else None
-        # One query for each key: one query for all of them might read the whole session.
-        keys = [{"space": space, "id": session_id, "client_id": other} for other in others]
-        repeats = [row for rows in tx.rows_many(_REPEAT, keys) for row in rows]
-        self._repeats = [*(columns for _, *columns in found), *repeats]
+    def __init__(self, row: Row | None) -> None:
+        """Keep the row of the session, None if there is none."""
+        self._row = _SessionRow._make(row) if row else None
+        self._open_from: int | None = None
+        self._repeats: list[Row] = []
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Add what was read for one client id."""
+        for open_from, *repeat in rows:
+            self._open_from = open_from
+            self._repeats.append(tuple(repeat))
 
     def session(self, spaces: SpaceScope) -> Session | None:
         """Return the session, or None if there is none; RetryTransaction if its space is not among the spaces.
@@ -190,6 +183,25 @@ class LockedSession:
         messages = [(_MessageRow._make(columns), sent) for sent, *columns in self._repeats]
         # Without a message of that client id, its columns are all NULL.
         return {row.client_id: (_message(row), sent) for row, sent in messages if row.client_id is not None}
+
+
+def lock_session(tx: Transaction, key: SessionKey, client_ids: Iterable[str] = ()) -> LockedSession:
+    """Lock a session; `client_ids` are those of messages that may have been appended before."""
+    rows = tx.lock_rows(_FIND.format(also="", where=_BY_KEY), space=key[0], id=key[1])
+    return read_locked(tx, {key: next(iter(rows), None)}, {key: client_ids})[key]
+
+
+def read_locked(
+    tx: Transaction, rows: Mapping[SessionKey, Row | None], client_ids: Mapping[SessionKey, Iterable[str]]
+) -> dict[SessionKey, LockedSession]:
+    """Read the messages of sessions whose rows are locked: what was read before the lock could have changed."""
+    locked = {key: LockedSession(row) for key, row in rows.items()}
+    # One query for each client id: one query for all of them might read the whole session.
+    wanted = [(key, client_id) for key in rows for client_id in dict.fromkeys(client_ids[key]) or [None]]
+    params = [{"space": space, "id": session_id, "client_id": client_id} for (space, session_id), client_id in wanted]
+    for (key, _), found in zip(wanted, tx.rows_many(_FIRST_UNSETTLED_AND_REPEAT, params), strict=True):
+        locked[key].add(found)
+    return locked
 
 
 def lock_available(tx: Transaction, keys: Collection[SessionKey]) -> dict[SessionKey, Row | None]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import ItemsView, Iterator, MutableMapping, Sequence, ValuesView
+from functools import cached_property, lru_cache
 from typing import Final, NamedTuple
 
 from commonbook.ports.database import Reading, Row, Transaction
@@ -35,6 +35,53 @@ def get_many(tx: Reading, ids: Sequence[str]) -> dict[str, Space]:
     return {
         space.id: space for space in map(_space, tx.rows(f"SELECT {_COLUMNS} FROM space WHERE id IN :ids", ids=ids))
     }
+
+
+class LazySpaces(MutableMapping[str, Space]):
+    """All spaces by id, to which new ones can be added; they are read when a second one is looked up, or all are."""
+
+    def __init__(self, tx: Reading) -> None:
+        """Read nothing yet."""
+        self._tx = tx
+        self._first: dict[str, Space] = {}
+
+    @cached_property
+    def _every(self) -> dict[str, Space]:
+        return get_all(self._tx)
+
+    def __getitem__(self, id_: str) -> Space:
+        """Return a space."""
+        if "_every" not in self.__dict__:
+            self._first = self._first or get_many(self._tx, [id_])
+            if id_ in self._first:
+                return self._first[id_]
+        return self._every[id_]
+
+    def __setitem__(self, id_: str, space: Space) -> None:
+        """Add a space, or replace one by its renamed self."""
+        self._every[id_] = space
+
+    def __delitem__(self, id_: str) -> None:
+        """Remove a space from the mapping."""
+        del self._every[id_]
+
+    def __iter__(self) -> Iterator[str]:
+        """Yield the ids."""
+        return iter(self._every)
+
+    def __len__(self) -> int:
+        """Return the number of spaces."""
+        return len(self._every)
+
+    # The mixin of `MutableMapping` would look up each id again.
+
+    def values(self) -> ValuesView[Space]:
+        """Return all spaces."""
+        return self._every.values()
+
+    def items(self) -> ItemsView[str, Space]:
+        """Return all ids and spaces."""
+        return self._every.items()
 
 
 def find_by_name(tx: Reading, name: str) -> Space | None:

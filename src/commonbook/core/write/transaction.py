@@ -103,7 +103,7 @@ def _commit(
     patient: bool = True,
 ) -> tuple[Result, Transaction, FilesToWrite]:
     def run(tx: Transaction) -> tuple[Result, Transaction, FilesToWrite]:
-        all_spaces = spaces.get_all(tx)
+        all_spaces = spaces.LazySpaces(tx)
         permissions = {actor: access_permissions.PermissionSnapshot(tx, actor) for actor in actors}
         contexts = [
             WriteContext(

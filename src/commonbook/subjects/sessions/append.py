@@ -157,11 +157,7 @@ class Appender:
         client_ids = {request.key: request.client_ids for request in reversed(requests)}
         rows = sessions.lock_available(tx, client_ids.keys())
         free = spaces if patient else chain.lock(tx, spaces, if_free=True)
-        by_key = {
-            key: sessions.LockedSession(tx, key, client_ids[key], row=row)
-            for key, row in rows.items()
-            if key[0] in free
-        }
+        by_key = sessions.read_locked(tx, {key: row for key, row in rows.items() if key[0] in free}, client_ids)
         locks = [_lock_of(request, by_key, contexts[0].spaces) for request in requests]
         not_run = [lock for lock in locks if isinstance(lock, NotRun)]
         if len(not_run) == len(requests):
@@ -188,7 +184,7 @@ class Appender:
                 continue
             # An append before it in the batch may have changed the session.
             is_first = request.key not in appended
-            locked = lock if is_first else sessions.LockedSession(ctx.tx, request.key, request.client_ids)
+            locked = lock if is_first else sessions.lock_session(ctx.tx, request.key, request.client_ids)
             appended.add(request.key)
             outcomes.append(self._append_once(ctx, request, locked))
         return outcomes
@@ -206,11 +202,13 @@ class Appender:
         """Append to the session of a request, created if it does not exist, and remember its space."""
         name = request.options.space
         # Waits for the lock of the session before anything else is read.
+        if locked is None and request.space_hint:
+            locked = sessions.lock_session(ctx.tx, request.key, request.client_ids)
         hinted = locked.session(ctx.spaces) if locked else None
         if locked is None or hinted is None or hinted.space.name != name:
             space = ctx.require_writable_space(name)
             key = key_for_append(ctx, (space.id, request.session_id))
-            locked = sessions.LockedSession(ctx.tx, key, request.client_ids)
+            locked = sessions.lock_session(ctx.tx, key, request.client_ids)
         count_write(ctx)
         options = request.options
         if options.parent is not None and _all_repeated(request, locked):
@@ -386,7 +384,7 @@ def find_or_create(
     space = None
     if locked is None:
         space = ctx.require_writable_space(options.space)
-        locked = sessions.LockedSession(ctx.tx, key_for_append(ctx, (space.id, session_id)))
+        locked = sessions.lock_session(ctx.tx, key_for_append(ctx, (space.id, session_id)))
     session = _find(ctx, locked, options.space)
     if session is None and locked.is_moved:
         # It was moved while this waited for its lock.
