@@ -431,19 +431,6 @@ def test_a_request_for_a_locked_session_delays_no_other_session_of_its_space(sub
     assert results([stuck]) == ["STUCK"]
 
 
-def test_requests_for_a_locked_session_pause_outside_the_queues(submit, group_commit, fake, monkeypatch):
-    go_on = threading.Event()
-    monkeypatch.setattr("commonbook.subjects.sessions.group_commit.time.sleep", lambda _: go_on.wait(60))
-    fake.session_locked |= set("abc")
-    futures = keep_two_running(submit, fake) + [submit(name) for name in "abc"]
-    fake.go_on()
-    until(lambda: {"a", "b", "c"} <= {request for batch, patient in fake.batches if patient for request in batch})
-    until(lambda: group_commit._queues == {})
-    fake.session_locked.clear()
-    go_on.set()
-    assert results(futures)[2:] == ["A", "B", "C"]
-
-
 def test_a_session_that_stays_locked_is_busy(submit, group_commit, fake):
     fake.session_locked.add("stuck")
     group_commit._busy_seconds = 0.0

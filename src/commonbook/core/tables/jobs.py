@@ -141,7 +141,8 @@ def take(tx: Transaction, spaces: SpaceScope, *, kinds: tuple[str, ...]) -> Job 
     )
     if not rows:
         return None
-    job = _job(_JobRow._make(rows[0]))
+    (row,) = rows
+    job = _job(_JobRow._make(row))
     lease = new_id()
     tx.run(
         "UPDATE job SET state = 'running', lease = :lease, leased_until = :until, attempts = attempts + 1"

@@ -209,12 +209,11 @@ def lock_available(tx: Transaction, keys: Collection[SessionKey]) -> dict[Sessio
     spaces = tuple(sorted({space for space, _ in keys}))
     ids = tuple(sorted({session_id for _, session_id in keys}))
     query = f"SELECT {_SESSION} FROM session WHERE space IN :spaces AND id IN :ids"
-    found: dict[SessionKey, Row | None] = {
-        (row[0], row[1]): row for row in tx.lock_rows(query, if_free=True, spaces=spaces, ids=ids)
-    }
+    rows = map(_SessionRow._make, tx.lock_rows(query, if_free=True, spaces=spaces, ids=ids))
+    found: dict[SessionKey, Row | None] = {(row.space, row.id): row for row in rows}
     if not found.keys() >= set(keys):
-        locked = {(row[0], row[1]) for row in tx.rows(query, spaces=spaces, ids=ids)}
-        found |= dict.fromkeys(set(keys) - locked)
+        existing = {(row.space, row.id) for row in map(_SessionRow._make, tx.rows(query, spaces=spaces, ids=ids))}
+        found |= dict.fromkeys(set(keys) - existing)
     return {key: found[key] for key in keys if key in found}
 
 

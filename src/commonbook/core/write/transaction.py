@@ -13,7 +13,7 @@ The steps of a write, in order:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 
@@ -142,7 +142,7 @@ def finalize(contexts: Sequence[WriteContext]) -> None:
     touched = _spaces_of_touched(tx) if tx.touched else {}
     touched_spaces = sorted({*by_space, *touched.values()})
     last_entries = chain.lock(tx, touched_spaces)
-    if _has_changed_spaces(contexts, list(by_space)):
+    if _has_changed_spaces(contexts, by_space):
         raise RetryTransaction
     if any(snapshot.read_again().lost_permissions_since(snapshot) for snapshot in ctx.permissions.values()):
         raise RetryTransaction
@@ -168,17 +168,18 @@ def _spaces_of_touched(tx: Transaction) -> dict[str, str]:
     return touched | memories.spaces_of(tx, sorted(subject for subject, space in tx.touched.items() if space is None))
 
 
-def _has_changed_spaces(contexts: Sequence[WriteContext], changed: Sequence[str]) -> bool:
-    """Tell whether a changed space has another name than the operation has read, or any is under review only now.
+def _has_changed_spaces(contexts: Sequence[WriteContext], by_space: Mapping[str, Sequence[Change]]) -> bool:
+    """Tell whether a space whose memories changed has another name now, or others than the owner are under review now.
 
-    A review decides what others than the owner may do.
+    If an actor is not the owner, its permissions depend on the names of all spaces that changed.
     """
     ctx = contexts[0]
     is_owner = all(access_permissions.is_owner(ctx.actor) for ctx in contexts)
-    now = spaces.get_many(ctx.tx, changed) if is_owner else spaces.get_all(ctx.tx)
+    named = [id_ for id_, changed in by_space.items() if not is_owner or any(change.subjects for change in changed)]
+    now = spaces.get_all(ctx.tx) if not is_owner else spaces.get_many(ctx.tx, named) if named else {}
     both = [(ctx.spaces[id_], space) for id_, space in now.items() if id_ in ctx.spaces]
     return any(
-        (space.id in changed and space.name != before.name) or (not is_owner and space.review and not before.review)
+        (space.id in named and space.name != before.name) or (not is_owner and space.review and not before.review)
         for before, space in both
     )
 
