@@ -18,7 +18,7 @@ from functools import partial
 import pytest
 
 from commonbook.errors import BadInput, Busy, DatabaseUnreachable
-from commonbook.subjects.sessions.group_commit import DEFERRED, Deferred, GroupCommit, RetryAlone
+from commonbook.subjects.sessions.group_commit import GroupCommit, NotRun
 from tests.support.crowds import until
 
 pytestmark = pytest.mark.promise("sessions.group-commit")
@@ -28,7 +28,8 @@ class FakeOperation:
     """A batch operation that returns each request in capitals; while it is stopped, it waits to go on."""
 
     def __init__(self) -> None:
-        self.batches: list[tuple[Sequence[str], bool]] = []
+        self.batches: list[tuple[Sequence[str], bool | None]] = []
+        """The requests of each batch, and whether it was patient; None for a request that ran alone."""
         self.space_locked: set[str] = set()
         """The requests whose space is locked."""
         self.session_locked: set[str] = set()
@@ -44,20 +45,35 @@ class FakeOperation:
     def go_on(self) -> None:
         self._open.set()
 
-    def do(self, requests: Sequence[str], /, *, patient: bool, alone: bool) -> Sequence[str | Deferred]:
+    def do(self, requests: Sequence[str], /, *, patient: bool) -> Sequence[str | NotRun]:
         self.batches.append((tuple(requests), patient))
+        self._run(requests)
+        locked = self.session_locked | (set() if patient else self.space_locked)
+        return [NotRun.LOCKED if request in locked else request.upper() for request in requests]
+
+    def do_alone(self, request: str) -> str:
+        self.batches.append(((request,), None))
+        self._run([request])
+        return request.upper()
+
+    def _run(self, requests: Sequence[str]) -> None:
         if not self._open.is_set():
             self.stopped.release()
             assert self._open.wait(60)
         for request in requests:
             if request in self.errors:
                 raise self.errors[request]
-        later = (set() if patient else self.space_locked) | (set() if alone else self.session_locked)
-        return [DEFERRED if request in later else request.upper() for request in requests]
+
+    def submit_to(self, group_commit: GroupCommit, request: str, *, space: str = "here", size: int = 1) -> str:
+        return group_commit.submit(space, request, self.do, partial(self.do_alone, request), size=size)
 
 
 class Interruption(BaseException):
     """An exception raised in a thread from outside."""
+
+
+def no_other_way() -> str:
+    raise AssertionError("it runs in a batch")
 
 
 Submit = Callable[..., "Future[str]"]
@@ -71,7 +87,7 @@ def _patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def group_commit() -> GroupCommit:
-    return GroupCommit()
+    return GroupCommit(busy_seconds=60.0)
 
 
 @pytest.fixture
@@ -86,14 +102,12 @@ def submit(group_commit: GroupCommit, fake: FakeOperation) -> Iterator[Submit]:
     """Submit requests in threads, each when the one before runs or waits."""
     with ThreadPoolExecutor(50) as pool:
 
-        def submit_in_thread(
-            request: str, *, space: str = "here", key: str | None = None, size: int = 1
-        ) -> Future[str]:
+        def submit_in_thread(request: str, *, space: str = "here", size: int = 1) -> Future[str]:
             def state() -> tuple[int, int, int]:
                 return group_commit.waiting(), group_commit.waiting(space), len(fake.batches)
 
             before = state()
-            future = pool.submit(group_commit.submit, space, request, fake.do, key=key or request, size=size)
+            future = pool.submit(fake.submit_to, group_commit, request, space=space, size=size)
             until = time.monotonic() + 60
             while before == state() and not future.done():
                 assert time.monotonic() < until
@@ -138,7 +152,7 @@ def test_one_waiter_starts_when_one_of_two_has_ended_and_several_when_both_have(
     doors = {name: threading.Event() for name in ("first", "second", "a", "b", "c")}
     batches: list[Sequence[str]] = []
 
-    def do(requests: Sequence[str], /, *, patient: bool, alone: bool) -> Sequence[str]:
+    def do(requests: Sequence[str], /, *, patient: bool) -> Sequence[str]:
         batches.append(tuple(requests))
         assert all(doors[name].wait(60) for name in requests if name in doors)
         return requests
@@ -158,7 +172,7 @@ def test_one_waiter_starts_when_one_of_two_has_ended_and_several_when_both_have(
         futures = []
 
         def come(name: str, many: int, waiting: int) -> None:
-            futures.append(pool.submit(group_commit.submit, "here", name, do, key=name))
+            futures.append(pool.submit(group_commit.submit, "here", name, do, no_other_way))
             seen(many, waiting)
 
         come("first", 1, 0)
@@ -178,24 +192,10 @@ def test_one_waiter_starts_when_one_of_two_has_ended_and_several_when_both_have(
 
 
 def test_a_batch_takes_several_of_one_key_in_their_order(submit, fake):
-    futures = keep_two_running(submit, fake) + [submit(name, key=name[0]) for name in ("a1", "b1", "a2", "a3", "c1")]
+    futures = keep_two_running(submit, fake) + [submit(name) for name in ("a1", "b1", "a2", "a3", "c1")]
     fake.go_on()
     assert results(futures)[2:] == ["A1", "B1", "A2", "A3", "C1"]
     assert [batch for batch, _ in fake.batches[2:]] == [("a1", "b1", "a2", "a3", "c1")]
-
-
-def test_where_transactions_run_one_after_the_other_the_second_request_waits(fake):
-    group_commit = GroupCommit(concurrent=False)
-    fake.stop()
-    with ThreadPoolExecutor(5) as pool, ExitStack() as ended:
-        ended.callback(fake.go_on)
-        futures = [pool.submit(group_commit.submit, "here", "first", fake.do, key="first")]
-        assert fake.stopped.acquire(timeout=60)
-        futures += [pool.submit(group_commit.submit, "here", name, fake.do, key=name) for name in "ab"]
-        until(lambda: group_commit.waiting() == 2)
-        fake.go_on()
-        assert results(futures) == ["FIRST", "A", "B"]
-    assert [sorted(batch) for batch, _ in fake.batches] == [["first"], ["a", "b"]]
 
 
 # --- announced requests
@@ -216,7 +216,7 @@ def test_a_request_waits_for_those_that_are_announced(group_commit, submit, fake
             futures = [submit("a"), submit("b")]
             assert fake.batches == []
             with ThreadPoolExecutor(1) as pool:
-                futures.append(pool.submit(announced.run, group_commit.submit, "here", "c", fake.do, key="c"))
+                futures.append(pool.submit(announced.run, fake.submit_to, group_commit, "c"))
                 until(lambda: group_commit.waiting() == 3)
                 assert fake.batches == []
                 futures.append(submit_in(late, group_commit, fake, "d"))
@@ -270,7 +270,7 @@ def test_an_announced_request_that_goes_another_way_is_no_longer_waited_for(
     with group_commit.announce():
         future = submit("a")
         if reason == "main thread":
-            group_commit.submit("here", "other", fake.do, key="other")
+            fake.submit_to(group_commit, "other")
         else:
             size, space = (201, "here") if reason == "too large" else (1, "there")
             other = submit_in(copy_context(), group_commit, fake, "other", space=space, size=size)
@@ -289,7 +289,7 @@ def submit_in(
 ) -> Future[str]:
     """Submit a request in a thread that runs in a context, and return when it is answered."""
     with ThreadPoolExecutor(1) as pool:
-        return pool.submit(context.run, partial(group_commit.submit, space, request, fake.do, key=request, size=size))
+        return pool.submit(context.run, partial(fake.submit_to, group_commit, request, space=space, size=size))
 
 
 def test_a_batch_is_limited(submit, fake):
@@ -310,7 +310,7 @@ def test_a_batch_is_limited_in_size(submit, fake):
 def test_nobody_waits_for_one_that_is_too_large_to_go_with_others(group_commit, submit, fake):
     fake.stop()
     huge = [submit(name, size=201) for name in ("huge", "vast")]
-    assert fake.batches == [(("huge",), True), (("vast",), True)]
+    assert fake.batches == [(("huge",), None), (("vast",), None)]
     futures = [submit(name) for name in ("first", "second")]
     assert len(fake.batches) == 4
     assert group_commit.waiting() == group_commit.waiting("here") == 0
@@ -322,9 +322,9 @@ def test_a_request_of_the_main_thread_runs_alone_though_others_run(group_commit,
     futures = keep_two_running(submit, fake)
     waiting = submit("waits")
     fake.go_on()
-    assert group_commit.submit("here", "main", fake.do, key="main") == "MAIN"
+    assert fake.submit_to(group_commit, "main") == "MAIN"
     assert results([*futures, waiting]) == ["FIRST", "SECOND", "WAITS"]
-    assert (("main",), True) in fake.batches
+    assert (("main",), None) in fake.batches
 
 
 def test_requests_for_a_locked_space_wait_for_it_in_one_batch_and_no_others_do(submit, fake):
@@ -370,8 +370,8 @@ def test_a_bug_is_raised_for_the_request_that_caused_it(submit, fake):
         futures[3].result(60)
 
 
-@pytest.mark.parametrize("error", [ZeroDivisionError(), BadInput("no", fix="yes"), RetryAlone()])
-def test_those_who_wait_behind_deferred_requests_still_run_in_one_batch(submit, fake, error):
+@pytest.mark.parametrize("error", [ZeroDivisionError(), BadInput("no", fix="yes")])
+def test_those_who_wait_behind_a_batch_that_failed_still_run_in_one_batch(submit, fake, error):
     fake.errors["bad"] = error
     names = ("a1", "bad", "a2", "b2", "a3")
     # Two of this size are a full batch.
@@ -379,7 +379,7 @@ def test_those_who_wait_behind_deferred_requests_still_run_in_one_batch(submit, 
     fake.go_on()
     assert results([*futures[:3], *futures[4:]]) == ["FIRST", "SECOND", "A1", "A2", "B2", "A3"]
     assert isinstance(futures[3].exception(60), type(error))
-    assert [batch for batch, patient in fake.batches[2:] if not patient] == [("a1", "bad"), ("a2", "b2"), ("a3",)]
+    assert [batch for batch, patient in fake.batches[2:] if patient is False] == [("a1", "bad"), ("a2", "b2"), ("a3",)]
 
 
 def test_an_error_of_a_request_by_itself_is_not_tried_again(submit, fake):
@@ -388,27 +388,12 @@ def test_an_error_of_a_request_by_itself_is_not_tried_again(submit, fake):
     assert fake.batches == [(("bad",), False)]
 
 
-def test_an_operation_that_runs_alone_must_return_a_result(group_commit):
-    with pytest.raises(TypeError, match="must return a result"):
-        group_commit.submit("here", "a", lambda requests, *, patient, alone: [DEFERRED for _ in requests], key="a")
-
-
 def test_the_number_of_contended_spaces_that_are_remembered_is_limited(group_commit, submit, fake, monkeypatch):
     monkeypatch.setattr("commonbook.subjects.sessions.group_commit._MAX_CONTENDED_SPACES", 3)
     fake.space_locked = set("abcdefgh")
     for name in "abcdefgh":
         assert results([submit(name, space=name)]) == [name.upper()]
         assert len(group_commit._contended_until) <= 3
-
-
-def test_retry_alone_defers_each_request(submit, fake):
-    fake.errors["never with others"] = RetryAlone()
-    futures = keep_two_running(submit, fake) + [submit(name) for name in ("a", "b")]
-    bad = submit("never with others")
-    fake.go_on()
-    assert results(futures) == ["FIRST", "SECOND", "A", "B"]
-    with pytest.raises(RetryAlone):
-        bad.result(60)
 
 
 @pytest.mark.parametrize("kind", [DatabaseUnreachable, Busy])
@@ -431,27 +416,27 @@ def test_those_who_wait_behind_a_failed_batch_run_by_themselves(submit, fake):
     fake.go_on()
     assert first.exception(60) is fake.errors["first"]
     assert results([second, *rest]) == ["SECOND", "A", "B", "C"]
-    assert sorted(fake.batches[2:]) == [(("a",), True), (("b",), True), (("c",), True)]
+    assert sorted(fake.batches[2:]) == [(("a",), None), (("b",), None), (("c",), None)]
 
 
-def test_a_request_for_a_locked_session_delays_no_other_session_of_its_space(group_commit, submit, fake: FakeOperation):
+def test_a_request_for_a_locked_session_delays_no_other_session_of_its_space(submit, fake: FakeOperation):
     fake.session_locked.add("stuck")
-    reached, go_on = threading.Event(), threading.Event()
+    stuck = submit("stuck")
+    until(lambda: (("stuck",), True) in fake.batches)
+    # The space is free, and so are other sessions in it.
+    assert results([submit("other")]) == ["OTHER"]
+    assert (("other",), True) in fake.batches
+    assert not stuck.done()
+    fake.session_locked.clear()
+    assert results([stuck]) == ["STUCK"]
 
-    def do(requests: Sequence[str], /, *, patient: bool, alone: bool) -> Sequence[str | Deferred]:
-        if alone:
-            reached.set()
-            assert go_on.wait(60)
-        return fake.do(requests, patient=patient, alone=alone)
 
-    with ThreadPoolExecutor(1) as pool:
-        stuck = pool.submit(group_commit.submit, "here", "stuck", do, key="stuck")
-        assert reached.wait(60)
-        # The space is free, and so are other sessions in it.
-        assert results([submit("other")]) == ["OTHER"]
-        go_on.set()
-        assert results([stuck]) == ["STUCK"]
-    assert fake.batches == [(("stuck",), False), (("stuck",), True), (("other",), True), (("stuck",), True)]
+def test_a_session_that_stays_locked_is_busy(submit, group_commit, fake):
+    fake.session_locked.add("stuck")
+    group_commit._busy_seconds = 0.0
+    with pytest.raises(Busy, match="the session"):
+        submit("stuck").result(60)
+    assert fake.batches == [(("stuck",), False), (("stuck",), True)]
 
 
 def test_a_waiter_fails_with_a_busy_batch_if_it_has_waited_as_long_and_else_runs_next(group_commit, fake, monkeypatch):
@@ -461,7 +446,7 @@ def test_a_waiter_fails_with_a_busy_batch_if_it_has_waited_as_long_and_else_runs
     began, go_on = threading.Semaphore(0), threading.Event()
     batches: list[Sequence[str]] = []
 
-    def do(requests: Sequence[str], /, *, patient: bool, alone: bool) -> Sequence[str | Deferred]:
+    def do(requests: Sequence[str], /, *, patient: bool) -> Sequence[str]:
         batches.append(tuple(requests))
         if "first" in requests:
             began.release()
@@ -471,13 +456,13 @@ def test_a_waiter_fails_with_a_busy_batch_if_it_has_waited_as_long_and_else_runs
         return [request.upper() for request in requests]
 
     def waits(name: str, number: int) -> Future[str]:
-        future = pool.submit(group_commit.submit, "here", name, do, key=name)
+        future = pool.submit(group_commit.submit, "here", name, do, no_other_way)
         while group_commit.waiting("here") < number:
             threading.Event().wait(0.001)
         return future
 
     with ThreadPoolExecutor(5) as pool:
-        first = pool.submit(group_commit.submit, "here", "first", do, key="first")
+        first = pool.submit(group_commit.submit, "here", "first", do, no_other_way)
         assert began.acquire(timeout=60)
         early = [waits("a", 1), waits("b", 2)]
         now[0] = 0.8
@@ -506,7 +491,7 @@ def test_a_thread_that_is_interrupted_when_it_is_to_lead_leaves_nobody_waiting(g
 
     def interrupted() -> None:
         idents.append(threading.get_ident())
-        group_commit.submit("here", "hit", fake.do, key="hit")
+        fake.submit_to(group_commit, "hit")
 
     with ThreadPoolExecutor(1) as pool:
         futures = keep_two_running(submit, fake)
@@ -568,7 +553,7 @@ def test_a_forked_child_waits_for_nobody(group_commit, submit, fake):
     if not child:
         try:
             fake.go_on()
-            done = ThreadPoolExecutor(1).submit(group_commit.submit, "here", "child", fake.do, key="child")
+            done = ThreadPoolExecutor(1).submit(fake.submit_to, group_commit, "child")
             os._exit(0 if done.result(60) == "CHILD" else 1)
         finally:
             # However it goes, the child is no second test run.
@@ -583,37 +568,36 @@ class Luck:
 
     def __init__(self, seed: int) -> None:
         self._chance, self.lock = random.Random(seed), threading.Lock()
-        self.done, self._at_it = Counter[str](), Counter[str]()
-        self.wrong: list[str] = []
+        self.done = Counter[str]()
 
-    def do(self, requests: Sequence[tuple[str, str]], /, *, patient: bool, alone: bool) -> Sequence[str | Deferred]:
-        assert patient or not alone
-        must = alone
+    def do(self, requests: Sequence[str], /, *, patient: bool) -> Sequence[str | NotRun]:
         with self.lock:
-            self._at_it.update(key for key, _ in requests)
-            self.wrong += [f"two of {key} at once" for key, _ in requests if self._at_it[key] > 1]
             luck = self._chance.random()
         time.sleep(luck / 500)
         with self.lock:
-            self._at_it.subtract(key for key, _ in requests)
-            if luck < 0.1 and not must:
-                raise RetryAlone
+            if luck < 0.1 and len(requests) > 1:
+                raise ZeroDivisionError
             if luck > 0.97:
                 raise DatabaseUnreachable("gone")
-            outcomes = [name if must or self._chance.random() < 0.7 else DEFERRED for _, name in requests]
+            outcomes = [name if self._chance.random() < 0.7 else NotRun.LOCKED for name in requests]
             self.done.update(outcome for outcome in outcomes if isinstance(outcome, str))
         return outcomes
 
+    def do_alone(self, request: str) -> str:
+        with self.lock:
+            self.done[request] += 1
+        return request
+
 
 @pytest.mark.parametrize("seed", range(5))
-def test_at_random_each_is_done_once_and_never_two_of_a_key_at_once(seed):
-    group_commit, luck = GroupCommit(), Luck(seed)
+def test_at_random_each_is_done_once(seed):
+    group_commit, luck = GroupCommit(busy_seconds=60.0), Luck(seed)
     answered, lost = Counter[str](), Counter[str]()
 
     def caller(number: int) -> None:
         for name in (f"{number}:{at}" for at in range(60)):
             try:
-                outcome = group_commit.submit(f"space {name[-1]}", (str(number), name), luck.do, key=str(number))
+                outcome = group_commit.submit(f"space {name[-1]}", name, luck.do, partial(luck.do_alone, name))
             except DatabaseUnreachable:
                 lost[name] += 1
             else:
@@ -622,7 +606,6 @@ def test_at_random_each_is_done_once_and_never_two_of_a_key_at_once(seed):
 
     with ThreadPoolExecutor(12) as pool:
         list(pool.map(caller, range(12)))
-    assert luck.wrong == []
     assert luck.done == answered
     assert len(answered) + len(lost) == 12 * 60
     assert {*answered.values(), *lost.values()} == {1}

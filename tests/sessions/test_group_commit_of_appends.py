@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import threading
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
 
 import pytest
 
+from commonbook.core.tables import sessions
 from commonbook.errors import DatabaseUnreachable, HomeDamaged, KeyConflict, NotAllowed
+from commonbook.ports.database import Transaction
 from commonbook.service.book import Book
 from commonbook.service.serving import answer_once
 from commonbook.subjects.sessions.append import Appender
@@ -219,3 +222,28 @@ def test_what_goes_wrong_with_the_database_is_told_to_all(crowd, book, monkeypat
     errors = [future.exception(60) for future in futures[2:]]
     assert [str(error) for error in errors] == ["the server is gone"] * 3
     assert [stored_texts(book, name) for name in "abc"] == [["Good morning."]] * 3
+
+
+def test_appends_to_a_locked_session_hold_no_connection_and_delay_no_others(crowd, book, monkeypatch):
+    lock_available, is_locked = sessions.lock_available, threading.Event()
+    is_locked.set()
+
+    def lock_others(tx: Transaction, keys: Collection[sessions.SessionKey]) -> object:
+        found = lock_available(tx, keys)
+        return {key: row for key, row in found.items() if key[1] != "a" or not is_locked.is_set()}
+
+    monkeypatch.setattr(sessions, "lock_available", lock_others)
+    crowd.go_on()
+    stuck = [crowd._append("a", "It rains.", book) for _ in range(15)]
+    until(lambda: crowd.transactions > 15)
+    # The others are of the same space and of another one.
+    for seq in range(2, 12):
+        assert receipts_of([crowd._append(name, "It snows.", book) for name in "bc"]) == [
+            (name, seq, True) for name in "bc"
+        ]
+    assert not any(future.done() for future in stuck)
+    # All of them pause now and then: no transaction is open while they do.
+    until(lambda: not book._appender.group_commit._queues)
+    is_locked.clear()
+    assert sorted(receipts_of(stuck)) == [("a", seq, True) for seq in range(2, 17)]
+    assert book.verify_log().findings == ()

@@ -7,7 +7,6 @@ import hashlib
 import sqlite3
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from commonbook.core.log import chain, verify
 from commonbook.engines.disk.signing_keys import KeyFiles
+from commonbook.engines.sqlite.database import _expand_lists
 from commonbook.errors import HomeDamaged
 from commonbook.ports.database import Transaction
 from commonbook.values.reports import Change, Finding, LogReport
@@ -38,9 +38,7 @@ SEED = bytes(range(32))
 class Sqlite:
     """The part of a Transaction that the log needs."""
 
-    has_concurrent_writers = False
     compresses_texts = True
-    for_update = skip_locked = no_wait = ""
 
     def __init__(self, path: Path, tables: str = TABLES) -> None:
         self.connection = sqlite3.connect(path, isolation_level=None)
@@ -54,15 +52,21 @@ class Sqlite:
 
     def rows(self, sql: str, /, **params: object) -> list[tuple[Any, ...]]:
         try:
-            return self.connection.execute(sql, params).fetchall()
+            return self.connection.execute(*_expand_lists(sql, params)).fetchall()
         except sqlite3.OperationalError as error:
             raise HomeDamaged(str(error)) from error
 
     def row(self, sql: str, /, **params: object) -> tuple[Any, ...] | None:
         return next(iter(self.rows(sql, **params)), None)
 
-    def defer(self, sql: str, /, **params: object) -> Callable[[], list[tuple[Any, ...]]]:
-        return partial(self.rows, sql, **params)
+    def rows_many(self, sql: str, params: Sequence[Mapping[str, object]], /) -> list[list[tuple[Any, ...]]]:
+        return [self.rows(sql, **values) for values in params]
+
+    def lock_rows(self, sql: str, /, *, if_free: bool = False, **params: object) -> list[tuple[Any, ...]]:
+        return self.rows(sql, **params)
+
+    def lock_table(self, table: str, /) -> None:
+        pass
 
     def run(self, sql: str, /, **params: object) -> int:
         return self.connection.execute(sql, params).rowcount

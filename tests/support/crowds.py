@@ -31,8 +31,6 @@ class Crowd:
             return write(*given, **named)
 
         monkeypatch.setattr(book._engines.db, "write", counted)
-        # Two are held on every engine.
-        monkeypatch.setattr(book._appender.group_commit, "_concurrent", True)
         # A held thread must not be taken for stuck.
         monkeypatch.setattr("commonbook.subjects.sessions.group_commit._STUCK_SECONDS", 60.0)
 

@@ -80,7 +80,6 @@ def test_the_actors_of_a_transaction_share_all_but_their_changes(book: Book):
         assert bob.spaces[made.id] == made
         assert (bob.pending.changed_texts, bob.pending.changed_ids, bob.pending.reasoning_changed) == ({}, {}, {})
         assert bob.pending.files_to_write is alice.pending.files_to_write
-        assert bob.pending.early_locks is alice.pending.early_locks
         raise Conflict("enough was seen", fix="roll it back")
 
     with pytest.raises(Conflict, match="enough"):
@@ -121,11 +120,11 @@ def test_an_operation_that_runs_again_begins_with_nothing_pending(book: Book, mo
 
     once = book._engines.db.write
 
-    def again(wanted: Callable[[Transaction], Result]) -> Result:
+    def again(wanted: Callable[[Transaction], Result], **named: bool) -> Result:
         """Repeat the transaction for each RetryTransaction, also on an engine where no other writer causes one."""
         while True:
             with suppress(RetryTransaction):
-                return once(wanted)
+                return once(wanted, **named)
 
     monkeypatch.setattr(book._engines.db, "write", again)
     write(book._engines, OWNER_CONTEXT, operation)

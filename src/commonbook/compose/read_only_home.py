@@ -54,8 +54,6 @@ class _ReadOnlyDatabase:
     def __init__(self, database: Database, home: str, copy: str) -> None:
         self._database, self._home, self._copy = database, home, copy
 
-    has_concurrent_writers = False
-
     @property
     def schema(self) -> int:
         return self._database.schema
@@ -70,8 +68,10 @@ class _ReadOnlyDatabase:
     def reading(self) -> AbstractContextManager[Reading]:
         return self._database.reading()
 
-    def write(self, operation: Callable[[Transaction], Result], *, durable: bool = True) -> NoReturn:
-        del operation, durable
+    def write(
+        self, operation: Callable[[Transaction], Result], *, durable: bool = True, patient: bool = True
+    ) -> NoReturn:
+        del operation, durable, patient
         raise HomeReadOnly(f"{self._home} is read-only", fix="give this user write access to the home")
 
 

@@ -1,7 +1,7 @@
 """The database port: consistent reads, the write transaction, and retries of reads.
 
-Both engines speak one SQL. A `Reading` is a snapshot; a `Transaction` is a snapshot that also writes. SQL fragments for
-row locks (`for_update`, `skip_locked`, `no_wait`) are empty on an engine that admits one writer at a time.
+Both engines speak one SQL. A `Reading` is a snapshot; a `Transaction` is a snapshot that also writes. Where an engine
+admits one writer at a time, a lock of rows or of a table is only a read, or nothing.
 """
 
 from __future__ import annotations
@@ -33,11 +33,8 @@ class Reading(Protocol):
         """Return the first row of a query, or None."""
         ...
 
-    def defer(self, sql: str, /, **params: object) -> Callable[[], list[Row]]:
-        """Send a query now, and return a function that waits for its rows: so several queries share a round trip.
-
-        In a transaction a query sees the effects of the statements sent before it, and runs when their locks are held.
-        """
+    def rows_many(self, sql: str, params: Sequence[Mapping[str, object]], /) -> list[list[Row]]:
+        """Run one query for each set of parameters, and return the rows of each."""
         ...
 
 
@@ -51,17 +48,6 @@ class Transaction(Reading, Protocol):
 
     None stands for the space of a memory that `finalize` looks up.
     """
-    has_concurrent_writers: bool
-    """Whether other transactions may write meanwhile: rows that are read without a lock may then change before use."""
-    for_update: str
-    """The SQL that ends a SELECT to lock its rows until the transaction ends (`FOR UPDATE`).
-
-    Empty where there are no concurrent writers.
-    """
-    skip_locked: str
-    """The same, but rows that another transaction has locked are left out (`FOR UPDATE SKIP LOCKED`)."""
-    no_wait: str
-    """The SQL that ends a list of columns so that the transaction waits for locks only briefly from then on."""
     compresses_texts: bool
     """Whether long texts are to be compressed before they are stored, since the engine does not do it itself."""
     commit_check: Callable[[Transaction], bool] | None
@@ -71,6 +57,17 @@ class Transaction(Reading, Protocol):
     """
     committed: object | None
     """Set when the transaction is committed, for `Database.is_last_commit`; None before, and where that is not told."""
+
+    def lock_rows(self, sql: str, /, *, if_free: bool = False, **params: object) -> list[Row]:
+        """Return the rows of a SELECT, locked until the transaction ends, after waiting for those who have them locked.
+
+        `if_free` leaves out the rows that another transaction has locked.
+        """
+        ...
+
+    def lock_table(self, table: str, /) -> None:
+        """Lock a table, so that nobody else writes to it until the transaction ends."""
+        ...
 
     def run(self, sql: str, /, **params: object) -> int:
         """Run one statement and return how many rows it touched."""
@@ -94,8 +91,10 @@ class Database(Protocol):
 
     migration: SchemaMigration | None
     """The migration of the schema that opening the database did, or None if there was nothing to migrate."""
-    has_concurrent_writers: bool
-    """Whether two transactions can write at the same time; otherwise the second waits for the first."""
+    busy_seconds: float
+    """How long a writer waits for others before it raises Busy."""
+    compresses_texts: bool
+    """As that of its transactions."""
 
     @property
     def schema(self) -> int:
@@ -118,12 +117,15 @@ class Database(Protocol):
         """Open a consistent snapshot."""
         ...
 
-    def write(self, operation: Callable[[Transaction], Result], *, durable: bool = True) -> Result:
+    def write(
+        self, operation: Callable[[Transaction], Result], *, durable: bool = True, patient: bool = True
+    ) -> Result:
         """Run an operation in a write transaction: committed when it returns, rolled back by any error.
 
         It may run more than once, on conflicts with other transactions: any state that it changes besides the database
         must be created in each run. A commit that is not `durable` may be lost in a power cut, but never in a crash of
-        the process; it is for facts that the next process would find out again.
+        the process; it is for facts that the next process would find out again. One that is not `patient` raises Busy
+        (`single_lock`) as soon as a lock of rows takes more than a moment.
         """
         ...
 

@@ -19,13 +19,14 @@ from commonbook.engines.postgres.database import PostgresDatabase
 from commonbook.errors import Busy, NotAllowed, NotReplicated
 from commonbook.service.book import Book
 from commonbook.subjects.sessions.append import Appender
-from commonbook.subjects.sessions.group_commit import DEFERRED, GroupCommit, RetryAlone
+from commonbook.subjects.sessions.group_commit import GroupCommit, NotRun
 from tests.support.crowds import Crowd, crowding, receipts_of, space_of, stored_texts, until
 from tests.support.statements import recorded
 
 HOLD_HEAD = "SELECT 1 FROM log_head JOIN space ON space.id = log_head.space WHERE name = %s FOR UPDATE OF log_head"
 HOLD_JOB = "UPDATE job SET state = 'running' WHERE subject = %s RETURNING 1"
 HOLD_SESSION = "SELECT 1 FROM session WHERE id = %s FOR UPDATE"
+HOLD_SESSIONS = "SELECT 1 FROM session WHERE id LIKE %s FOR UPDATE"
 WAITING = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
 
 
@@ -82,14 +83,14 @@ def gathered(monkeypatch: pytest.MonkeyPatch, books: Mapping[str, Book]) -> Call
     """Return a function that appends a message to each of these sessions in one batch, each by its own book."""
     requests: list[Any] = []
 
-    def submit(_group_commit: GroupCommit, _space: str, request: object, _operation: object, **_named: object) -> None:
+    def submit(_group_commit: GroupCommit, _space: str, request: object, *_others: object, **_named: object) -> None:
         requests.append(request)
 
     with monkeypatch.context() as patched:
         patched.setattr(GroupCommit, "submit", submit)
         for name, book in books.items():
             book.append(name, ["It rains."], space=space_of(name))
-    return partial(book._appender._append_all, requests, alone=False)
+    return partial(book._appender._append_all, requests)
 
 
 def wait_for_waiting(address: str, number: int) -> None:
@@ -100,8 +101,8 @@ def wait_for_waiting(address: str, number: int) -> None:
 
 def test_who_finds_everything_taken_commits_nothing(crowd, book, address, monkeypatch):
     do = gathered(monkeypatch, {"a": book, "b": book})
-    with held(address, HOLD_HEAD, "room/0"), recorded(monkeypatch) as statements, pytest.raises(RetryAlone):
-        do(patient=False)
+    with held(address, HOLD_HEAD, "room/0"), recorded(monkeypatch) as statements:
+        assert do(patient=False) == [NotRun.LOCKED] * 2
     assert "COMMIT" not in statements
     assert [stored_texts(book, name)[1:] for name in "ab"] == [[], []]
 
@@ -122,17 +123,8 @@ def test_who_is_patient_waits_for_no_session_unless_it_is_alone(crowd, book, add
     do = gathered(monkeypatch, {"a": book, "b": book})
     with held(address, HOLD_SESSION, "a"):
         first, second = do(patient=True)
-        assert first is DEFERRED
+        assert first is NotRun.LOCKED
         assert second.messages[0].seq == 2
-
-
-def test_what_is_held_for_one_who_comes_later_is_not_asked_for_again(crowd, book, address, monkeypatch):
-    do = gathered(monkeypatch, {"a": book, "c": book})
-    with held(address, HOLD_SESSION, "a"), recorded(monkeypatch) as statements:
-        first, second = do(patient=False)
-    assert first is DEFERRED
-    assert second.messages[0].seq == 2
-    assert ["SKIP LOCKED" in one for one in statements if "FROM log_head" in one] == [True]
 
 
 def test_a_session_is_not_looked_for_where_another_is(crowd, book, address, monkeypatch):
@@ -141,7 +133,7 @@ def test_a_session_is_not_looked_for_where_another_is(crowd, book, address, monk
     do = gathered(monkeypatch, dict.fromkeys("abe", book))
     with held(address, HOLD_HEAD, "room/0"):
         first, second, third = do(patient=False)
-    assert first is second is DEFERRED
+    assert (first, second) == (NotRun.MUST_RUN_ALONE, NotRun.LOCKED)
     assert third.messages[0].seq == 2
 
 
@@ -160,8 +152,7 @@ def test_nobody_is_stored_with_others_behind_a_rename_that_took_the_space_out_of
             waiting = pool.submit(do, patient=True)
             wait_for_waiting(address, 2)
         renamed.result(60)
-        with pytest.raises(RetryAlone):
-            waiting.result(60)
+        assert waiting.result(60) == [NotRun.MUST_RUN_ALONE] * 2
     assert [stored_texts(book, name)[1:] for name in "ab"] == [[], []]
 
 
@@ -182,13 +173,17 @@ def test_a_session_that_is_taken_keeps_nobody_from_others_of_its_space(book, add
         book.append(name, ["Good morning."], space="room")
     with ThreadPoolExecutor(2) as pool, held(address, HOLD_SESSION, "a"):
         stuck = pool.submit(book.append, "a", ["It rains."], space="room")
-        wait_for_waiting(address, 1)
+        until(lambda: book._appender.group_commit._contended_until)
         assert receipts_of([pool.submit(book.append, "b", ["It snows."], space="room")]) == [("b", 2, True)]
         assert not stuck.done()
     assert receipts_of([stuck]) == [("a", 2, True)]
 
 
-@pytest.mark.parametrize(("hold", "name"), [(HOLD_HEAD, "room"), (HOLD_SESSION, "s0")], ids=["space", "session"])
+@pytest.mark.parametrize(
+    ("hold", "name"),
+    [(HOLD_HEAD, "room"), (HOLD_SESSION, "s0"), (HOLD_SESSIONS, "s%")],
+    ids=["space", "session", "sessions"],
+)
 def test_however_many_wait_for_what_is_taken_others_find_a_connection(address, monkeypatch, hold, name):
     monkeypatch.setenv("COMMONBOOK_BUSY_SECONDS", "3")
     monkeypatch.setenv("COMMONBOOK_CONNECTIONS", "4")
@@ -196,7 +191,7 @@ def test_however_many_wait_for_what_is_taken_others_find_a_connection(address, m
         for at in range(12):
             book.append(f"s{at}", ["Good morning."], space="room")
         book.append("free", ["Good morning."], space="elsewhere")
-        which = [f"s{at}" for at in range(12)] if hold == HOLD_HEAD else ["s0"] * 12
+        which = ["s0"] * 12 if hold == HOLD_SESSION else [f"s{at}" for at in range(12)]
         with held(address, hold, name):
             stuck = [pool.submit(book.append, session, ["It rains."], space="room") for session in which]
             while not all(future.done() for future in stuck):

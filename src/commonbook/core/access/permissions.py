@@ -84,26 +84,26 @@ def confined(actor: Actor, within: Iterable[str]) -> Actor:
 class PermissionSnapshot:
     """The permissions of an actor as read in one transaction: its grants, and the limits of its key.
 
-    The queries are sent at once and waited for at first use. The owner of the home needs no grant.
+    The owner of the home needs no grant.
     """
 
     def __init__(self, tx: Reading, actor: Actor) -> None:
-        """Send the queries."""
+        """Read the permissions."""
         self._tx, self._actor = tx, actor
         self._changed_here: set[str] = set()
         """The spaces on which this transaction itself changed the permissions of the actor."""
-        self._send_queries()
+        self._read()
         self._granted_at_first = self._granted
 
-    def _send_queries(self) -> None:
+    def _read(self) -> None:
         principal, key_id = self._actor.principal, self._actor.key_id
-        self._granted = None if principal in _OWNERS else grants.roles_deferred(self._tx, principal)
-        self._key = None if key_id is None else api_keys.find_deferred(self._tx, key_id)
+        self._granted = None if principal in _OWNERS else grants.roles(self._tx, principal)
+        self._key = None if key_id is None else api_keys.find(self._tx, key_id)
 
     def reload(self, space: str) -> None:
         """Read again, because this transaction itself changed the permissions of the actor on a space."""
         self._changed_here.add(space)
-        self._send_queries()
+        self._read()
 
     def read_again(self) -> PermissionSnapshot:
         """Return a new snapshot of the same actor."""
@@ -112,17 +112,17 @@ class PermissionSnapshot:
     def roles(self, spaces: SpaceScope) -> Mapping[str, str]:
         """Return the role of the actor on each space where it has one."""
         roles: Mapping[str, str] = (
-            dict.fromkeys(spaces, ADMIN) if self._granted is None else grants.effective_roles(self._granted(), spaces)
+            dict.fromkeys(spaces, ADMIN) if self._granted is None else grants.effective_roles(self._granted, spaces)
         )
-        if self._key is not None:
-            roles = within_limits(self._tx, self._key(), self._actor, roles, spaces)
+        if self._actor.key_id is not None:
+            roles = within_limits(self._tx, self._key, self._actor, roles, spaces)
         if self._granted is not None and self._actor.is_agent and not self._actor.records:
             roles = within_review(self._actor, roles, spaces)
         return roles if self._actor.within is None else _confined_roles(self._actor.within, roles, spaces)
 
     def with_role(self, role: str, spaces: SpaceScope) -> SpaceScope:
         """Return those of the spaces on which the actor has this role or a higher one."""
-        if self._granted is None and self._key is None:
+        if is_owner_without_key(self._actor):
             return spaces
         allowed = grants.spaces_with_role(role, self.roles(spaces))
         return {id_: space for id_, space in spaces.items() if id_ in allowed}
@@ -133,18 +133,15 @@ class PermissionSnapshot:
 
     def may_write(self, space: Space, spaces: SpaceScope) -> bool:
         """Tell whether the actor may write to a space."""
-        if self._granted is None and self._key is None:
+        if is_owner_without_key(self._actor):
             return True
         # A rename in this transaction has changed the name by which the spaces above it are found.
         return space.id in self.with_role(WRITER, with_ancestors(spaces, [spaces.get(space.id, space)]))
 
     def lost_permissions_since(self, earlier: PermissionSnapshot) -> bool:
         """Tell whether another transaction revoked something since `earlier` was read, or changed the key."""
-        granted = self._granted() if self._granted else ()
-        granted_before = earlier._granted_at_first() if earlier._granted_at_first else ()
-        granted_before = [(space, role) for space, role in granted_before if space not in earlier._changed_here]
-        key, earlier_key = (snapshot._key() if snapshot._key else None for snapshot in (self, earlier))  # noqa: SLF001 - same class
-        return not set(granted_before) <= set(granted) or key != earlier_key
+        before = {role for role in earlier._granted_at_first or () if role[0] not in earlier._changed_here}
+        return not before <= {*(self._granted or ())} or self._key != earlier._key
 
 
 def with_role(role: str, tx: Reading, actor: Actor, spaces: SpaceScope) -> SpaceScope:
@@ -421,20 +418,10 @@ class NotCounted(Exception):
     """The recalls of this principal are limited, and this one is not counted yet."""
 
 
-def require_counted(tx: Reading, actor: Actor) -> Callable[[], None]:
-    """Send the query for the limit of an actor's recalls; the result raises NotCounted if there is one.
-
-    So a recall without a limit, as most are, waits for nothing and writes nothing.
-    """
-    if is_owner(actor):
-        return lambda: None
-    limit = rate_counts.limit_for_deferred(tx, actor.principal, rate_counts.RECALL)
-
-    def check() -> None:
-        if limit().per_minute is not None:
-            raise NotCounted
-
-    return check
+def require_counted(tx: Reading, actor: Actor) -> None:
+    """Raise NotCounted if the recalls of an actor are limited: others writes nothing."""
+    if not is_owner(actor) and rate_counts.limit_for(tx, actor.principal, rate_counts.RECALL).per_minute is not None:
+        raise NotCounted
 
 
 def count_recall(engines: Engines, actor: Actor) -> None:

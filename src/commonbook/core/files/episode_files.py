@@ -90,7 +90,7 @@ def _repeated(ctx: WriteContext, session: Session, proven: Mapping[str, ClientId
     client_ids = [ids.client_id for ids in proven.values() if ids.client_id is not None]
     if not client_ids:
         return {}
-    stored = sessions.LockedSession(ctx.tx, (session.space.id, session.id), client_ids).repeated()
+    stored = sessions.lock_session(ctx.tx, (session.space.id, session.id), client_ids).repeated()
     found = {id_: stored[ids.client_id] for id_, ids in proven.items() if ids.client_id in stored}
     return {id_: message for id_, (message, _) in found.items() if message.id != id_}
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final
@@ -68,55 +68,34 @@ def canonical(value: object) -> str:
 # Appending and reading
 
 
-def lock(tx: Transaction, spaces: Sequence[str]) -> dict[str, tuple[int, str]]:
-    """Lock the chains of these spaces until the transaction ends; return the end of each.
+def lock(tx: Transaction, spaces: Iterable[str], *, if_free: bool = False) -> dict[str, tuple[int, str]]:
+    """Lock the chains of these spaces until the transaction ends, in the order of their ids; return the end of each.
 
-    Every change of a space appends to its chain, so nothing else is committed there meanwhile.
+    Every change of a space appends to its chain, so nothing else is committed there meanwhile. `if_free` leaves out
+    chains that another transaction has locked, rather than wait for them.
     """
-    return lock_deferred(tx, spaces)()
-
-
-def lock_deferred(
-    tx: Transaction, spaces: Sequence[str], *, if_free: bool = False
-) -> Callable[[], dict[str, tuple[int, str]]]:
-    """Send the query of `lock`, and return a function that waits for it; later queries run under the lock.
-
-    `if_free` leaves out chains that another transaction has locked, rather than wait for them.
-    """
-    if not spaces:
-        return dict
-    locking = tx.skip_locked if if_free else tx.for_update
-    rows = tx.defer(
-        f"SELECT space, seq, hash FROM log_head WHERE space IN :spaces ORDER BY space{locking}",
-        spaces=sorted(spaces),
-    )
-    return lambda: {space: _checked_end(space, seq, digest) for space, seq, digest in rows()}
-
-
-def serialized_changes(changes: Sequence[Change]) -> list[tuple[str, str]]:
-    """Serialize subjects and payload of each change, which can be done before the chain is locked."""
-    return [(canonical(change.subjects), canonical(change.payload)) for change in changes]
+    wanted = sorted(spaces)
+    if not wanted:
+        return {}
+    query = "SELECT space, seq, hash FROM log_head WHERE space IN :spaces ORDER BY space"
+    rows = tx.lock_rows(query, if_free=if_free, spaces=wanted)
+    return {space: _checked_end(space, seq, digest) for space, seq, digest in rows}
 
 
 def append(
-    tx: Transaction,
-    keys: Keys,
-    space: str,
-    changes: Sequence[Change],
-    *,
-    serialized: Sequence[tuple[str, str]] | None = None,
-    end: tuple[int, str] | None = None,
+    tx: Transaction, keys: Keys, space: str, changes: Sequence[Change], *, end: tuple[int, str] | None = None
 ) -> tuple[int, str]:
     """Append the changes of one space to its chain, and sign its new head; return the new end.
 
-    `serialized` and `end` are the results of `serialized_changes` and `lock`, if they were called before.
+    `end` is the end of the chain, if it was locked before.
     """
-    seq, previous = end or _end(tx, space)
+    seq, previous = end or lock(tx, [space]).get(space, BEGINNING)
     if not changes:
         return seq, previous
     time, key_id = _time(tx.now), keys.key_id
     rows: list[dict[str, object]] = []
-    for change, (subjects, payload) in zip(changes, serialized or serialized_changes(changes), strict=True):
+    for change in changes:
+        subjects, payload = canonical(change.subjects), canonical(change.payload)
         if change.space != space:
             raise ValueError(f"a change of space {change.space} was handed to the chain of space {space}")
         seq += 1
@@ -217,11 +196,6 @@ def _hash_at(tx: Reading, space: str, seq: int) -> str | None:
     row = tx.row("SELECT hash FROM log_entry WHERE space = :space AND seq = :seq", space=space, seq=seq)
     (digest,) = row or (None,)
     return str(digest) if row else None
-
-
-def _end(tx: Transaction, space: str) -> tuple[int, str]:
-    head = tx.row(f"SELECT seq, hash FROM log_head WHERE space = :space{tx.for_update}", space=space)
-    return _checked_end(space, *head) if head else BEGINNING
 
 
 def _checked_end(space: str, seq: object, digest: object) -> tuple[int, str]:

@@ -10,7 +10,6 @@ exchanged the code, and of the secret that this client got.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -64,13 +63,8 @@ def find_by_hash(tx: Reading, hash_: str) -> ApiKey | None:
 
 def find(tx: Reading, key_id: str) -> ApiKey | None:
     """Return a key by its id, or None."""
-    return find_deferred(tx, key_id)()
-
-
-def find_deferred(tx: Reading, key_id: str) -> Callable[[], ApiKey | None]:
-    """Send the query for a key by its id; call the result to read it."""
-    rows = tx.defer(f"SELECT {_COLUMNS} FROM api_key WHERE id = :id", id=key_id)
-    return lambda: next((_key(row) for row in map(_KeyRow._make, rows())), None)
+    row = tx.row(f"SELECT {_COLUMNS} FROM api_key WHERE id = :id", id=key_id)
+    return _key(_KeyRow._make(row)) if row else None
 
 
 def get_all(tx: Reading) -> list[ApiKey]:

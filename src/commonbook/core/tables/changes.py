@@ -6,7 +6,7 @@ A row of `change` is a subject (a memory, or another subject of the log) with th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from commonbook.ports.database import Reading, Transaction
 
@@ -36,13 +36,13 @@ def last_numbers(tx: Reading) -> dict[str, int]:
     return dict(tx.rows("SELECT space, last FROM change_count"))
 
 
-def total_deferred(tx: Reading) -> Callable[[], int]:
-    """Send the query for the number of changes in all spaces; call the result to read it.
+def total(tx: Reading) -> int:
+    """Return the number of changes in all spaces.
 
     Numbers only grow: while this sum stays the same, so does the number of each space, and no other row is read.
     """
-    rows = tx.defer("SELECT CAST(coalesce(sum(last), 0) AS BIGINT) FROM change_count")
-    return lambda: next(int(count) for (count,) in rows())
+    ((count,),) = tx.rows("SELECT CAST(coalesce(sum(last), 0) AS BIGINT) FROM change_count")
+    return int(count)
 
 
 def first_since(

@@ -6,7 +6,7 @@ The key (space, root) makes sure that a space has at most one copy of a root. Th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -191,14 +191,14 @@ def tied_copies(tx: Reading, source: str, *, after: str = "", limit: int) -> lis
     return [memory for (memory,) in rows]
 
 
-def request_members(tx: Reading, roots: Sequence[str]) -> Callable[[], list[tuple[str, str, str]]]:
-    """Send the query for the bound copies of these roots; the result is (root, space, memory) of each, by memory."""
-    rows = tx.defer(
+def members(tx: Reading, roots: Sequence[str]) -> list[tuple[str, str, str]]:
+    """Return (root, space, memory) of each bound copy of these roots, by memory."""
+    rows = tx.rows(
         "SELECT root, space, memory FROM copy WHERE root IN :roots ORDER BY root, memory LIMIT :limit",
         roots=tuple(roots),
         limit=_MAX_MEMBERS,
     )
-    return lambda: [(root, space, memory) for root, space, memory in rows()]
+    return [(root, space, memory) for root, space, memory in rows]
 
 
 def count(tx: Reading, spaces: SpaceScope) -> int:

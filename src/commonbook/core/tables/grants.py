@@ -5,7 +5,7 @@ There is one row for a space and principal. The role on a space is the highest o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from commonbook.ports.database import Reading, Transaction
@@ -66,14 +66,14 @@ def principals(tx: Reading) -> frozenset[str]:
     return frozenset(principal for (principal,) in tx.rows("SELECT DISTINCT principal FROM space_grant"))
 
 
-def roles_deferred(tx: Reading, principal: str) -> Callable[[], list[tuple[str, str]]]:
-    """Send the query for a principal's roles (space id, role) that have not expired; call the result to read them."""
-    rows = tx.defer(
+def roles(tx: Reading, principal: str) -> list[tuple[str, str]]:
+    """Return a principal's roles (space id, role) that have not expired."""
+    rows = tx.rows(
         "SELECT space, role FROM space_grant WHERE principal = :principal AND (expires IS NULL OR expires > :now)",
         principal=principal,
         now=format_time(tx.now),
     )
-    return lambda: [(space, role) for space, role in rows()]
+    return [(space, role) for space, role in rows]
 
 
 def effective_roles(given: Sequence[tuple[str, str]], spaces: SpaceScope) -> dict[str, str]:

@@ -8,11 +8,11 @@ A fact `project <space>` names the git repository to which a space belongs.
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from commonbook.errors import Moved
-from commonbook.ports.database import Reading, Row, Transaction
+from commonbook.ports.database import Reading, Transaction
 
 _PROJECT: Final = "project "
 
@@ -62,11 +62,6 @@ def delete_fact(tx: Transaction, name: str) -> None:
     tx.run("DELETE FROM home WHERE name = :name", name=name)
 
 
-def moved_deferred(tx: Transaction) -> Callable[[], list[Row]]:
-    """Send the query for the facts of a migration; call the result to read them, for `require_not_moved`."""
-    return tx.defer("SELECT name, value FROM home WHERE name IN ('moved_to', 'moved_keys', 'moving_to', 'moving_from')")
-
-
 def moved_error(known: Mapping[str, str]) -> Moved | None:
     """Return the error that a write to this book gets, if the book was moved or is being moved."""
     if "moving_from" in known:
@@ -86,8 +81,9 @@ def moved_error(known: Mapping[str, str]) -> Moved | None:
     return Moved(f"this book was moved to {place}", fix=f"use it there: {fix}")
 
 
-def require_not_moved(facts: Iterable[Row]) -> None:
+def require_not_moved(tx: Reading) -> None:
     """Raise Moved if the book was moved elsewhere, or is being moved away or to this place."""
+    facts = tx.rows("SELECT name, value FROM home WHERE name IN ('moved_to', 'moved_keys', 'moving_to', 'moving_from')")
     if moved := moved_error(dict(facts)):
         raise moved
 

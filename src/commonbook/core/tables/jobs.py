@@ -132,15 +132,16 @@ def take(tx: Transaction, spaces: SpaceScope, *, kinds: tuple[str, ...]) -> Job 
         now=format_time(tx.now),
         max_lease_end=format_time(tx.now + _MAX_LEASE),
     )
-    row = tx.row(
-        f"SELECT {_COLUMNS} FROM job WHERE kind IN :kinds AND space IN :spaces AND ({_READY})"
-        f" ORDER BY due, id LIMIT 1{tx.skip_locked}",
+    rows = tx.lock_rows(
+        f"SELECT {_COLUMNS} FROM job WHERE kind IN :kinds AND space IN :spaces AND ({_READY}) ORDER BY due, id LIMIT 1",
+        if_free=True,
         kinds=kinds,
         spaces=tuple(spaces),
         **_time_bounds(tx.now),
     )
-    if row is None:
+    if not rows:
         return None
+    (row,) = rows
     job = _job(_JobRow._make(row))
     lease = new_id()
     tx.run(

@@ -10,7 +10,7 @@ index of names by memory: the names follow from the memory.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final
 
 from commonbook.core.markdown import obsidian
@@ -24,31 +24,15 @@ _FIRST_SEARCH: Final = 64
 _SEARCH_GROWTH: Final = 4
 
 
-def incoming(
-    tx: Reading, spaces: SpaceScope, targets: Sequence[str], *, relations: Sequence[str] | None = None
-) -> list[StoredLink]:
-    """Return the links to these targets from memories of the given spaces, by these relations or by any."""
-    return incoming_deferred(tx, spaces, targets, relations=relations)()
-
-
-def incoming_deferred(
-    tx: Reading, spaces: SpaceScope | None, targets: Sequence[str], *, relations: Sequence[str] | None = None
-) -> Callable[[], list[StoredLink]]:
-    """Send the query of `incoming`, for any space if none is given; call the result to read the links."""
-    if not targets:
-        return list
+def incoming(tx: Reading, spaces: SpaceScope, target: str) -> list[StoredLink]:
+    """Return the links to a memory from memories of the given spaces, by any relation."""
     # Links of all spaces are read and then filtered: there are few of them, and there may be hundreds of spaces.
-    rows = tx.defer(
-        "SELECT space, source, relation, target, target_hash FROM link"
-        f" WHERE target IN :targets{_by_relation(relations)} ORDER BY target, relation, source",
-        targets=targets,
-        **({} if relations is None else {"relations": tuple(relations)}),
+    rows = tx.rows(
+        "SELECT space, source, relation, target, target_hash FROM link WHERE target = :target"
+        " ORDER BY relation, source",
+        target=target,
     )
-    return lambda: [
-        StoredLink(source, relation, target, target_hash)
-        for space, source, relation, target, target_hash in rows()
-        if spaces is None or space in spaces
-    ]
+    return [StoredLink(*link) for space, *link in rows if space in spaces]
 
 
 def _by_relation(relations: Sequence[str] | None) -> str:

@@ -88,15 +88,13 @@ _IDS_PER_QUERY: Final = 1000
 def lock(tx: Transaction, ids: Iterable[str]) -> set[str]:
     """Lock the rows of these memories until the transaction ends, and return their spaces.
 
-    Rows are locked in the order of their ids, so that no two transactions wait for each other. Where only one
-    transaction can write at a time, nothing is locked and the result is empty.
+    Rows are locked in the order of their ids, so that no two transactions wait for each other.
     """
     wanted = sorted(set(ids))
-    if not tx.has_concurrent_writers or not wanted:
+    if not wanted:
         return set()
-    rows = tx.rows(
-        "SELECT memory.id, memory.space FROM place JOIN memory ON memory.space = place.space AND memory.id = place.id"
-        f" WHERE place.id IN :ids ORDER BY memory.id{tx.for_update} OF memory",
+    rows = tx.lock_rows(
+        "SELECT id, space FROM memory WHERE (space, id) IN (SELECT space, id FROM place WHERE id IN :ids) ORDER BY id",
         ids=wanted,
     )
     locked: dict[str, str] = dict(rows)
@@ -302,8 +300,8 @@ def page(
     """Return the newest memories of the given spaces that match the filter, after a cursor (created, id)."""
     sql, params = _page_query(chosen, since=since, until=until, after=after)
     # One query for each space, which its index answers in order; then the rows of the memories on the page alone.
-    queries = [tx.defer(sql, space=space, limit=limit, **params) for space in spaces]
-    newest = list(islice(heapq.merge(*(rows() for rows in queries), reverse=True), limit))
+    rows = tx.rows_many(sql, [{"space": space, "limit": limit, **params} for space in spaces])
+    newest = list(islice(heapq.merge(*rows, reverse=True), limit))
     ids_by_space: dict[str, list[str]] = {}
     for _, memory_id, space in newest:
         ids_by_space.setdefault(space, []).append(memory_id)

@@ -9,7 +9,6 @@ a principal on a space that were refused in one hour of the clock. All of this h
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from commonbook.ports.database import Reading, Transaction
@@ -81,22 +80,13 @@ def get_limits(tx: Reading) -> list[RateLimit]:
 
 def limit_for(tx: Reading, principal: str, action: LimitedAction) -> RateLimit:
     """Return the limit that applies to a principal: its own, else the general one, else the default."""
-    return limit_for_deferred(tx, principal, action)()
-
-
-def limit_for_deferred(tx: Reading, principal: str, action: LimitedAction) -> Callable[[], RateLimit]:
-    """Send the query of `limit_for`; call the result to read the limit."""
-    rows = tx.defer(
+    rows = tx.rows(
         f"SELECT {_COLUMNS} FROM rate_limit WHERE action = :action AND principal IN :principals",
         action=action,
         principals=(principal, EVERYBODY),
     )
-
-    def read_limit() -> RateLimit:
-        limits = {row.principal: _limit(row) for row in map(_LimitRow._make, rows())}
-        return limits.get(principal) or limits.get(EVERYBODY) or RateLimit(EVERYBODY, action, DEFAULTS[action])
-
-    return read_limit
+    limits = {row.principal: _limit(row) for row in map(_LimitRow._make, rows)}
+    return limits.get(principal) or limits.get(EVERYBODY) or RateLimit(EVERYBODY, action, DEFAULTS[action])
 
 
 def count(tx: Transaction, principal: str, action: LimitedAction, per_minute: int) -> float:
@@ -106,11 +96,11 @@ def count(tx: Transaction, principal: str, action: LimitedAction, per_minute: in
         principal=principal,
         action=action,
     )
-    (stored,) = tx.row(
-        f"SELECT counts FROM rate_count WHERE principal = :principal AND action = :action{tx.for_update}",
+    ((stored,),) = tx.lock_rows(
+        "SELECT counts FROM rate_count WHERE principal = :principal AND action = :action",
         principal=principal,
         action=action,
-    ) or ("{}",)
+    )
     now = tx.now.timestamp()
     counts = _recent(json.loads(stored), now)
     wait = _wait(counts, now, per_minute)
@@ -137,9 +127,11 @@ def count_refusal(tx: Transaction, *, space: str, principal: str) -> Refusals:
         **key,
         hour=hour,
     )
-    (counted_hour, refused) = tx.row(
-        f"SELECT hour, refused FROM refusal_count WHERE space = :space AND principal = :principal{tx.for_update}", **key
-    ) or (hour, 0)
+    ((counted_hour, refused),) = tx.lock_rows(
+        "SELECT hour, refused FROM refusal_count WHERE space = :space AND principal = :principal",
+        space=space,
+        principal=principal,
+    )
     number = refused + 1 if counted_hour == hour else 1
     tx.run(
         "UPDATE refusal_count SET hour = :hour, refused = :refused WHERE space = :space AND principal = :principal",

@@ -11,9 +11,8 @@ recognised.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from typing import Any, Final, NamedTuple, TypeAlias
 
 from commonbook.ports.database import Reading, RetryTransaction, Row, Transaction
@@ -68,14 +67,11 @@ _OPEN_MESSAGES: Final = (
     f" WHERE message.space = session.space AND message.session = session.id AND {_UNSETTLED})"
 )
 _COUNT: Final = f"{_OPEN_MESSAGES.format(columns='count(*)')}, "
-_FIND_REPEAT: Final = (
-    "SELECT {columns} FROM session {join} message ON message.space = session.space AND message.session = session.id"
-    f" AND message.client_id = :client_id WHERE {_BY_KEY}"
-)
-_REPEAT: Final = _FIND_REPEAT.format(columns=f"message.sent, {_MESSAGE}", join="JOIN")
 # LEFT JOIN: the number of the first unsettled message is selected even if no message has the client id.
-_FIRST_UNSETTLED_AND_REPEAT: Final = _FIND_REPEAT.format(
-    columns=f"{_OPEN_MESSAGES.format(columns='min(seq)')}, message.sent, {_MESSAGE}", join="LEFT JOIN"
+_FIRST_UNSETTLED_AND_REPEAT: Final = (
+    f"SELECT {_OPEN_MESSAGES.format(columns='min(seq)')}, message.sent, {_MESSAGE} FROM session"
+    " LEFT JOIN message ON message.space = session.space AND message.session = session.id"
+    f" AND message.client_id = :client_id WHERE {_BY_KEY}"
 )
 
 FIRST_GENERATION: Final = 1
@@ -149,27 +145,20 @@ def present_key(tx: Reading, key: SessionKey) -> SessionKey:
 class LockedSession:
     """A session whose row is locked until the transaction ends, with the messages that are repeats.
 
-    All queries are sent at once, and their rows are read on first use. `client_ids` are those of messages that may have
-    been appended before.
+    `lock_session` and `read_locked` make one.
     """
 
-    def __init__(
-        self,
-        tx: Transaction,
-        key: SessionKey,
-        client_ids: Iterable[str] = (),
-        *,
-        rows: Callable[[], list[Row]] | None = None,
-    ) -> None:
-        """Send the queries; `rows` reads the row of the session if its query was sent already."""
-        space, session_id = key
-        lock_clause = tx.for_update if tx.has_concurrent_writers else ""
-        self._rows = rows or tx.defer(_FIND.format(also="", where=_BY_KEY) + lock_clause, space=space, id=session_id)
-        first, *others = dict.fromkeys(client_ids) or [None]
-        # Sent after the lock: a statement that waits for the lock sees the messages as they were before it waited.
-        self._first = tx.defer(_FIRST_UNSETTLED_AND_REPEAT, space=space, id=session_id, client_id=first)
-        # One query for each key: one query for all of them might read the whole session.
-        self._others = [tx.defer(_REPEAT, space=space, id=session_id, client_id=other) for other in others]
+    def __init__(self, row: Row | None) -> None:
+        """Keep the row of the session, None if there is none."""
+        self._row = _SessionRow._make(row) if row else None
+        self._open_from: int | None = None
+        self._repeats: list[Row] = []
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Add what was read for one client id."""
+        for open_from, *repeat in rows:
+            self._open_from = open_from
+            self._repeats.append(tuple(repeat))
 
     def session(self, spaces: SpaceScope) -> Session | None:
         """Return the session, or None if there is none; RetryTransaction if its space is not among the spaces.
@@ -177,65 +166,61 @@ class LockedSession:
         `spaces` has all spaces that the transaction knows. `unsettled` is not counted: all messages from the first
         unsettled one on count as unsettled.
         """
-        for row in map(_SessionRow._make, self._rows()):
-            if row.generation == MOVED_GENERATION:
-                return None
-            if row.space not in spaces:
-                raise RetryTransaction
-            ((open_from, *_),) = self._first()
-            return _session(row, spaces, unsettled=row.last - open_from + 1 if open_from else 0)
-        return None
+        row = self._row
+        if row is None or self.is_moved:
+            return None
+        if row.space not in spaces:
+            raise RetryTransaction
+        return _session(row, spaces, unsettled=row.last - self._open_from + 1 if self._open_from else 0)
 
     @property
     def is_moved(self) -> bool:
         """Whether the session of this name was moved into another space."""
-        return any(row.generation == MOVED_GENERATION for row in map(_SessionRow._make, self._rows()))
+        return self._row is not None and self._row.generation == MOVED_GENERATION
 
     def repeated(self) -> dict[str, tuple[Message, str | None]]:
         """Return the messages that have the client ids, by client id, each with the hash of what was sent if known."""
-        rows: list[Sequence[Any]] = [columns for _, *columns in self._first()]
-        rows += [row for read_rows in self._others for row in read_rows()]
-        messages = [(_MessageRow._make(columns), sent) for sent, *columns in rows]
+        messages = [(_MessageRow._make(columns), sent) for sent, *columns in self._repeats]
         # Without a message of that client id, its columns are all NULL.
         return {row.client_id: (_message(row), sent) for row, sent in messages if row.client_id is not None}
 
 
-def lock_available(
-    tx: Transaction, wanted: Mapping[SessionKey, Iterable[str]], *, patient: bool = True
-) -> Callable[[], dict[SessionKey, LockedSession]]:
-    """Send the query that locks these sessions, each given with client ids; call the result to read them.
+def lock_session(tx: Transaction, key: SessionKey, client_ids: Iterable[str] = ()) -> LockedSession:
+    """Lock a session; `client_ids` are those of messages that may have been appended before."""
+    rows = tx.lock_rows(_FIND.format(also="", where=_BY_KEY), space=key[0], id=key[1])
+    return read_locked(tx, {key: next(iter(rows), None)}, {key: client_ids})[key]
 
-    The result has the sessions that exist and were locked by nobody else (SKIP LOCKED). Unless `patient`, the
-    transaction waits for no other lock either.
-    """
-    no_wait = "" if patient else tx.no_wait
-    query = tx.defer(
-        f"SELECT {_SESSION}{no_wait} FROM session WHERE space IN :spaces AND id IN :ids{tx.skip_locked}",
-        spaces=tuple(sorted({space for space, _ in wanted})),
-        ids=tuple(sorted({session_id for _, session_id in wanted})),
-    )
-    rows: dict[SessionKey, list[Row]] = {}
-    sessions = {key: LockedSession(tx, key, ids, rows=partial(rows.__getitem__, key)) for key, ids in wanted.items()}
 
-    def read_locked() -> dict[SessionKey, LockedSession]:
-        # The expression `no_wait` is selected after the columns, and dropped here.
-        locked = [_SessionRow._make(row[: len(_SessionRow._fields)]) for row in query()]
-        rows.update({(row.space, row.id): [row] for row in locked})
-        return {key: sessions[key] for key in rows if key in sessions}
+def read_locked(
+    tx: Transaction, rows: Mapping[SessionKey, Row | None], client_ids: Mapping[SessionKey, Iterable[str]]
+) -> dict[SessionKey, LockedSession]:
+    """Read the messages of sessions whose rows are locked: what was read before the lock could have changed."""
+    locked = {key: LockedSession(row) for key, row in rows.items()}
+    # One query for each client id: one query for all of them might read the whole session.
+    wanted = [(key, client_id) for key in rows for client_id in dict.fromkeys(client_ids[key]) or [None]]
+    params = [{"space": space, "id": session_id, "client_id": client_id} for (space, session_id), client_id in wanted]
+    for (key, _), found in zip(wanted, tx.rows_many(_FIRST_UNSETTLED_AND_REPEAT, params), strict=True):
+        locked[key].add(found)
+    return locked
 
-    return read_locked
+
+def lock_available(tx: Transaction, keys: Collection[SessionKey]) -> dict[SessionKey, Row | None]:
+    """Lock those of these sessions that nobody else has locked; return their rows, None for those that do not exist."""
+    spaces = tuple(sorted({space for space, _ in keys}))
+    ids = tuple(sorted({session_id for _, session_id in keys}))
+    query = f"SELECT {_SESSION} FROM session WHERE space IN :spaces AND id IN :ids"
+    rows = map(_SessionRow._make, tx.lock_rows(query, if_free=True, spaces=spaces, ids=ids))
+    found: dict[SessionKey, Row | None] = {(row.space, row.id): row for row in rows}
+    if not found.keys() >= set(keys):
+        existing = {(row.space, row.id) for row in map(_SessionRow._make, tx.rows(query, spaces=spaces, ids=ids))}
+        found |= dict.fromkeys(set(keys) - existing)
+    return {key: found[key] for key in keys if key in found}
 
 
 def lock(tx: Transaction, keys: Iterable[SessionKey]) -> None:
-    """Lock the rows of these sessions until the transaction ends, in the order of their keys.
-
-    Where only one transaction can write at a time, nothing is locked.
-    """
-    if tx.has_concurrent_writers:
-        for space, session_id in sorted(set(keys)):
-            tx.rows(
-                f"SELECT 1 FROM session WHERE space = :space AND id = :id{tx.for_update}", space=space, id=session_id
-            )
+    """Lock the rows of these sessions until the transaction ends, in the order of their keys."""
+    for space, session_id in sorted(set(keys)):
+        tx.lock_rows("SELECT 1 FROM session WHERE space = :space AND id = :id", space=space, id=session_id)
 
 
 def page(tx: Reading, spaces: SpaceScope, *, after: tuple[str, str] | None, limit: int) -> list[Session]:

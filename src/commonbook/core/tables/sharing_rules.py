@@ -83,11 +83,11 @@ def count(tx: Reading, space: str) -> int:
 
 def from_sources(tx: Reading, spaces: SpaceScope, sources: Collection[str]) -> list[SharingRule]:
     """Return the rules that share from these source spaces, the oldest first."""
-    rows = tx.defer(
+    rows = tx.rows(
         f"SELECT {_COLUMNS} FROM rule WHERE source IN :sources ORDER BY id",
         sources=tuple(sorted(sources)),
     )
-    return [_rule(row, spaces) for row in map(_RuleRow._make, rows()) if row.space in spaces]
+    return [_rule(row, spaces) for row in map(_RuleRow._make, rows) if row.space in spaces]
 
 
 def matches(rule: SharingRule, memory: StoredMemory) -> bool:
@@ -139,8 +139,8 @@ def enqueue(tx: Transaction, space: str, written: Mapping[str, str]) -> None:
 
 def dequeue(tx: Transaction, space: str, *, limit: int) -> dict[str, str]:
     """Remove up to `limit` memories from the queue, in the order of their ids, and return each with its writer."""
-    rows = tx.rows(
-        f"SELECT memory, asked_by FROM rule_waiting WHERE space = :space ORDER BY memory LIMIT :limit{tx.for_update}",
+    rows = tx.lock_rows(
+        "SELECT memory, asked_by FROM rule_waiting WHERE space = :space ORDER BY memory LIMIT :limit",
         space=space,
         limit=limit,
     )

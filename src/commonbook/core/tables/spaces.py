@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, ItemsView, Iterator, MutableMapping, Sequence, ValuesView
-from functools import cached_property, lru_cache, partial
+from collections.abc import ItemsView, Iterator, MutableMapping, Sequence, ValuesView
+from functools import cached_property, lru_cache
 from typing import Final, NamedTuple
 
 from commonbook.ports.database import Reading, Row, Transaction
@@ -27,44 +27,35 @@ _COLUMNS: Final = ", ".join(_SpaceRow._fields)
 
 def get_all(tx: Reading) -> dict[str, Space]:
     """Return all spaces by id."""
-    return _query(tx)()
+    return {space.id: space for space in map(_space, tx.rows(f"SELECT {_COLUMNS} FROM space ORDER BY name"))}
 
 
-def _query(tx: Reading, which: str = " ORDER BY name", **params: object) -> Callable[[], dict[str, Space]]:
-    rows = tx.defer(f"SELECT {_COLUMNS} FROM space{which}", **params)
-    return lambda: {space.id: space for space in map(_space, rows())}
+def get_many(tx: Reading, ids: Sequence[str]) -> dict[str, Space]:
+    """Return these spaces by id."""
+    return {
+        space.id: space for space in map(_space, tx.rows(f"SELECT {_COLUMNS} FROM space WHERE id IN :ids", ids=ids))
+    }
 
 
 class LazySpaces(MutableMapping[str, Space]):
-    """All spaces by id: the query is sent at once, its rows are read on first use, and new spaces can be added.
+    """All spaces by id, to which new ones can be added; they are read when a second one is looked up, or all are."""
 
-    Where a few `expected` ids are likely to be enough, only those are queried. The first look-up of another id, or of
-    all spaces, queries all.
-    """
-
-    def __init__(self, tx: Reading, expected: Sequence[str] = ()) -> None:
-        """Send the query for the expected spaces, or for all."""
-        self._expected = frozenset(expected)
-        self._query_expected: Callable[[], dict[str, Space]] = dict
-        if expected:
-            self._query_expected = _query(tx, " WHERE id IN :ids", ids=expected)
-        self._query_all = partial(get_all, tx) if expected else _query(tx)
+    def __init__(self, tx: Reading) -> None:
+        """Read nothing yet."""
+        self._tx = tx
+        self._first: dict[str, Space] = {}
 
     @cached_property
     def _every(self) -> dict[str, Space]:
-        return self._query_all()
-
-    @cached_property
-    def _known_early(self) -> dict[str, Space]:
-        return self._query_expected()
-
-    def _lookup_in(self, id_: object) -> dict[str, Space]:
-        """Return a mapping that has this id, if there is such a space; the expected spaces where they are enough."""
-        return self._known_early if id_ in self._expected and "_every" not in self.__dict__ else self._every
+        return get_all(self._tx)
 
     def __getitem__(self, id_: str) -> Space:
         """Return a space."""
-        return self._lookup_in(id_)[id_]
+        if "_every" not in self.__dict__:
+            self._first = self._first or get_many(self._tx, [id_])
+            if id_ in self._first:
+                return self._first[id_]
+        return self._every[id_]
 
     def __setitem__(self, id_: str, space: Space) -> None:
         """Add a space, or replace one by its renamed self."""
@@ -92,10 +83,6 @@ class LazySpaces(MutableMapping[str, Space]):
         """Return all ids and spaces."""
         return self._every.items()
 
-    def __contains__(self, id_: object) -> bool:
-        """Tell whether there is such a space."""
-        return id_ in self._lookup_in(id_)
-
 
 def find_by_name(tx: Reading, name: str) -> Space | None:
     """Return the space of that name, or None."""
@@ -109,18 +96,9 @@ def find_by_names(tx: Reading, names: Sequence[str]) -> dict[str, Space]:
     return {space.id: space for space in map(_space, rows)}
 
 
-def names_deferred(tx: Transaction, ids: Sequence[str]) -> Callable[[], dict[str, str]]:
-    """Send the query for the current names of these spaces, by id; call the result to read them."""
-    if not ids:
-        return dict
-    rows = tx.defer("SELECT id, name FROM space WHERE id IN :ids", ids=ids)
-    return lambda: dict(rows())
-
-
 def lock(tx: Transaction) -> None:
     """Lock the table, so that nobody creates or renames a space until the transaction ends."""
-    if tx.has_concurrent_writers:
-        tx.run("LOCK TABLE space IN SHARE ROW EXCLUSIVE MODE")
+    tx.lock_table("space")
 
 
 def add(tx: Transaction, space: Space) -> None:
@@ -188,12 +166,6 @@ def set_review(tx: Transaction, space: Space, review: Review | None) -> Space:
     """Set whose memories a space has reviewed."""
     tx.run("UPDATE space SET review = :review WHERE id = :id", id=space.id, review=review)
     return space._replace(review=review)
-
-
-def reviewed_deferred(tx: Transaction) -> Callable[[], set[str]]:
-    """Send the query for the ids of the spaces that have memories reviewed; call the result to read them."""
-    rows = tx.defer("SELECT id FROM space WHERE review IS NOT NULL")
-    return lambda: {id_ for (id_,) in rows()}
 
 
 # Every transaction reads spaces, and they hardly ever change.

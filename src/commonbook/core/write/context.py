@@ -10,7 +10,7 @@ An operation is a function of a `WriteContext`. It reads and writes rows through
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, MutableMapping, Sequence
+from collections.abc import Collection, Iterable, MutableMapping, Sequence
 from datetime import datetime
 from enum import Enum
 from typing import Final, NamedTuple
@@ -22,7 +22,7 @@ from commonbook.core.tables import file_journal, memories, sessions, spaces
 from commonbook.core.text import space_names, titles, user_times
 from commonbook.core.write import space_folders
 from commonbook.errors import DiskFull, FileInTheWay, NotAllowed, NotFound
-from commonbook.ports.database import RetryTransaction, Row, Transaction
+from commonbook.ports.database import RetryTransaction, Transaction
 from commonbook.ports.engines import Engines
 from commonbook.ports.files import FilesToWrite
 from commonbook.values.ids import new_id
@@ -75,15 +75,6 @@ class ForeignWrite(Enum):
     )
 
 
-class LogLocks(NamedTuple):
-    """Deferred answers to a request to lock the logs of some spaces."""
-
-    last_entries: Callable[[], dict[str, tuple[int, str]]]
-    """Waits for the locks; returns the last entry (number, hash) of each locked log."""
-    migration_facts: Callable[[], list[Row]]
-    """Returns the facts of the home that say whether the book was moved elsewhere, or is still being moved here."""
-
-
 class ChangedIn(NamedTuple):
     """The space of a changed memory, and the principal who changed it."""
 
@@ -95,13 +86,11 @@ class Pending:
     """The work that an operation leaves for the steps before `finalize`, for `finalize`, and for after the commit.
 
     Each actor of a transaction has its own `changed_texts`, `changed_ids` and `reasoning_changed`, because the steps
-    before `finalize` run once for each actor. All actors share `validity_changed`, `files_to_write` and `early_locks`,
-    because there is one `finalize` and one commit.
+    before `finalize` run once for each actor. All actors share `validity_changed` and `files_to_write`, because there
+    is one `finalize` and one commit.
     """
 
-    __slots__ = (
-        "changed_ids", "changed_texts", "early_locks", "files_to_write", "reasoning_changed", "validity_changed",
-    )  # fmt: skip
+    __slots__ = ("changed_ids", "changed_texts", "files_to_write", "reasoning_changed", "validity_changed")
 
     def __init__(self) -> None:
         """Start a transaction with nothing pending."""
@@ -118,15 +107,12 @@ class Pending:
         and all copies of them differently.
         """
         self.files_to_write = FilesToWrite()
-        self.early_locks: list[LogLocks] = []
-        """Locks of spaces that were requested before `finalize`."""
 
     def of_another_actor(self) -> Pending:
-        """Return the pending work of another actor of the same transaction: files and locks are shared."""
+        """Return the pending work of another actor of the same transaction: files are shared."""
         other = Pending()
         other.validity_changed = self.validity_changed
         other.files_to_write = self.files_to_write
-        other.early_locks = self.early_locks
         return other
 
     @property
@@ -194,16 +180,11 @@ class Pending:
         unchecked, self.changed_ids = self.changed_ids, {}
         return unchecked
 
-    # --- files and locks
+    # --- files
 
     def bytes_to_write(self) -> int:
         """Return the size of all files to write."""
         return sum(len(data) for data in self.files_to_write.values() if data)
-
-    def early_locks_on(self, spaces_: Iterable[str]) -> LogLocks | None:
-        """Return an early request that locked all of these spaces, if there is one."""
-        wanted = set(spaces_)
-        return next((lock for lock in self.early_locks if lock.last_entries().keys() >= wanted), None)
 
 
 _DISK_RESERVE_BYTES: Final = 2 * 1024 * 1024

@@ -4,8 +4,8 @@ The steps of a write, in order:
 
 1. The operation runs; it changes rows and records each change (`WriteContext.log`).
 2. `Engines.before_finalize` completes its changes, once for each actor (`compose.book`).
-3. `finalize` numbers the changes of each touched space, checks again that names and permissions are as the operation
-   read them, where others may have written meanwhile, and appends the changes to the signed log of each space.
+3. `finalize` locks each touched space, checks again that names and permissions are as the operation read them, numbers
+   the changes, and appends them to the signed log of each space.
 4. The database commits. `RetryTransaction`, raised anywhere before, starts again at step 1. On SQLite nothing can
    change meanwhile, so nothing raises it.
 5. `Engines.after_commit` writes the files. Until it has, the file journal keeps them.
@@ -13,7 +13,7 @@ The steps of a write, in order:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 
@@ -23,7 +23,7 @@ from commonbook.core.log import chain
 from commonbook.core.tables import changes, copies, home, memories, rate_counts, spaces, supersession
 from commonbook.core.tables.rate_counts import MAX_LOGGED_REFUSALS
 from commonbook.core.write import idempotency
-from commonbook.core.write.context import HOME_SPACE, ForeignWrite, LogLocks, Pending, WriteContext
+from commonbook.core.write.context import HOME_SPACE, ForeignWrite, Pending, WriteContext
 from commonbook.errors import CommonbookError, NotAllowed, NotFound
 from commonbook.ports.database import Reading, Result, RetryTransaction, Transaction
 from commonbook.ports.engines import Engines
@@ -70,16 +70,15 @@ def write_all(
     actors: Sequence[Actor],
     operation: Callable[[Sequence[WriteContext]], Result],
     *,
-    expected_spaces: Sequence[str] = (),
+    patient: bool = True,
 ) -> Result:
     """Run an operation of several actors as one atomic write, with a context for each of them.
 
     The operation counts the write of each actor itself (`count_write`), so that the refusal of one stops no other.
 
-    `expected_spaces` are the ids of the spaces that the operation will probably use: if it uses no others, only these
-    are read.
+    If it is not `patient`, it raises Busy as soon as a lock takes more than a moment.
     """
-    result, tx, files = _commit(engines, actors, operation, expected_spaces)
+    result, tx, files = _commit(engines, actors, operation, patient=patient)
     # The change is committed: a file that cannot be written now stays in the journal, and `status` counts it.
     with suppress(OSError, CommonbookError):
         engines.after_commit(engines, tx, files)
@@ -100,13 +99,11 @@ def _commit(
     engines: Engines,
     actors: Sequence[Actor],
     operation: Callable[[Sequence[WriteContext]], Result],
-    expected_spaces: Sequence[str] = (),
+    *,
+    patient: bool = True,
 ) -> tuple[Result, Transaction, FilesToWrite]:
-    # A grant covers the spaces below its own by name, so permissions of others than the owner need all spaces.
-    expected = expected_spaces if all(map(access_permissions.is_owner, actors)) else ()
-
     def run(tx: Transaction) -> tuple[Result, Transaction, FilesToWrite]:
-        all_spaces = spaces.LazySpaces(tx, expected)
+        all_spaces = spaces.LazySpaces(tx)
         permissions = {actor: access_permissions.PermissionSnapshot(tx, actor) for actor in actors}
         contexts = [
             WriteContext(
@@ -120,7 +117,7 @@ def _commit(
         finalize(contexts)
         return result, tx, contexts[0].pending.files_to_write
 
-    return engines.db.write(run)
+    return engines.db.write(run, patient=patient)
 
 
 def finalize(contexts: Sequence[WriteContext]) -> None:
@@ -133,8 +130,7 @@ def finalize(contexts: Sequence[WriteContext]) -> None:
     - The permissions of the actors: no entry may follow the revocation of the right that it was made with, or the
       beginning of a review.
 
-    Spaces are locked in the order of their ids, against deadlocks. Queries are sent first and waited for later, so that
-    the locks are held for as few round trips as possible.
+    Spaces are locked in the order of their ids, against deadlocks, and when all other work is done.
     """
     ctx = contexts[0]
     tx = ctx.tx
@@ -145,16 +141,12 @@ def finalize(contexts: Sequence[WriteContext]) -> None:
         tx.touched.update(dict.fromkeys(affected_by(tx, ctx.spaces, ctx.pending.validity_changed)))
     touched = _spaces_of_touched(tx) if tx.touched else {}
     touched_spaces = sorted({*by_space, *touched.values()})
-    locks = ctx.pending.early_locks_on(touched_spaces)
-    if locks is None:
-        # The statements of the operation were sent before this: if we wait for a lock, all other work is done.
-        locks = _request_locks(tx, touched_spaces)
-    names = _request_names(contexts, by_space)
-    # Where only one transaction writes at a time, permissions cannot change meanwhile.
-    permissions = list(ctx.permissions.values()) if tx.has_concurrent_writers else []
-    current_permissions = [snapshot.read_again() for snapshot in permissions]
-    reviewed = _request_reviewed(contexts)
-    # Everything that needs no answer is done before the first wait, not while others wait for these spaces.
+    last_entries = chain.lock(tx, touched_spaces)
+    if _has_changed_spaces(contexts, by_space):
+        raise RetryTransaction
+    if any(snapshot.read_again().lost_permissions_since(snapshot) for snapshot in ctx.permissions.values()):
+        raise RetryTransaction
+    home.require_not_moved(tx)
     for space in touched_spaces:
         subjects = dict.fromkeys(change.subjects[0] for change in by_space.get(space, ()) if change.subjects)
         subjects.update(
@@ -162,16 +154,9 @@ def finalize(contexts: Sequence[WriteContext]) -> None:
         )
         if subjects:
             changes.assign_numbers(tx, space, tuple(subjects))
-    serialized = {space: chain.serialized_changes(changed) for space, changed in by_space.items()}
-    last_entries = locks.last_entries()
-    if _has_changed_spaces(ctx, names(), reviewed()):
-        raise RetryTransaction
-    if any(now.lost_permissions_since(earlier) for now, earlier in zip(current_permissions, permissions, strict=True)):
-        raise RetryTransaction
-    home.require_not_moved(locks.migration_facts())
     for space, changed in sorted(by_space.items()):
         end = last_entries.get(space, chain.BEGINNING)
-        seq, digest = chain.append(tx, ctx.engines.keys, space, changed, serialized=serialized[space], end=end)
+        seq, digest = chain.append(tx, ctx.engines.keys, space, changed, end=end)
         if space in last_entries:
             # We hold the lock of this log: a later search for the entry waits until this transaction has ended.
             tx.commit_check = partial(chain.is_logged, space=space, seq=seq, digest=digest)
@@ -183,52 +168,20 @@ def _spaces_of_touched(tx: Transaction) -> dict[str, str]:
     return touched | memories.spaces_of(tx, sorted(subject for subject, space in tx.touched.items() if space is None))
 
 
-def _request_reviewed(contexts: Sequence[WriteContext]) -> Callable[[], set[str]]:
-    """Request which spaces are under review now, if that decides what an actor may do and can change meanwhile."""
-    tx = contexts[0].tx
-    if not tx.has_concurrent_writers or all(access_permissions.is_owner(ctx.actor) for ctx in contexts):
-        return set
-    return spaces.reviewed_deferred(tx)
+def _has_changed_spaces(contexts: Sequence[WriteContext], by_space: Mapping[str, Sequence[Change]]) -> bool:
+    """Tell whether a space whose memories changed has another name now, or others than the owner are under review now.
 
-
-def _has_changed_spaces(ctx: WriteContext, names: Mapping[str, str], reviewed: Collection[str]) -> bool:
-    """Tell whether a space has another name than the operation has read, or is under review only now."""
-    if any(ctx.spaces[space].name != name for space, name in names.items()):
-        return True
-    return any(ctx.spaces[space].review is None for space in reviewed if space in ctx.spaces)
-
-
-def lock_early(ctx: WriteContext, wanted: Sequence[str]) -> Callable[[], Collection[str]]:
-    """Lock spaces for `finalize` in advance, if the operation is expected to change these and no others.
-
-    This saves the wait in `finalize`; if the operation changes other spaces too, `finalize` requests all locks again.
-    A space that another transaction has locked is left out: waiting for it here would hold the other locks during the
-    whole operation. The returned function waits, and returns the spaces that were locked.
+    If an actor is not the owner, its permissions depend on the names of all spaces that changed.
     """
-    if not ctx.tx.has_concurrent_writers:
-        return lambda: wanted
-    locks = _request_locks(ctx.tx, wanted, if_free=True)
-    ctx.pending.early_locks.append(locks)
-    return locks.last_entries
-
-
-def _request_locks(tx: Transaction, spaces_: Sequence[str], *, if_free: bool = False) -> LogLocks:
-    return LogLocks(chain.lock_deferred(tx, spaces_, if_free=if_free), home.moved_deferred(tx))
-
-
-def _request_names(
-    contexts: Sequence[WriteContext], by_space: Mapping[str, Sequence[Change]]
-) -> Callable[[], dict[str, str]]:
-    """Request the present names of the spaces in which subjects were written; none where names cannot change meanwhile.
-
-    If an actor is not the owner, every changed space is checked: its permissions depend on the names.
-    """
-    tx = contexts[0].tx
-    if not tx.has_concurrent_writers:
-        return dict
-    any_granted = not all(access_permissions.is_owner(ctx.actor) for ctx in contexts)
-    wanted = (space for space, changed in by_space.items() if any_granted or any(change.subjects for change in changed))
-    return spaces.names_deferred(tx, sorted(wanted))
+    ctx = contexts[0]
+    is_owner = all(access_permissions.is_owner(ctx.actor) for ctx in contexts)
+    named = [id_ for id_, changed in by_space.items() if not is_owner or any(change.subjects for change in changed)]
+    now = spaces.get_all(ctx.tx) if not is_owner else spaces.get_many(ctx.tx, named) if named else {}
+    both = [(ctx.spaces[id_], space) for id_, space in now.items() if id_ in ctx.spaces]
+    return any(
+        (space.id in named and space.name != before.name) or (not is_owner and space.review and not before.review)
+        for before, space in both
+    )
 
 
 def affected_by(tx: Reading, spaces: SpaceScope, changed: Iterable[StoredMemory]) -> set[str]:

@@ -17,7 +17,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from datetime import datetime
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Final, Generic, NamedTuple
 
 import psycopg
@@ -42,6 +42,7 @@ _VERSION: Final = "SELECT version FROM schema_version"
 # A table of another build may have no fingerprint.
 _SCHEMA: Final = "SELECT version, (to_jsonb(schema_version) ->> 'fingerprint')::bigint FROM schema_version"
 _ASYNCHRONOUS_COMMIT: Final = "SET LOCAL synchronous_commit TO off"
+_SHORT_LOCK_TIMEOUT: Final = "SET LOCAL lock_timeout TO '200ms'"
 _WRITES_PER_TIDY: Final = 1000
 _MAX_CREATE_ATTEMPTS: Final = 50
 
@@ -53,7 +54,7 @@ class PostgresDatabase:
     happened during the commit, `TransactionRetry` finds out whether the transaction was committed.
     """
 
-    has_concurrent_writers = True
+    compresses_texts = False
 
     def __init__(
         self,
@@ -73,7 +74,7 @@ class PostgresDatabase:
         self._pool = ConnectionPool(address, most=connections, wait=busy_seconds)
         self._migrations = tuple(migrations)
         self._clock = clock
-        self._busy_seconds = busy_seconds
+        self.busy_seconds = busy_seconds
         self._thread_state = threading.local()
         self._writes = 0
         with ExitStack() as on_failure:
@@ -129,7 +130,7 @@ class PostgresDatabase:
 
     def _live_connection(self, checked_out: ExitStack) -> PooledConnection:
         """Check out a connection that is alive; one that is lost later is for the reader to retry."""
-        backoff = Backoff(self._busy_seconds)
+        backoff = Backoff(self.busy_seconds)
         while True:
             try:
                 with ExitStack() as attempt:
@@ -142,10 +143,12 @@ class PostgresDatabase:
 
     # --- writing
 
-    def write(self, operation: Callable[[Transaction], Result], *, durable: bool = True) -> Result:
+    def write(
+        self, operation: Callable[[Transaction], Result], *, durable: bool = True, patient: bool = True
+    ) -> Result:
         """Run an operation in a write transaction; repeat it after collisions and lost connections."""
-        retry = TransactionRetry(operation, durable=durable)
-        backoff = Backoff(self._busy_seconds)
+        retry = TransactionRetry(operation, durable=durable, patient=patient)
+        backoff = Backoff(self.busy_seconds)
         while True:
             retry.begin()
             try:
@@ -258,7 +261,7 @@ class PostgresDatabase:
 
 
 class PostgresReading:
-    """A consistent snapshot, read through a pipeline: no result is awaited before it is read."""
+    """A consistent snapshot, read through a pipeline, in which statements without a result are not waited for."""
 
     def __init__(self, connection: Connection, pipeline: psycopg.Pipeline, now: datetime) -> None:
         """Read through this connection, which is in pipeline mode; `now` is the one time of the whole transaction."""
@@ -277,19 +280,16 @@ class PostgresReading:
         """Return the first row of a query, or None."""
         return self._send(sql, params).fetchone()
 
-    def defer(self, sql: str, /, **params: object) -> Callable[[], list[Row]]:
-        """Send a query without waiting, and return the function that awaits its rows."""
-        return cache(self._send(sql, params).fetchall)
+    def rows_many(self, sql: str, params: Sequence[Mapping[str, object]], /) -> list[list[Row]]:
+        """Send one query for each set of parameters, and return the rows of each."""
+        cursors = [self._send(sql, values) for values in params]
+        return [cursor.fetchall() for cursor in cursors]
 
 
 class PostgresTransaction(PostgresReading):
     """The write transaction."""
 
-    has_concurrent_writers = True
     compresses_texts = False
-    for_update = " FOR UPDATE"
-    skip_locked = " FOR UPDATE SKIP LOCKED"
-    no_wait = ", set_config('lock_timeout', '200ms', true)"
 
     def __init__(self, connection: Connection, pipeline: psycopg.Pipeline, now: datetime) -> None:
         """Write through this connection, which is in pipeline mode; `now` is the one time of the whole transaction."""
@@ -298,6 +298,14 @@ class PostgresTransaction(PostgresReading):
         self.touched: dict[str, str | None] = {}
         self.commit_check: Callable[[Transaction], bool] | None = None
         self.committed: object | None = None
+
+    def lock_rows(self, sql: str, /, *, if_free: bool = False, **params: object) -> list[Row]:
+        """Return the rows of a SELECT, locked until the transaction ends; `if_free` leaves out what others lock."""
+        return self.rows(f"{sql} FOR UPDATE{' SKIP LOCKED' if if_free else ''}", **params)
+
+    def lock_table(self, table: str, /) -> None:
+        """Lock a table, so that nobody else writes to it until the transaction ends."""
+        self.run(f"LOCK TABLE {table} IN SHARE ROW EXCLUSIVE MODE")
 
     def run(self, sql: str, /, **params: object) -> int:
         """Run one statement and return how many rows it touched."""
@@ -436,10 +444,11 @@ class TransactionRetry(Generic[Result]):
     commit had no answer.
     """
 
-    def __init__(self, operation: Callable[[Transaction], Result], *, durable: bool) -> None:
+    def __init__(self, operation: Callable[[Transaction], Result], *, durable: bool, patient: bool = True) -> None:
         """Prepare to run this operation; one that is not durable is repeated without a commit check."""
         self._operation = operation
         self._durable = durable
+        self._patient = patient
         self._mark_value = ""
         self._has_mark = False
         self._sent: _SentCommit[Result] | None = None
@@ -462,6 +471,8 @@ class TransactionRetry(Generic[Result]):
             tx.run(_REFRESH_MARK, mark=self._mark)
             return self._uncertain.result
         self._uncertain = None
+        if not self._patient:
+            tx.run_many(_SHORT_LOCK_TIMEOUT, [{}])
         result = self._operation(tx)
         if self._durable and tx.commit_check is None and not self._has_mark:
             tx.run(_WRITE_MARK, mark=self._mark)

@@ -55,7 +55,7 @@ class SqliteDatabase:
     Behind `write.lock` there is only ever one writer, so SQLite never has to refuse one.
     """
 
-    has_concurrent_writers = False
+    compresses_texts = True
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class SqliteDatabase:
         self._path = path
         self._migrations = tuple(migrations)
         self._clock = clock
-        self._busy_seconds = busy_seconds
+        self.busy_seconds = busy_seconds
         self._lock = FairLock(os.path.join(os.path.dirname(path), lock))
         self._readers: list[sqlite3.Connection] = []
         self._writer: sqlite3.Connection | None = None
@@ -135,7 +135,13 @@ class SqliteDatabase:
 
     # --- writing
 
-    def write(self, operation: Callable[[SqliteTransaction], Result], *, durable: bool = True) -> Result:
+    def write(
+        self,
+        operation: Callable[[SqliteTransaction], Result],
+        *,
+        durable: bool = True,
+        patient: bool = True,  # noqa: ARG002 - no row is ever locked
+    ) -> Result:
         """Run an operation in the write transaction; there are no concurrent writers, so it is never repeated."""
         with self.writing(durable=durable) as tx:
             return operation(tx)
@@ -149,7 +155,7 @@ class SqliteDatabase:
         if self._writer_thread == threading.get_ident():
             raise RuntimeError("a writing transaction was opened inside another")
         with _translated_errors(self._path):
-            with self._lock.hold(self._busy_seconds), self._gate:
+            with self._lock.hold(self.busy_seconds), self._gate:
                 self._writer_thread = threading.get_ident()
                 try:
                     connection = self._open_writer()
@@ -219,7 +225,7 @@ class SqliteDatabase:
             raise HomeError("the book is closed", fix="open it again with commonbook.open()")
         connection = sqlite3.connect(
             self._path,
-            timeout=self._busy_seconds,
+            timeout=self.busy_seconds,
             isolation_level=None,
             check_same_thread=False,
             cached_statements=_CACHED_STATEMENTS,
@@ -232,19 +238,19 @@ class SqliteDatabase:
 
     def _open(self) -> None:
         if _is_empty(self._path):
-            with self._lock.hold(self._busy_seconds):
+            with self._lock.hold(self.busy_seconds):
                 # Another process may have made it while this one waited.
                 if _is_empty(self._path):
                     make_database(self._path, self._migrate)
         if self._remaining_migrations():
-            with self._lock.hold(self._busy_seconds), closing(self._connect()) as connection:
+            with self._lock.hold(self.busy_seconds), closing(self._connect()) as connection:
                 self._migrate(connection)
         self._readers.append(self._connect())
 
     def _remaining_migrations(self) -> Sequence[str]:
         """Check the schema without writing: even opening and closing would checkpoint the log after a crash."""
         address = self._read_only_address()
-        with closing(sqlite3.connect(address, uri=True, timeout=self._busy_seconds)) as connection:
+        with closing(sqlite3.connect(address, uri=True, timeout=self.busy_seconds)) as connection:
             # Number and fingerprint are of one snapshot.
             connection.execute("BEGIN")
             return self._migrations_for(connection)
@@ -284,7 +290,7 @@ class SqliteDatabase:
             return None
         copy = None
         if self._copies_before_migration:
-            copy = copy_before_migration(self._path, len(self._migrations), busy_seconds=self._busy_seconds)
+            copy = copy_before_migration(self._path, len(self._migrations), busy_seconds=self.busy_seconds)
         return SchemaMigration(before=version, after=len(self._migrations), copy=copy)
 
     @staticmethod
@@ -330,19 +336,15 @@ class SqliteReading:
         """Return the first row of a query, or None."""
         return next(iter(self.rows(sql, **params)), None)
 
-    def defer(self, sql: str, /, **params: object) -> Callable[[], list[Row]]:
-        """Run a query, and return a function that returns its rows; here there is nothing to wait for."""
-        rows = self.rows(sql, **params)
-        return lambda: rows
+    def rows_many(self, sql: str, params: Sequence[Mapping[str, object]], /) -> list[list[Row]]:
+        """Run one query for each set of parameters, and return the rows of each."""
+        return [self.rows(sql, **values) for values in params]
 
 
 class SqliteTransaction(SqliteReading):
-    """The write transaction."""
+    """The write transaction: there is only ever one, so no row needs a lock."""
 
-    # There is only ever one writer: no row needs a lock.
-    has_concurrent_writers = False
     compresses_texts = True
-    for_update = skip_locked = no_wait = ""
 
     def __init__(self, connection: sqlite3.Connection, now: datetime) -> None:
         """Write through this connection; `now` is the one time of the whole transaction."""
@@ -351,6 +353,13 @@ class SqliteTransaction(SqliteReading):
         self.touched: dict[str, str | None] = {}
         self.commit_check: Callable[[Transaction], bool] | None = None
         self.committed: object | None = None
+
+    def lock_rows(self, sql: str, /, *, if_free: bool = False, **params: object) -> list[Row]:  # noqa: ARG002 - all are free
+        """Return the rows of a query."""
+        return self.rows(sql, **params)
+
+    def lock_table(self, table: str, /) -> None:
+        """Do nothing: nobody else writes."""
 
     def run(self, sql: str, /, **params: object) -> int:
         """Run one statement and return how many rows it touched."""

@@ -127,8 +127,7 @@ def _lock_space(ctx: WriteContext, name: str) -> None:
 
     Otherwise a principal could grant itself a role again while another revokes it.
     """
-    if ctx.tx.has_concurrent_writers:
-        chain.lock(ctx.tx, [space.id for space in ctx.spaces.values() if space.name == name])
+    chain.lock(ctx.tx, [space.id for space in ctx.spaces.values() if space.name == name])
 
 
 def require_role(role: str) -> Role:

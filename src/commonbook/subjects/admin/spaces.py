@@ -128,8 +128,7 @@ def _above(name: str) -> str:
 def _lock_all(ctx: WriteContext) -> None:
     """Lock all spaces until the transaction ends, and read those that were created or renamed since it began."""
     spaces.lock(ctx.tx)
-    if ctx.tx.has_concurrent_writers:
-        ctx.spaces.update(spaces.get_all(ctx.tx))
+    ctx.spaces.update(spaces.get_all(ctx.tx))
 
 
 def _move_files(ctx: WriteContext, old: Space, new: Space) -> None:

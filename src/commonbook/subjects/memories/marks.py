@@ -7,7 +7,7 @@ source is, along the whole chain of copies. A detached copy has no tie.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import Final, NamedTuple
@@ -115,7 +115,7 @@ def with_marks(
     all_spaces = permissions.LazyScope(partial(spaces.get_all, tx))
     unmarked = _without_hidden_reasons(tx, all_spaces, allowed, unmarked)
     ids = tuple(memory.id for memory in unmarked)
-    doubts = doubts or doubts_about(tx, allowed, unmarked, request_links(tx, ids))
+    doubts = doubts or doubts_about(tx, allowed, unmarked)
     around = _surroundings(tx, all_spaces, unmarked, now, doubts)
     troubles = file_journal.troubles_of(tx, ids) if engines.folder.keeps_files else {}
     reverted = file_journal.reverted(tx) if engines.folder.keeps_files else {}
@@ -137,29 +137,23 @@ def with_marks(
     return marked
 
 
-def doubts_about(
-    tx: Reading, allowed: SpaceScope, unmarked: Sequence[StoredMemory], incoming: Callable[[], list[StoredLink]]
-) -> Doubts:
-    """Return the doubts about memories; `incoming` is the result of `request_links` for them. No text is needed."""
-    found = incoming()
+def doubts_about(tx: Reading, allowed: SpaceScope, unmarked: Sequence[StoredMemory]) -> Doubts:
+    """Return the doubts about memories. No text is needed."""
+    # From successors and from notices.
+    incoming = partial(links.incoming_any_space, tx, relations=(*supersession.RELATIONS, graph.NOTICE_RELATION))
+    ids = sorted({memory.id for memory in unmarked})
+    found = incoming(ids)
     if not found and not any(memory.source for memory in unmarked):
         return NO_DOUBTS
     all_spaces = permissions.LazyScope(partial(spaces.get_all, tx))
     sources = copies.sources_of(tx, all_spaces, unmarked)
-    of_sources = request_links(tx, sorted(sources.keys() - {memory.id for memory in unmarked}))
-    found = [*found, *of_sources()]
+    found = [*found, *incoming(sorted(sources.keys() - set(ids)))]
     return Doubts(
         sources,
         tuple(found),
         graph.keys_among(tx, found),
         freshness.states_of(tx, all_spaces, unmarked, readable=allowed),
     )
-
-
-def request_links(tx: Reading, ids: Sequence[str]) -> Callable[[], list[StoredLink]]:
-    """Send the query for the links to these memories that marks depend on: from successors and from notices."""
-    relations = (*supersession.RELATIONS, graph.NOTICE_RELATION)
-    return links.incoming_deferred(tx, None, ids, relations=relations)
 
 
 def with_invalidations(
@@ -170,7 +164,7 @@ def with_invalidations(
     if not waiting:
         return list(marked)
     all_spaces = spaces.get_all(tx)
-    doubts = doubts_about(tx, allowed, waiting, request_links(tx, [one.id for one in waiting]))
+    doubts = doubts_about(tx, allowed, waiting)
     around = _surroundings(tx, all_spaces, waiting, now, doubts)
     ancestors = graph.ancestors_of(tx, all_spaces, waiting)
     found = {}

@@ -135,7 +135,7 @@ def list_links(engines: Engines, actor: Actor, memory_id: str) -> tuple[Link, ..
     memory = _get_stored(engines, actor, memory_id)
     with engines.db.reading() as tx:
         incoming = links.incoming(
-            tx, permissions.without_proposals(permissions.select(tx, actor), memory.space.name), [memory.id]
+            tx, permissions.without_proposals(permissions.select(tx, actor), memory.space.name), memory.id
         )
         live = live_ids(tx, permissions.select(tx, actor), [link.source for link in incoming])
         mentioned = links.mentioned_by(tx, memory)

@@ -68,7 +68,7 @@ def _remember(
     for index, draft in enumerate(drafts):
         with validation.error_item(index):
             checked.append(_mask(_validate(draft)))
-    if not engines.db.has_concurrent_writers:
+    if engines.db.compresses_texts:
         _compress_texts(checked)
     superseded = (old for draft in checked for old in _superseded(draft.sent))
     with logging_refusal(engines, caller.actor, "supersede", superseded):

@@ -78,12 +78,10 @@ class Ancestors(NamedTuple):
 
 
 def lock_ancestors(tx: Transaction, start: Sequence[StoredMemory], lock: Callable[[Iterable[str]], None]) -> None:
-    """Lock all ancestors of some memories until the transaction ends, where others may write meanwhile.
+    """Lock all ancestors of some memories until the transaction ends.
 
     A memory that is given in two states, before and after a change, has the ancestors of both.
     """
-    if not tx.has_concurrent_writers:
-        return
     locked: set[str] = set()
     # While we waited for the locks, the locked memories may have got further dependencies.
     while unlocked := set(_reachable(tx, start)) - locked:

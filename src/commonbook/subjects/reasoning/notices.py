@@ -59,9 +59,8 @@ def _lock_dependencies(ctx: WriteContext, changed: Sequence[StoredMemory]) -> No
 
     So no concurrent transaction invalidates those ancestors, or adds dependents of the superseded memories.
     """
-    if ctx.tx.has_concurrent_writers:
-        ctx.lock(supersession.predecessors_of(ctx.tx, ctx.spaces, changed))
-        graph.lock_ancestors(ctx.tx, changed, ctx.lock)
+    ctx.lock(supersession.predecessors_of(ctx.tx, ctx.spaces, changed))
+    graph.lock_ancestors(ctx.tx, changed, ctx.lock)
 
 
 def _affected(ctx: WriteContext, changes: Mapping[str, tuple[StoredMemory | None, StoredMemory]]) -> set[str]:

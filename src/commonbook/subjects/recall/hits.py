@@ -124,7 +124,6 @@ class HitBuilder:
         self._doubts = marks.NO_DOUBTS
         self._weighed_rows: set[int] = set()
         self._loaded_rows: set[int] = set()
-        self._member_requests: list[Members] = []
         self._places: dict[int, int] = {}
         self._bounds = scores.total if query.is_empty else bounds(scores.total, pool.suspect)
         # Lists: reading single numbers from an array is slow, and these are read many times.
@@ -341,10 +340,7 @@ class HitBuilder:
         ids = dict.fromkeys(self._ids_of(row)[1] for row in rows)
         chosen = [self._memories[id_] for id_ in ids if id_ in self._memories]
         alive_at = None if "expired" in self._query.request.include else self._query.now
-        return other_places(self._tx, self._engines.keys, self._allowed, chosen, self._members, alive_at)
-
-    def _members(self) -> list[tuple[str, str, str]]:
-        return [member for request in self._member_requests for member in request()]
+        return other_places(self._tx, self._engines.keys, self._allowed, chosen, alive_at)
 
     def _select(self, rows: Sequence[int], limit: int, above: float = math.inf) -> list[int]:
         """Return the first rows that become hits: messages, and the best passage of each memory.
@@ -410,10 +406,9 @@ class HitBuilder:
         self._weighed_rows.update(rows)
         own = sorted({memory for _, memory in map(self._ids_of, rows) if memory} - self._weighed)
         self._weighed.update(own)
-        incoming = marks.request_links(self._tx, own)
         self._load(rows)
         new = [self._memories[id_] for id_ in own if id_ in self._memories]
-        doubts = marks.doubts_about(self._tx, self._readable, new, incoming)
+        doubts = marks.doubts_about(self._tx, self._readable, new)
         self._doubts = self._doubts.merged(doubts)
         if not self._query.is_empty:
             self._penalties_by_memory |= {memory.id: found for memory in new if (found := penalties_of(memory, doubts))}
@@ -450,8 +445,6 @@ class HitBuilder:
             return
         window = {other for row in rows for other in (row - 1, row, row + 1) if self._is_neighbour(row, other)}
         ids = [self._ids_of(row) for row in sorted(window)]
-        own = {self._ids_of(row)[1] for row in rows}
-        self._member_requests.append(request_members(self._tx, sorted(own - {""})))
         wanted = {memory for _, memory in ids if memory} - self._memories.keys()
         self._memories |= memories.get_many(self._tx, self._allowed, tuple(wanted))
         unsettled = [passage for passage, memory in ids if not memory]
@@ -595,9 +588,6 @@ class HitBuilder:
 MAX_PLACES: Final = 100
 """The maximum of other places that are named with a hit."""
 
-Members = Callable[[], list[tuple[str, str, str]]]
-"""Returns root, space and id of the copies that were requested."""
-
 
 def collapse(rows: Sequence[int], memory_of: Callable[[int], StoredMemory | None]) -> list[int]:
     """Return the rows in the same order, best first, without further memories of a root with the same words.
@@ -617,26 +607,14 @@ def _wording(memory: StoredMemory) -> tuple[str, str, str]:
     return root_of(memory), memory.title, memory.text
 
 
-def request_members(tx: Reading, roots: Sequence[str]) -> Members:
-    """Send the query for the copies of these roots."""
-    return copies.request_members(tx, roots)
-
-
 def other_places(
-    tx: Reading,
-    keys: Keys,
-    searched: SpaceScope,
-    hits: Sequence[StoredMemory],
-    members: Members,
-    alive_at: datetime | None,
+    tx: Reading, keys: Keys, searched: SpaceScope, hits: Sequence[StoredMemory], alive_at: datetime | None
 ) -> Mapping[str, tuple[CopyPlace, ...]]:
     """Return the places of the other memories of the same root that say the same, for each of these that has any.
 
-    `members` is the request for the copies of these memories; of a hit that is a copy, the root's are read here.
     Memories that expire before `alive_at` are not named.
     """
-    further = {root_of(memory) for memory in hits} - {memory.id for memory in hits}
-    rows = members() + (copies.request_members(tx, sorted(further))() if further else [])
+    rows = copies.members(tx, sorted({root_of(memory) for memory in hits}))
     if not rows:
         return {}
     ids_of_root: dict[str, set[str]] = {}

@@ -237,7 +237,7 @@ class IndexUpdater:
             self._has_long_texts = False
             return False
         with engines.db.reading() as tx, suppress(ViewOutdated):
-            self.pending(tx, view, changes.total_deferred(tx)(), limit=MAX_PENDING)
+            self.pending(tx, view, changes.total(tx), limit=MAX_PENDING)
             return True
         return False
 

@@ -192,16 +192,14 @@ class Recaller:
         vector = self._query_vector(request.query, view, notes) if has_words else None
         watch.lap("embed")
         with self._turn, engines.db.reading() as tx:
-            total_changes = changes.total_deferred(tx)
-            require_counted = None if call.is_counted else permissions.require_counted(tx, actor)
             allowed = permissions.without_proposals(
                 permissions.scope_of(tx, actor, request.spaces, refuse=not request.spaces_by_default), *request.spaces
             )
-            if require_counted is not None:
-                require_counted()
+            if not call.is_counted:
+                permissions.require_counted(tx, actor)
             if request.spaces_by_default and not allowed:
                 notes += permissions.note_other_spaces(tx, actor)
-            pending = self._updater.pending(tx, view, total_changes(), limit=limit)
+            pending = self._updater.pending(tx, view, changes.total(tx), limit=limit)
             watch.lap("pending")
             ranking = _Ranking(view, phrases.Search(tx, allowed, query), vector, pending)
             try:
@@ -273,7 +271,7 @@ class Recaller:
         if "wishes" not in call.query.request.include:
             return ()
         allowed = permissions.without_proposals(permissions.scope_of(tx, call.actor, names, refuse=False), *names)
-        asker = wishes.asker(call.actor, in_home=not engines.db.has_concurrent_writers)
+        asker = wishes.asker(call.actor, in_home=engines.folder.keeps_files)
         search = phrases.Search(tx, allowed, parse(engines, RecallRequest(k=wishes.CANDIDATES)))
         newest = ranking._replace(search=search, vector=None)
         found = self._rank(engines, newest, call.watch, tags=(wishes.LABEL + asker,))
@@ -315,7 +313,7 @@ class Recaller:
         `is_over` is asked after each slice. While another process writes the index, nothing is done.
         """
         with engines.db.reading() as tx:
-            total = changes.total_deferred(tx)()
+            total = changes.total(tx)
         slices = 0
         if total != self._caught_up_to:
             with suppress(Busy):

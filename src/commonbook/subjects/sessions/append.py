@@ -6,27 +6,28 @@ locked for the transaction, or creates it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Final, NamedTuple
 
 from commonbook.core.access import permissions
+from commonbook.core.log import chain
 from commonbook.core.tables import jobs, sessions
 from commonbook.core.tables.sessions import SessionKey
 from commonbook.core.text import masking, space_names, validation
 from commonbook.core.write.context import WriteContext
-from commonbook.core.write.idempotency import Repeated, answer_once
-from commonbook.core.write.transaction import count_write, lock_early, write, write_all
+from commonbook.core.write.idempotency import answer_once
+from commonbook.core.write.transaction import count_write, write, write_all
 from commonbook.errors import BadInput, BadText, Busy, CommonbookError, Conflict, HomeError, KeyConflict, TooLarge
 from commonbook.ports.database import Reading, RetryTransaction
 from commonbook.ports.engines import Engines
 from commonbook.subjects.sessions import episode_boundaries
-from commonbook.subjects.sessions.group_commit import DEFERRED, Deferred, GroupCommit, RetryAlone, error_for_each
+from commonbook.subjects.sessions.group_commit import GroupCommit, NotRun, Outcome, error_for_each
 from commonbook.subjects.sessions.read import no_session
 from commonbook.values.ids import new_id
 from commonbook.values.request import RequestContext
 from commonbook.values.session import MAX_MESSAGES, AppendReceipt, Message, MessageReceipt, NewMessage, Session
-from commonbook.values.spaces import Actor, Space
+from commonbook.values.spaces import Actor, Space, SpaceScope
 
 _MESSAGES_PER_SETTLE_JOB: Final = 8
 _MAX_SESSION_HINTS: Final = 10_000
@@ -61,6 +62,15 @@ class _AppendRequest(NamedTuple):
         return tuple(message.sent.client_id for message in self.messages if message.sent.client_id)
 
 
+class _NothingRun(Exception):
+    """No append of a batch is run: the transaction is given up, so that nothing is committed."""
+
+    def __init__(self, outcomes: Sequence[NotRun]) -> None:
+        """Keep the outcome of each append."""
+        super().__init__()
+        self.outcomes = outcomes
+
+
 class Appender:
     """Appends messages to sessions, with group commit: concurrent appends of one process share a transaction.
 
@@ -73,9 +83,9 @@ class Appender:
         self.session_spaces: dict[tuple[str, str], str] = {}
         """The id of the space of each session, by the name of the space and the id of the session.
 
-        It is a hint for early locks, always checked before it is used: spaces can be renamed.
+        It is a hint, always checked before it is used: spaces can be renamed.
         """
-        self.group_commit = GroupCommit(concurrent=engines.db.has_concurrent_writers)
+        self.group_commit = GroupCommit(busy_seconds=engines.db.busy_seconds)
 
     def append(
         self,
@@ -99,106 +109,87 @@ class Appender:
         # Looked up once: another thread may clear the hints meanwhile.
         space_hint = self.session_spaces.get((options.space, session_id), "")
         request = _AppendRequest(caller, session_id, space_hint, masked, options)
+        append_alone = partial(
+            write, self._engines, caller, partial(self._append_to_session, request=request), counted=False
+        )
         if not space_hint:
-            return write(self._engines, caller, partial(self._append_to_session, request=request), counted=False)
-        key = f"{space_hint} {session_id}"
-        return self.group_commit.submit(space_hint, request, self._append_all, key=key, size=len(messages))
+            return append_alone()
+        return self.group_commit.submit(space_hint, request, self._append_all, append_alone, size=len(messages))
 
-    def _append_all(
-        self, requests: Sequence[_AppendRequest], /, *, patient: bool, alone: bool
-    ) -> Sequence[AppendReceipt | Deferred | CommonbookError]:
-        """Run several appends in one transaction, as a `BatchOperation`.
+    def _append_all(self, requests: Sequence[_AppendRequest], /, *, patient: bool) -> Sequence[Outcome[AppendReceipt]]:
+        """Run several appends in one transaction, as a `BatchOperation`: it waits for no session.
 
-        With `patient`, it waits for other writers of the same spaces; with `alone`, for those of the session too.
+        With `patient`, it waits for other writers of the same spaces.
         """
-        spaces = sorted({request.space_hint for request in requests})
-        append = self._append_alone if alone else partial(self._append_unlocked, patient=patient)
-        outcomes: Sequence[AppendReceipt | Deferred] = ()
+        outcomes: Sequence[Outcome[AppendReceipt]] = ()
 
-        def operation(contexts: Sequence[WriteContext]) -> Sequence[AppendReceipt | Deferred]:
+        def operation(contexts: Sequence[WriteContext]) -> Sequence[Outcome[AppendReceipt]]:
             nonlocal outcomes
-            outcomes = append(contexts, requests, spaces)
+            outcomes = self._append_unlocked(contexts, requests, patient=patient)
             return outcomes
 
+        actors = [request.caller.actor for request in requests]
         try:
-            return write_all(
-                self._engines, [request.caller.actor for request in requests], operation, expected_spaces=spaces
-            )
+            return write_all(self._engines, actors, operation, patient=patient)
+        except _NothingRun as nothing:
+            return nothing.outcomes
         except Busy as error:
             if patient or not error.single_lock:
                 raise
-            raise RetryAlone from error
+            return [NotRun.LOCKED] * len(requests)
         except HomeError as error:
-            if DEFERRED not in outcomes:
+            if not any(isinstance(outcome, NotRun) for outcome in outcomes):
                 raise
-            # The error says that the commit is uncertain or incomplete. A deferred append was no part of it.
+            # The error says that the commit is uncertain or incomplete. An append that was not run was no part of it.
             errors = error_for_each(error, len(requests))
-            return [DEFERRED if outcome is DEFERRED else own for outcome, own in zip(outcomes, errors, strict=True)]
-
-    def _append_alone(
-        self, contexts: Sequence[WriteContext], requests: Sequence[_AppendRequest], spaces: Sequence[str]
-    ) -> Sequence[AppendReceipt | Deferred]:
-        """Run the only append of a batch, and wait for the locks of its session and its space."""
-        ((ctx, request),) = zip(contexts, requests, strict=True)
-        locked = sessions.LockedSession(ctx.tx, request.key, request.client_ids)
-        lock_early(ctx, spaces)
-        return [self._append_once(ctx, request, locked)]
+            return [
+                outcome if isinstance(outcome, NotRun) else own for outcome, own in zip(outcomes, errors, strict=True)
+            ]
 
     def _append_unlocked(
-        self,
-        contexts: Sequence[WriteContext],
-        requests: Sequence[_AppendRequest],
-        spaces: Sequence[str],
-        *,
-        patient: bool,
-    ) -> Sequence[AppendReceipt | Deferred]:
-        """Run the appends whose sessions no other transaction has locked; with `patient`, wait for their spaces.
+        self, contexts: Sequence[WriteContext], requests: Sequence[_AppendRequest], *, patient: bool
+    ) -> Sequence[Outcome[AppendReceipt]]:
+        """Run the appends whose sessions no other transaction has locked; unless `patient`, nor their spaces.
 
         A session is locked once, for all its appends of the batch.
         """
+        tx, spaces = contexts[0].tx, {request.space_hint for request in requests}
         client_ids = {request.key: request.client_ids for request in reversed(requests)}
-        locked_sessions = sessions.lock_available(contexts[0].tx, client_ids, patient=patient)
-        locked_spaces = lock_early(contexts[0], spaces)
-        by_key, free = locked_sessions(), spaces if patient else locked_spaces()
-        locks = [by_key.get(request.key) if request.space_hint in free else None for request in requests]
-        if not any(locks):
-            raise RetryAlone
-        for ctx, request, locked in zip(contexts, requests, locks, strict=True):
-            session = locked.session(ctx.spaces) if locked else None
-            is_elsewhere = locked is not None and (
-                locked.is_moved or (session is not None and session.space.name != request.options.space)
-            )
-            if is_elsewhere and len(requests) > 1:
-                # It was moved, or its space was renamed and the append may create another one: not along with others.
-                raise RetryAlone
+        rows = sessions.lock_available(tx, client_ids.keys())
+        free = spaces if patient else chain.lock(tx, spaces, if_free=True)
+        by_key = sessions.read_locked(tx, {key: row for key, row in rows.items() if key[0] in free}, client_ids)
+        locks = [_lock_of(request, by_key, contexts[0].spaces) for request in requests]
+        not_run = [lock for lock in locks if isinstance(lock, NotRun)]
+        if len(not_run) == len(requests):
+            raise _NothingRun(not_run)
         try:
             return self._append_in_order(contexts, requests, locks)
-        except (CommonbookError, Repeated) as error:
+        except CommonbookError as error:
             if len(requests) == 1:
                 raise
-            raise RetryAlone from error
+            raise _NothingRun([NotRun.MUST_RUN_ALONE] * len(requests)) from error
 
     def _append_in_order(
         self,
         contexts: Sequence[WriteContext],
         requests: Sequence[_AppendRequest],
-        locks: Sequence[sessions.LockedSession | None],
-    ) -> Sequence[AppendReceipt | Deferred]:
-        """Run the appends of a batch; one without a lock is deferred."""
-        outcomes: list[AppendReceipt | Deferred] = []
+        locks: Sequence[sessions.LockedSession | NotRun],
+    ) -> Sequence[Outcome[AppendReceipt]]:
+        """Run the appends of a batch that have a lock."""
+        outcomes: list[Outcome[AppendReceipt]] = []
         appended: set[sessions.SessionKey] = set()
-        for ctx, request, first_lock in zip(contexts, requests, locks, strict=True):
-            locked = first_lock
-            if request.key in appended:
-                # An append before it in the batch has changed the session.
-                locked = sessions.LockedSession(ctx.tx, request.key, request.client_ids)
+        for ctx, request, lock in zip(contexts, requests, locks, strict=True):
+            if isinstance(lock, NotRun):
+                outcomes.append(lock)
+                continue
+            # An append before it in the batch may have changed the session.
+            is_first = request.key not in appended
+            locked = lock if is_first else sessions.lock_session(ctx.tx, request.key, request.client_ids)
             appended.add(request.key)
-            outcomes.append(self._append_once(ctx, request, locked) if first_lock else DEFERRED)
+            outcomes.append(self._append_once(ctx, request, locked))
         return outcomes
 
-    def _append_once(
-        self, ctx: WriteContext, request: _AppendRequest, locked: sessions.LockedSession | None
-    ) -> AppendReceipt:
+    def _append_once(self, ctx: WriteContext, request: _AppendRequest, locked: sessions.LockedSession) -> AppendReceipt:
         """Append, and store the receipt as the answer to the idempotency key of the request, if it has one.
 
         A repeat raises `Repeated`, which ends a batch: its requests are then run one by one.
@@ -211,11 +202,13 @@ class Appender:
         """Append to the session of a request, created if it does not exist, and remember its space."""
         name = request.options.space
         # Waits for the lock of the session before anything else is read.
+        if locked is None and request.space_hint:
+            locked = sessions.lock_session(ctx.tx, request.key, request.client_ids)
         hinted = locked.session(ctx.spaces) if locked else None
         if locked is None or hinted is None or hinted.space.name != name:
             space = ctx.require_writable_space(name)
             key = key_for_append(ctx, (space.id, request.session_id))
-            locked = sessions.LockedSession(ctx.tx, key, request.client_ids)
+            locked = sessions.lock_session(ctx.tx, key, request.client_ids)
         count_write(ctx)
         options = request.options
         if options.parent is not None and _all_repeated(request, locked):
@@ -230,6 +223,19 @@ class Appender:
         if len(self.session_spaces) >= _MAX_SESSION_HINTS and key not in self.session_spaces:
             self.session_spaces.clear()
         self.session_spaces[key] = session.space.id
+
+
+def _lock_of(
+    request: _AppendRequest, locked: Mapping[sessions.SessionKey, sessions.LockedSession], spaces: SpaceScope
+) -> sessions.LockedSession | NotRun:
+    """Return the lock of the session of an append, or why it cannot be run in a batch."""
+    if request.key not in locked:
+        return NotRun.LOCKED
+    session = locked[request.key].session(spaces)
+    if session is None or session.space.name != request.options.space:
+        # It was moved, or its space was renamed and the append may create another one: not along with others.
+        return NotRun.MUST_RUN_ALONE
+    return locked[request.key]
 
 
 def _mask(sent: NewMessage, keyed_hash: Callable[..., str]) -> _MaskedMessage:
@@ -378,7 +384,7 @@ def find_or_create(
     space = None
     if locked is None:
         space = ctx.require_writable_space(options.space)
-        locked = sessions.LockedSession(ctx.tx, key_for_append(ctx, (space.id, session_id)))
+        locked = sessions.lock_session(ctx.tx, key_for_append(ctx, (space.id, session_id)))
     session = _find(ctx, locked, options.space)
     if session is None and locked.is_moved:
         # It was moved while this waited for its lock.

@@ -1,20 +1,19 @@
 """Group commit: concurrent appends of one process share a transaction; the first waiter of a batch is its leader.
 
-Each request concerns one key (a session) in one space; a batch may have several of one key, in their order. The leader
-runs the operation for its whole batch and hands each waiter its own result. A request starts at once if none is running
-and none is announced; where transactions can run at the same time, also beside one other.
+Each request concerns a session in one space; a batch may have several of one session, in their order. The leader runs
+the operation for its whole batch and hands each waiter its own result. A request starts at once if none is running and
+none is announced, and also beside one other.
 
 A server announces the requests that it has received. Until these have joined, a batch does not start, for a short time
 only: without that, each of them would find the queue empty and begin a transaction of its own.
 
-A request passes through up to three queues:
-1. The quick queue mixes spaces and waits for no lock. A request whose space or session is locked is deferred.
-2. The queue of its space waits for the lock of that space, but for no session. A request whose session is locked is
-   deferred again.
-3. The queue of its session waits for every lock that it needs, one request at a time.
+There are two kinds of queues:
+1. The quick queue mixes spaces and waits for no lock. A request whose space or session is locked leaves it undone.
+2. The queue of its space waits for the lock of that space, but for no session. A request whose session is locked leaves
+   it undone, pauses, and joins it again.
 
-So a locked space or session delays only the requests that need it, and of those, one at a time occupies a database
-connection.
+So a locked space or session delays only the requests that need it. Of those, one at a time occupies a database
+connection for each locked space, and none for a locked session. A request whose batch failed runs alone, outside.
 """
 
 from __future__ import annotations
@@ -25,11 +24,12 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from enum import Enum
 from functools import partial
 from typing import Any, Final, Generic, Protocol, TypeAlias, TypeVar
 
 from commonbook.errors import Busy, CommonbookError, HomeError
-from commonbook.runtime import reset_in_child
+from commonbook.runtime import pause_seconds, reset_in_child
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -47,41 +47,42 @@ _STUCK_SECONDS: Final = 1.0
 _CONTENDED_SECONDS: Final = 1.0
 """For so long after a space was found locked, requests for it skip the quick queue."""
 _MAX_CONTENDED_SPACES: Final = 10_000
+_FIRST_PAUSE_SECONDS: Final = 0.005
+_MAX_PAUSE_SECONDS: Final = 0.1
+"""The pause before a request for a locked session is tried again."""
 
 
-class Deferred:
-    """The outcome of a request for which nothing was done, since it needs a locked row or failed with its batch."""
+class NotRun(Enum):
+    """The outcome of a request for which nothing was done."""
+
+    LOCKED = "it needs a row that another transaction has locked"
+    MUST_RUN_ALONE = "it cannot run with others, or its batch failed"
 
 
-DEFERRED: Final = Deferred()
-
-
-class RetryAlone(Exception):
-    """Nothing was done for any request of the batch: each is to be tried in its next queue, in the end by itself."""
+Outcome: TypeAlias = Response | NotRun | CommonbookError
 
 
 class BatchOperation(Protocol[Request_contra, Response_co]):
     """Runs several requests in one transaction and returns an outcome for each; an error that it raises is for all.
 
-    With `patient`, it waits for the lock of the space. With `alone`, it has one request, waits for every lock that it
-    needs, and does not defer it.
+    It leaves out requests whose session is locked. With `patient`, it waits for the lock of the space.
     """
 
     def __call__(
-        self, requests: Sequence[Request_contra], /, *, patient: bool, alone: bool
-    ) -> Sequence[Response_co | Deferred | CommonbookError]:
+        self, requests: Sequence[Request_contra], /, *, patient: bool
+    ) -> Sequence[Response_co | NotRun | CommonbookError]:
         """Run the requests."""
 
 
-_BatchCall: TypeAlias = Callable[[Sequence[Request]], Sequence[Response | Deferred | CommonbookError]]
+_BatchCall: TypeAlias = Callable[[Sequence[Request]], Sequence[Response | NotRun | CommonbookError]]
 
 
 class GroupCommit:
     """Batches the concurrent requests of one process."""
 
-    def __init__(self, *, concurrent: bool = True) -> None:
-        """Begin with empty queues; `concurrent` says whether two transactions can run at the same time."""
-        self._concurrent = concurrent
+    def __init__(self, *, busy_seconds: float) -> None:
+        """Begin with empty queues; a request waits for its session for `busy_seconds`."""
+        self._busy_seconds = busy_seconds
         self.reset_after_fork()
         reset_in_child(self)
 
@@ -109,32 +110,42 @@ class GroupCommit:
             self._withdraw(announcement)
 
     def submit(
-        self, space: str, request: Request, operation: BatchOperation[Request, Response], *, key: str, size: int = 1
+        self,
+        space: str,
+        request: Request,
+        operation: BatchOperation[Request, Response],
+        run_alone: Callable[[], Response],
+        *,
+        size: int = 1,
     ) -> Response:
-        """Run a request, in a batch with others that wait; `key` names what it waits for in its last queue.
+        """Run a request, in a batch with others that wait, or by `run_alone`, which waits for every lock.
 
         A batch is limited in the number of its requests and in the sum of their `size`. A request that is larger by
         itself runs alone, so that no other waits for it. So does a request of the main thread: a signal may interrupt
         that thread, and must not interrupt the requests of others.
         """
-        if size <= _MAX_BATCH_SIZE and threading.current_thread() is not threading.main_thread():
-            queues = ((_QUICK_QUEUE, False, False), (space, True, False), (f"{space} {key}", True, True))
-            for queue, patient, alone in queues:
-                if not patient and self._is_contended(space):
-                    self._withdraw(_current_announcement.get())
-                    continue
-                waiter: _Waiter[Request, Response] = _Waiter(request, size)
-                outcome = self._join(queue, waiter, partial(operation, patient=patient, alone=alone), alone=alone)
-                if not isinstance(outcome, Deferred):
-                    return outcome
+        if size > _MAX_BATCH_SIZE or threading.current_thread() is threading.main_thread():
+            self._withdraw(_current_announcement.get())
+            return run_alone()
+        outcome: Response | NotRun = NotRun.LOCKED
+        if self._is_contended(space):
+            self._withdraw(_current_announcement.get())
+        else:
+            outcome = self._join(_QUICK_QUEUE, _Waiter(request, size), partial(operation, patient=False))
+            if outcome is NotRun.LOCKED:
                 self._mark_contended(space)
-        self._withdraw(_current_announcement.get())
-        (response,) = operation((request,), patient=True, alone=True)
-        if isinstance(response, CommonbookError):
-            raise response
-        if isinstance(response, Deferred):
-            raise TypeError("an operation that runs alone must return a result")
-        return response
+        until, failures = time.monotonic() + self._busy_seconds, 0
+        while outcome is NotRun.LOCKED:
+            if failures:
+                time.sleep(pause_seconds(failures, first=_FIRST_PAUSE_SECONDS, most=_MAX_PAUSE_SECONDS))
+            outcome = self._join(space, _Waiter(request, size), partial(operation, patient=True))
+            failures += 1
+            if outcome is NotRun.LOCKED and time.monotonic() >= until:
+                raise Busy(
+                    "another writer has held the session for too long",
+                    fix="try again; find out which transaction holds the lock",
+                )
+        return run_alone() if outcome is NotRun.MUST_RUN_ALONE else outcome
 
     def waiting(self, space: str = _QUICK_QUEUE) -> int:
         """Return how many requests wait in the queue of a space, or in the quick queue."""
@@ -165,8 +176,8 @@ class GroupCommit:
     # --- batches
 
     def _join(
-        self, name: str, waiter: _Waiter[Request, Response], operation: _BatchCall[Request, Response], *, alone: bool
-    ) -> Response | Deferred:
+        self, name: str, waiter: _Waiter[Request, Response], operation: _BatchCall[Request, Response]
+    ) -> Response | NotRun:
         """Start at once if the queue allows it; otherwise wait for a leader's outcome, or to become a leader."""
         try:
             with self._lock:
@@ -174,7 +185,7 @@ class GroupCommit:
                     self._announced.discard(_current_announcement.get())
                 queue = self._queues.get(name)
                 if queue is None:
-                    queue = self._queues[name] = _Queue(name, alone=alone, concurrent=self._concurrent)
+                    queue = self._queues[name] = _Queue(name)
                 queue.waiting.append(waiter)
                 leader = self._start_batch(name)
             if leader and leader is not waiter:
@@ -199,14 +210,12 @@ class GroupCommit:
     ) -> None:
         """Run the operation for a batch, start the next batch, and hand each waiter its outcome."""
         batch = leader.batch
-        outcomes: Sequence[Response | Deferred | BaseException] = [_interrupted() for _ in batch]
+        outcomes: Sequence[Response | NotRun | BaseException] = [_interrupted() for _ in batch]
         began = time.monotonic()
         early_outcome: _EarlyOutcome = _keep_waiting
         try:
             leader.began = True
             outcomes = operation([waiter.request for waiter in batch])
-        except RetryAlone:
-            outcomes = [DEFERRED] * len(batch)
         except Busy as error:
             # It concerns the whole batch. A waiter that has waited about as long for the same lock fails with it.
             outcomes = error_for_each(error, len(batch))
@@ -214,9 +223,9 @@ class GroupCommit:
         except HomeError as error:
             # It concerns the whole batch, and perhaps those who wait: each of them finds out by its own attempt.
             outcomes = error_for_each(error, len(batch))
-            early_outcome = _defer
+            early_outcome = _run_alone
         except Exception as error:  # noqa: BLE001 - raised in the thread that caused it, which tries again alone
-            outcomes = [error] if len(batch) == 1 else [DEFERRED] * len(batch)
+            outcomes = [error] if len(batch) == 1 else [NotRun.MUST_RUN_ALONE] * len(batch)
         finally:
             self._finish(name, leader, outcomes, early_outcome)
 
@@ -226,7 +235,12 @@ class GroupCommit:
             queue = self._queues.get(name)
             if queue is not None and waiter in queue.waiting:
                 queue.waiting.remove(waiter)
-        self._finish(name, waiter, [_interrupted() if waiter.began else DEFERRED for _ in waiter.batch], _keep_waiting)
+        self._finish(
+            name,
+            waiter,
+            [_interrupted() if waiter.began else NotRun.MUST_RUN_ALONE for _ in waiter.batch],
+            _keep_waiting,
+        )
 
     def _finish(
         self, name: str, leader: _Waiter[Any, Any], outcomes: Sequence[object], early_outcome: _EarlyOutcome
@@ -292,7 +306,7 @@ class _Waiter(Generic[Request, Response]):
         self.request, self.size = request, size
         self.batch: Sequence[_Waiter[Request, Response]] = ()
         """The batch that it leads, itself first; empty if it leads none."""
-        self.outcome: Response | Deferred | BaseException = DEFERRED
+        self.outcome: Response | NotRun | BaseException = NotRun.LOCKED
         self.joined_at = time.monotonic()
         self.started_at = 0.0
         self.began = self.answered = False
@@ -310,24 +324,22 @@ class _Waiter(Generic[Request, Response]):
             self._wakeup.release()
 
 
-_EarlyOutcome: TypeAlias = Callable[[_Waiter[Any, Any]], Deferred | Busy | None]
+_EarlyOutcome: TypeAlias = Callable[[_Waiter[Any, Any]], NotRun | Busy | None]
 """Returns the outcome of a waiter whose request need not be tried after a failed batch; None if it goes on waiting."""
 
 
 class _Queue:
     """The waiters of one queue in order of arrival, and the leaders of its running batches."""
 
-    def __init__(self, name: str, *, alone: bool, concurrent: bool) -> None:
+    def __init__(self, name: str) -> None:
         self._quick = name == _QUICK_QUEUE
-        self._concurrent = concurrent and self._quick
-        self._max_requests = 1 if alone else _MAX_BATCH_REQUESTS
         self.waiting: deque[_Waiter[Any, Any]] = deque()
         self.running: list[_Waiter[Any, Any]] = []
 
     def can_start_now(self) -> bool:
         """Tell whether those who wait may start now; two concurrent requests do not wait for each other."""
         sizes = [len(leader.batch) for leader in self.responsive_leaders()]
-        return bool(self.waiting) and (not sizes or (self._concurrent and sizes == [1] and len(self.waiting) == 1))
+        return bool(self.waiting) and (not sizes or (self._quick and sizes == [1] and len(self.waiting) == 1))
 
     def may_wait_for_others(self) -> bool:
         """Tell whether a batch may wait for others: it is quick and not full, and its first waiter came just now."""
@@ -363,7 +375,7 @@ class _Queue:
             return []
         batch: list[_Waiter[Any, Any]] = []
         size = 0
-        while self.waiting and len(batch) < self._max_requests:
+        while self.waiting and len(batch) < _MAX_BATCH_REQUESTS:
             size += self.waiting[0].size
             if batch and size > _MAX_BATCH_SIZE:
                 break
@@ -375,8 +387,8 @@ def _keep_waiting(_: _Waiter[Any, Any]) -> None:
     return None
 
 
-def _defer(_: _Waiter[Any, Any]) -> Deferred:
-    return DEFERRED
+def _run_alone(_: _Waiter[Any, Any]) -> NotRun:
+    return NotRun.MUST_RUN_ALONE
 
 
 def _fail_if_older(error: Busy, than: float, waiter: _Waiter[Any, Any]) -> Busy | None:

@@ -66,7 +66,7 @@ def _seq(ctx: WriteContext, session: Session, message: int | str) -> int:
     if isinstance(message, str):
         sent = validation.validate_key(message)
         found, _ = (
-            sessions.LockedSession(ctx.tx, (session.space.id, session.id), [sent]).repeated().get(sent, (None, None))
+            sessions.lock_session(ctx.tx, (session.space.id, session.id), [sent]).repeated().get(sent, (None, None))
         )
         if found is None:
             raise NotFound(

@@ -130,7 +130,8 @@ def require_movable(source: Database, target: Database, *, to: str) -> bool:
     with target.reading() as tx:
         if old.get("moved_to") == to and home.facts(tx).get("moving_from") == old["id"]:
             return False
-        home.require_not_moved(old.items())
+        if moved := home.moved_error(old):
+            raise moved
         _require_unused(tx, old, to=to)
     return True
 
@@ -185,7 +186,7 @@ def _lock(tx: Transaction, *, move: str, to: str) -> None:
     """Refuse writes from now on, after waiting for those under way."""
     spaces.lock(tx)
     chain.lock(tx, list(spaces.get_all(tx)))
-    home.require_not_moved(home.facts(tx).items())
+    home.require_not_moved(tx)
     home.replace(tx, moving_to=to, move=move)
 
 
