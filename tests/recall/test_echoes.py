@@ -163,3 +163,12 @@ def test_a_question_among_other_sentences_is_answered(book: Book, settle):
     prompt = f"We have a meeting tomorrow and Peter wants to know it before lunch. {QUESTION} Also check the calendar."
     assert FACT in book.recall(prompt).as_prompt(max_tokens=500)
     assert book.recall("We have a meeting tomorrow. How do bats navigate? Check it.").as_prompt(max_tokens=500) == ""
+
+
+def test_whoever_is_idle_indexes_a_long_text_before_the_next_recall(book: Book):
+    book.remember("The crane is heliotrope.")
+    assert book.work(index=True) == 0
+    book.remember("\n\n".join(f"Paragraph {number} of the long report about cranes." for number in range(6_000)))
+    assert book.work(index=True) > 0
+    assert book.work(index=True) == 0
+    assert book.recall("Paragraph 4711").hits

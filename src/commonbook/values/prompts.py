@@ -138,14 +138,14 @@ def _indented(stretch: Stretch) -> str:
     """Return a text with all lines indented, but for the first of a message, which begins with its author."""
     is_message, text = stretch.hit.type == "message", stretch.text.strip()
     if stretch.hit.metadata and not stretch.offset and not is_message:
-        text = f"{_properties(stretch.hit)}\n{text}"
+        text = f"{properties(stretch.hit)}\n{text}"
     if is_message and not stretch.offset:
         text = f"{stretch.hit.author}: {text}"
     lines = [f"{_INDENT}{line}".rstrip() for line in without_tags(text).splitlines()]
     return "\n".join(lines).removeprefix(_INDENT if is_message else "")
 
 
-def _properties(hit: Hit) -> str:
+def properties(hit: Hit) -> str:
     """Return the metadata of a memory as a line."""
     fields = (
         f"{name}: {value if isinstance(value, _SCALARS) else list(value)}" for name, value in hit.metadata.items()

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from commonbook.interfaces.cli.output import Output, one_line, styled_freshness
+from commonbook.values import prompts
 
 if TYPE_CHECKING:
     from commonbook.values.hit import Hit
@@ -88,6 +89,8 @@ def _hit(out: Output, hit: Hit, *, with_confidence: bool) -> None:
         out.styled(_highlighted(passage, words), indent=_INDENT)
     if hit.after:
         out.styled([(_beginning(hit.after), "dim")], indent=2 * _INDENT)
+    if hit.metadata:
+        out.styled([(prompts.properties(hit), "dim")], indent=_INDENT)
     out.styled(_separated(_source(out, hit), "dim"), indent=_INDENT)
 
 
@@ -120,6 +123,8 @@ def _source(out: Output, hit: Hit) -> Iterator[_Phrase]:
     text, style = styled_freshness(hit.freshness)
     yield f"{text}{by}", style
     yield ", ".join(f"#{tag}" for tag in hit.tags), "dim"
+    if hit.repeats:
+        yield f"and {hit.repeats} more that say the same", "dim"
     if hit.also_in:
         shown = ", ".join(f"{place.space} {out.name(place.id)}" for place in hit.also_in[:_MAX_PLACES])
         more = f" and {len(hit.also_in) - _MAX_PLACES} more" if len(hit.also_in) > _MAX_PLACES else ""
