@@ -34,7 +34,7 @@ class Hit(NamedTuple):
     `session` and `seq` are the place of a message, None for a memory. `confidence` is the estimated chance that this
     hit answers the query, from 0 to 1; 0 without a query, and for what only asks the question again. `matched` are the
     words of a long passage that are in the query. `also_in` names the other searched spaces where a memory of the same
-    root says the same; it is not a hit of its own. `repeats` is how many other messages of its author say the same.
+    root says the same; it is not a hit of its own. `repeats` is how many messages say the same.
     """
 
     type: HitType

@@ -147,9 +147,9 @@ class HitBuilder:
         ranked = [row for row in ranked if row not in self._echoes and row not in self._empty_answers]
         best = ranked[: self._query.request.k]
         kept = best if self._query.is_empty else self._confident(best, is_relevant=self._judge(ranked))
-        kept += last[: self._query.request.k - len(best)]
+        left_out, kept = len(best) - len(kept), [*kept, *last[: self._query.request.k - len(best)]]
         if kept or not best:
-            return Answer(self._hits(kept), max(0, len(best) - len(kept)))
+            return Answer(self._hits(kept), left_out)
         nearest = max(best, key=self._totals.__getitem__)
         return Answer(iter(()), len(best), next(self._hits([nearest]), None))
 
@@ -300,9 +300,9 @@ class HitBuilder:
         return by_bound
 
     def _rank(self, selected: list[int]) -> list[int]:
-        """Weigh the selected rows, and return them by score; of equal scores, in the order of `order_candidates`."""
+        """Weigh the selected rows, and return them by score; of equal scores, memories come first."""
         self._weigh(selected)
-        return sorted(selected, key=lambda row: (-self._score(row), self._places.get(row, 0)))
+        return sorted(selected, key=lambda row: (-self._score(row), self._is_message(row), self._places.get(row, 0)))
 
     def _has_copies(self, rows: Sequence[int]) -> bool:
         return any(self._flags[row] & IS_COPY for row in rows)
@@ -316,24 +316,25 @@ class HitBuilder:
         return collapse(rows, lambda row: self._memories.get(self._ids_of(row)[1]))
 
     def _without_repeats(self, rows: list[int]) -> list[int]:
-        """Return the rows without messages that say the same as a better one, and count those.
+        """Return the rows without messages that say the same as a better one or as a memory, and count those.
 
-        A short message such as "Yes." says what it says only together with the one before it.
+        The memory takes the place of a better message. A short message such as "Yes." says what it says only together
+        with the one before it.
         """
-        kept: list[int] = []
+        kept: dict[int, None] = {}
+        memory_with = {self._passage(row).strip().lower(): row for row in reversed(rows) if not self._is_message(row)}
         first: dict[tuple[str, str, str], int] = {}
         self._repeats.clear()
         for row in rows:
+            best = row
             if self._is_message(row):
-                text = self._passage(row).strip().lower()
-                before = self._neighbour_text(row, -1) if self._pool.lengths[row] < _FEW_WORDS else ""
+                text, is_short = self._passage(row).strip().lower(), self._pool.lengths[row] < _FEW_WORDS
+                before = self._neighbour_text(row, -1) if is_short else ""
                 author = self._pool.speakers[self._pool.speaker[row]]
-                best = first.setdefault((author, text, before), row)
-                if best != row:
-                    self._repeats[best] += 1
-                    continue
-            kept.append(row)
-        return kept
+                best = first.setdefault((author, text, before), row if is_short else memory_with.get(text, row))
+                self._repeats[best] += best != row
+            kept[best] = None
+        return list(kept)
 
     def _other_places(self, rows: Sequence[int]) -> Mapping[str, tuple[CopyPlace, ...]]:
         """Return the other searched spaces that have the memory of each row."""
