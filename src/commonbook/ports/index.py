@@ -89,7 +89,7 @@ MAX_FURTHER_CANDIDATES: Final = 200
 class IndexQuery(NamedTuple):
     """A query to an index. A passage must pass every given filter before it can be a candidate.
 
-    Passages of `excluded_kinds`, or with any of the `excluded_flags`, are left out. `max_candidates` limits the
+    Passages of `excluded_kinds` are left out. `max_candidates` limits the
     candidates by words, and those by vectors. With `newest`, nothing is compared: the candidates are the latest
     passages. A passage whose last successor has ended by `now` counts as not superseded. Every passage must have
     all `required_terms`. Those that have all `phrase_terms` are candidates too, and those whose time is in one of
@@ -117,7 +117,6 @@ class IndexQuery(NamedTuple):
     required_terms: tuple[str, ...] = ()
     phrase_terms: tuple[str, ...] = ()
     spans: tuple[tuple[int, int], ...] = ()
-    excluded_flags: int = 0
     excluded_tag: str = ""
     kept_until: tuple[tuple[str, int], ...] = ()
 

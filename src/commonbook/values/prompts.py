@@ -140,7 +140,7 @@ def _indented(stretch: Stretch) -> str:
     if stretch.hit.metadata and not stretch.offset and not is_message:
         text = f"{properties(stretch.hit)}\n{text}"
     if is_message and not stretch.offset:
-        text = f"{stretch.hit.author}: {text}"
+        text = f"{_author(stretch.hit)}: {text}"
     lines = [f"{_INDENT}{line}".rstrip() for line in without_tags(text).splitlines()]
     return "\n".join(lines).removeprefix(_INDENT if is_message else "")
 
@@ -151,6 +151,11 @@ def properties(hit: Hit) -> str:
         f"{name}: {value if isinstance(value, _SCALARS) else list(value)}" for name, value in hit.metadata.items()
     )
     return cut(" ".join("; ".join(fields).split()), _MAX_NEIGHBOUR_TOKENS)
+
+
+def _author(hit: Hit) -> str:
+    """Return the name of an author without what could look like another item."""
+    return re.sub(r"[^\w.:@+-]+", "-", hit.author)
 
 
 def _root(hit: Hit) -> str:
@@ -200,7 +205,7 @@ def heading_of(hit: Hit, *, with_id: bool = False) -> str:
     a memory is there if it is wanted.
     """
     parts = [(hit.occurred or hit.created).date().isoformat(), hit.space]
-    parts += [hit.author] if hit.type == "memory" else []
+    parts += [_author(hit)] if hit.type == "memory" else []
     parts += [*(["may be outdated"] if hit.superseded_by or hit.suspect else []), *hit.marks]
     if with_id or not hit.memory:
         parts.append(f"session {hit.session}" if hit.session else f"{hit.kind} {hit.memory}")

@@ -52,7 +52,7 @@ class Wish(NamedTuple):
     @property
     def line(self) -> str:
         """The wish as a line of a prompt, with its day and the name of its author."""
-        return f"- {self.time.date().isoformat()}, {self.author.rpartition(':')[2]}: {self.text}"
+        return f"- {self.time.date().isoformat()}, {self.author.rpartition(':')[2]}: {' '.join(self.text.split())}"
 
 
 class RecallResult(NamedTuple):

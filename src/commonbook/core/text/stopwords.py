@@ -42,6 +42,9 @@ ENGLISH: Final = _words("""
     whose why will with within without won would wouldn yes yet you your yours yourself yourselves
     """)
 
+ABBREVIATED: Final = frozenset({"it", "us"})
+"""Stop words that stand for something else in capitals."""
+
 ASKABLE: Final = _words("""
     above below call called end example examples far first general inside kind kinds last latest name named names new
     next outside part past place right second show sort specific talk time times today together turn type types

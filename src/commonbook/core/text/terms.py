@@ -112,13 +112,15 @@ def terms(text: str) -> list[str]:
 def query_words(text: str) -> list[tuple[str, str]]:
     """Return (word, term) for each word of a query that is not a stop word, and ("", term) for each date.
 
-    Words in capitals ("IT", "US") are no stop words. If nothing is left, some stop words are asked for.
+    "IT" and "US" in capitals are no stop words. If nothing is left, some stop words are asked for.
     """
     language = language_of(text)
     spaced, runs = _split(dates_in_text.without_numeric_days(text), language)
     stop_words = stopwords.for_queries(language)
     bigrams = [bigram for run in runs for bigram in _bigrams(run)]
-    capitals = {word.lower() for word in words_in_capitals(text)}
+    capitals = stopwords.ABBREVIATED & {
+        word.lower() for word in _CAPITALS.findall(text) if not text.isupper() or text == word
+    }
     askable = [word for word in spaced if _may_be_asked(word, language)]
     content_words = [word for word in askable if word not in stop_words or word in capitals]
     dates = [("", term) for term in _query_date_terms(text)]
@@ -129,11 +131,6 @@ def query_words(text: str) -> list[tuple[str, str]]:
         *zip(bigrams, bigrams, strict=True),
         *dates,
     ]
-
-
-def words_in_capitals(text: str) -> frozenset[str]:
-    """Return the words that stand in capitals, such as "IT" and "US"; none of a text that is all in capitals."""
-    return frozenset(_CAPITALS.findall(text)) if not text.isupper() or text.isalpha() else frozenset()
 
 
 def literal_terms(text: str) -> list[tuple[str, str]]:

@@ -12,6 +12,8 @@ from typing import Final
 
 MAX_WISH_CHARS: Final = 200
 _MAX_SENTENCE_CHARS: Final = 2_000
+_MAX_TEXT_CHARS: Final = 4_000
+"""Of a longer text, only the beginning is searched: a paste is no wish."""
 
 # Each pattern has one of these words, and most sentences have none.
 _WORDS: Final = frozenset(
@@ -90,6 +92,7 @@ def wishes_in(text: str) -> list[str]:
     """Return the sentences of a text that are standing wishes of its author; a long one from its wish on, and cut."""
     if _WORDS.isdisjoint(re.findall(r"\w+", text.lower())):
         return []
+    text = text[:_MAX_TEXT_CHARS]
     # The same number of characters, so that places in it are places in the text.
     prose = _NO_PROSE.sub(lambda found: re.sub(r"[^\n]", "·", found[0]), text.replace("’", "'"))
     wishes = []

@@ -185,9 +185,7 @@ def _filter_masks(segment: Segment, query: IndexQuery) -> list[Bools]:
 
 
 def _exclusion_masks(segment: Segment, query: IndexQuery) -> Iterator[Bools]:
-    """Yield a mask for the excluded flags and for the excluded tag."""
-    if query.excluded_flags:
-        yield (segment.flags & query.excluded_flags) == 0
+    """Yield a mask for the excluded tag, if rows have it."""
     if query.excluded_tag and len(excluded := _rows_with_all(segment, [tag_term(query.excluded_tag)])):
         kept_until = dict(query.kept_until)
         limits = np.array([kept_until.get(space, -1) for space in segment.table("space")], np.int64)

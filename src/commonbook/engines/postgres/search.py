@@ -525,9 +525,6 @@ def filter_condition(query: IndexQuery, params: dict[str, Any]) -> tuple[str, bo
     if len(allowed) < len(KINDS):
         conditions.append("p.kind = ANY(%(kinds)s::smallint[])")
         params["kinds"] = array_literal(allowed)
-    if query.excluded_flags:
-        conditions.append(f"p.flags & {query.excluded_flags} = 0")
-        selective = True
     required = (*map(tag_term, query.tags), *query.required_terms)
     conditions += [has_term(term, f"required{index}", params) for index, term in enumerate(required)]
     if query.excluded_tag:

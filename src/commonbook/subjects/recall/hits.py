@@ -35,7 +35,7 @@ from commonbook.core.text.metadata import words_of
 from commonbook.errors import HomeError
 from commonbook.ports.database import Reading
 from commonbook.ports.engines import Engines
-from commonbook.ports.index import IS_COPY, IS_MESSAGE, CandidatePool
+from commonbook.ports.index import BY_USER, IS_COPY, IS_MESSAGE, CandidatePool
 from commonbook.ports.keys import Keys
 from commonbook.subjects.memories import marks
 from commonbook.subjects.recall import confidence, indexed_passages, non_answers, scoring
@@ -53,7 +53,7 @@ from commonbook.values.stored_memory import StoredMemory
 _ECHO_PENALTY: Final = -2.0
 """Added to the score of a message that only asks the question again, or says that nothing is known."""
 
-_CROWD: Final = 20
+_CROWD: Final = 25
 """An index returns 50 candidates by words, and 50 by meaning."""
 
 _OTHER_NAME_PART: Final = 0.7
@@ -189,7 +189,10 @@ class HitBuilder:
         What is known about somebody else tells nothing about it, unless there is nothing else.
         """
         others = {row for row in ranked if "other_name" in self._penalties_by_row.get(row, {})}
-        judged = [row for row in ranked if row not in others] or ranked
+        judged = [row for row in ranked if row not in others]
+        if not any(non_answers.names_asked((self._passage(row), *self._around(row)), self._question) for row in judged):
+            # Nothing here is about whom the question names: perhaps it has another name.
+            others, judged = set(), list(ranked)
         rarity, features = self._scores.rarity, [self._features(row) for row in judged]
         shares = self._scores.coverage[judged[: confidence.BEST_HITS]].max(axis=0, initial=0.0).tolist()
         covered = confidence.coverage(rarity, shares)
@@ -197,11 +200,12 @@ class HitBuilder:
             first: list[float] = self._scores.coverage[judged[0]].tolist()
             covered = confidence.explained(covered, shares, first, self._nearness(first, self._named_text(judged[0])))
         relevance = confidence.relevance(rarity, features, covered)
-        chances = confidence.confidences(relevance, features, covered.other_attribute)
-        self._confidence = dict(zip(judged, chances, strict=True))
-        for row in others:
-            chance = self._confidence.get(row, max(chances))
-            self._confidence[row] = round(chance * _OTHER_NAME_CHANCE, 4)
+        all_features = features if len(judged) == len(ranked) else [self._features(row) for row in ranked]
+        chances = confidence.confidences(relevance, all_features, covered.other_attribute)
+        self._confidence = {
+            row: round(chance * (_OTHER_NAME_CHANCE if row in others else 1), 4)
+            for row, chance in zip(ranked, chances, strict=True)
+        }
         return relevance >= covered.least_relevance
 
     def _named_text(self, row: int) -> str:
@@ -300,9 +304,9 @@ class HitBuilder:
         return by_bound
 
     def _rank(self, selected: list[int]) -> list[int]:
-        """Weigh the selected rows, and return them by score; of equal scores, memories come first."""
+        """Weigh the selected rows, and return them by score; of equal scores, in the order of `order_candidates`."""
         self._weigh(selected)
-        return sorted(selected, key=lambda row: (-self._score(row), self._is_message(row), self._places.get(row, 0)))
+        return sorted(selected, key=lambda row: (-self._score(row), self._places.get(row, 0)))
 
     def _has_copies(self, rows: Sequence[int]) -> bool:
         return any(self._flags[row] & IS_COPY for row in rows)
@@ -316,22 +320,20 @@ class HitBuilder:
         return collapse(rows, lambda row: self._memories.get(self._ids_of(row)[1]))
 
     def _without_repeats(self, rows: list[int]) -> list[int]:
-        """Return the rows without messages that say the same as a better one or as a memory, and count those.
+        """Return the rows without messages that say the same as a better one, and count those.
 
-        The memory takes the place of a better message. A short message such as "Yes." says what it says only together
-        with the one before it.
+        An answer, and a short message such as "Yes.", say what they say only together with the one before it.
         """
         kept: dict[int, None] = {}
-        memory_with = {self._passage(row).strip().lower(): row for row in reversed(rows) if not self._is_message(row)}
         first: dict[tuple[str, str, str], int] = {}
         self._repeats.clear()
         for row in rows:
             best = row
             if self._is_message(row):
-                text, is_short = self._passage(row).strip().lower(), self._pool.lengths[row] < _FEW_WORDS
-                before = self._neighbour_text(row, -1) if is_short else ""
+                text, before = self._passage(row).strip(), self._before(row)
+                needs_before = self._pool.lengths[row] < _FEW_WORDS or before.endswith("?")
                 author = self._pool.speakers[self._pool.speaker[row]]
-                best = first.setdefault((author, text, before), row if is_short else memory_with.get(text, row))
+                best = first.setdefault((author, text, before if needs_before else ""), row)
                 self._repeats[best] += best != row
             kept[best] = None
         return list(kept)
@@ -386,7 +388,7 @@ class HitBuilder:
     @property
     def is_crowded(self) -> bool:
         """Whether so many echoes were found that they may have kept answers from being candidates."""
-        return len(self._echoes) >= _CROWD
+        return len(self._echoes) + len(self._empty_answers) >= _CROWD
 
     @property
     def stale(self) -> list[StoredMemory]:
@@ -419,24 +421,33 @@ class HitBuilder:
         """Return the penalty of a row that cannot answer; none if the query has words that must occur."""
         if self._query.quoted:
             return {}
-        text, before = self._passage(row), self._neighbour_text(row, -1)
+        asks = self._question, self._word_nearness
         if self._is_message(row) and self._pool.lengths[row] <= non_answers.MAX_WORDS:
-            asks = self._question, self._word_nearness
-            if non_answers.is_echo(text, *asks):
+            is_by_user = self._flags[row] & BY_USER > 0
+            if non_answers.is_echo(self._passage(row), *asks):
                 self._echoes.add(row)
-                return {"echo": _ECHO_PENALTY}
-            if non_answers.is_empty_answer(text, before, *asks):
+            elif not is_by_user and non_answers.is_empty_answer(self._passage(row), self._before(row), *asks):
                 self._empty_answers.add(row)
-                return {"empty": _ECHO_PENALTY}
-        memory = self._memories.get(self._ids_of(row)[1])
-        if non_answers.lacks_capitals(f"{memory.title} {text}" if memory else text, self._question):
+        if row in self._echoes or row in self._empty_answers:
+            return {"echo": _ECHO_PENALTY}
+        is_short = self._pool.lengths[row] <= _MAX_NAMING_WORDS
+        if (
+            self._question.names
+            and is_short
+            and non_answers.names_another(self._passage(row), self._around(row), asks[0])
+        ):
             return {"other_name": round(-_OTHER_NAME_PART * max(self._totals[row], 0.0), 6)}
-        if self._question.names and self._pool.lengths[row] <= _MAX_NAMING_WORDS:
-            names = (memory.title, *obsidian.names_of(memory), *obsidian.tags_of(memory)) if memory else ()
-            speaker = self._pool.speakers[self._pool.speaker[row]]
-            if non_answers.names_another(text, (speaker, before, self._neighbour_text(row, 1), *names), self._question):
-                return {"other_name": round(-_OTHER_NAME_PART * max(self._totals[row], 0.0), 6)}
         return {}
+
+    def _around(self, row: int) -> tuple[str, ...]:
+        """Return the texts around a passage that may name whom it is about: names, speaker and neighbours."""
+        memory = self._memories.get(self._ids_of(row)[1])
+        names = (memory.title, *obsidian.names_of(memory), *obsidian.tags_of(memory)) if memory else ()
+        speaker = self._pool.speakers[self._pool.speaker[row]]
+        return *names, speaker, self._before(row), self._neighbour_text(row, 1)
+
+    def _before(self, row: int) -> str:
+        return self._neighbour_text(row, -1)
 
     def _load(self, rows: Sequence[int]) -> None:
         """Read the memories and messages of these rows and of their neighbours, in addition to those read before."""
@@ -568,7 +579,9 @@ class HitBuilder:
         text, other = self._neighbour_text(row, step), row + step
         if text and self._is_message(row) and self._pool.lengths[other] <= non_answers.MAX_WORDS:
             before = self._passage(row) if step == 1 else ""
-            if non_answers.is_empty_answer(self._passage(other), before, self._question, self._word_nearness):
+            is_by_user = self._flags[other] & BY_USER > 0
+            asks = self._question, self._word_nearness
+            if not is_by_user and non_answers.is_empty_answer(self._passage(other), before, *asks):
                 return ""
         return text
 

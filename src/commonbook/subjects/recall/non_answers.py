@@ -1,8 +1,8 @@
 """Passages that match a question and cannot answer it: echoes, empty answers, and facts about somebody else.
 
-An echo is a message that only asks the question again. An empty answer says that nothing is known ("let me look").
-Both have every word of a question that was asked before, so they would stand above its answer. All rules compare words;
-they know English and German.
+An echo is a message that only asks the question again. An empty answer is an agent's that says only that it knows
+nothing ("let me look"). Both have every word of a question that was asked before, so they would stand above its answer.
+All rules compare words; they know English and German. In doubt a message is kept: a lost answer is worse than an echo.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple, TypeAlias
 
-from commonbook.core.text import stopwords, terms
+from commonbook.core.text import dates_in_text, stopwords, terms
 
 Nearness: TypeAlias = Callable[[Sequence[str], Sequence[str]], Sequence[float]]
 """Returns for each word its highest cosine with any of the others (`Thesaurus.nearness`)."""
 
-MAX_WORDS: Final = 30
+MAX_WORDS: Final = 40
 """A longer message tells something."""
 
 _NEAR: Final = 0.4
@@ -24,16 +24,28 @@ _NEW_PART: Final = 4
 _NEW_PART_ASKING: Final = 2
 """In other words, one content word in four of an echo may be new, and half of them behind a question word."""
 
+_FILLERS: Final = (
+    r"\W*(?:(?:hi|hey|hello|ok|okay|so|and|but|please|again|in|on|at|by|for|from|with|since|until|to|about|hallo|bitte"
+    r"|und|also|nochmal|an|auf|bei|mit|seit|bis|um|von|zu|(?:can|could) you|kannst du)\b\W*)*"
+)
+_FRAMES: Final = (
+    r"(?:i (?:need|want|would like) to know|do you (?:know|remember)|tell me|remind me|look up|find out|check|sag mir"
+    r"|weißt du|ich (?:muss|möchte|will) wissen)\b\W*"
+)
 _ASKS: Final = re.compile(
-    r"\W*(?:(?:hi|hey|hello|ok|okay|so|and|but|please|again|in|on|at|by|for|from|with|since|until|to|about)\b\W*)*"
-    r"(?:what|who|whom|whose|which|where|when|why|how|do you (?:know|remember)|can you|could you|tell me|remind me)\b",
+    rf"{_FILLERS}(?:{_FRAMES})?(?:what(?! about| if)|who|whom|whose|which|where|when|how(?! about)|why"
+    r"|wer|wen|wem|wo|wann|warum|wieso|wie|welche[rsmn]?)\b",
     re.IGNORECASE,
 )
-_ASKS_IN_GERMAN: Final = re.compile(
-    r"\W*(?:(?:hallo|bitte|und|also|nochmal|in|an|auf|bei|mit|seit|bis|um|von|zu)\b\W*)*"
-    r"(?:wer|wen|wem|was|wo|wann|warum|wieso|wie|welche[rsmn]?|weißt du|kannst du|sag mir)\b",
+_ASKS_OPENLY: Final = re.compile(
+    r"\b(?:what|who|whom|whose|which|where|when|how (?:long|much|many|often|far|old|big|high)|wer|wen|wem|wo|wann"
+    r"|welche[rsmn]?)\b",
     re.IGNORECASE,
 )
+"""Behind other words than these, a question tells something: "Why did we choose green?"."""
+
+_ASKS_IN_GERMAN: Final = re.compile(rf"{_FILLERS}(?:{_FRAMES})?was\b", re.IGNORECASE)
+_BEGINS_WITH_FRAME: Final = re.compile(rf"{_FILLERS}{_FRAMES}", re.IGNORECASE)
 _TAG_QUESTION: Final = re.compile(
     r"\b(?:right|correct|yes|no|ok|okay|true|oder|gell|ne|stimmt(?:'s)?|nicht wahr|richtig)\s*\?\W*$|n[’']t\b.*\?",
     re.IGNORECASE,
@@ -41,35 +53,44 @@ _TAG_QUESTION: Final = re.compile(
 """A question that tells what it asks: "Staging is down, right?", "Isn't Ann the owner?"."""
 
 _KNOWS_NOTHING: Final = re.compile(
-    r"n[’']t (?:know|find|recall|remember|see|tell|have|say)\b"
-    r"|\b(?:(?:can|could|do|did) ?not (?:know|find|recall|remember|see|tell|have|say)"
-    r"|not (?:sure|certain)|no idea|have no (?:idea|information|record|memory|answer)"
-    r"|(?:let me|[i’']ll|will|need to|going to) (?:look|check|see|search|find|think|have a look)"
-    r"|one moment|a moment|a second|hold on|(?:nothing|no information|no records?) (?:about|on|in|found)"
-    r"|looking into|checking|weiß (?:ich |es )*(?:leider )?nicht|keine ahnung|nicht sicher|lass mich|moment"
-    r"|(?:schaue?|sehe|gucke?) .{0,20}\bnach|(?:finde|habe) .{0,20}\b(?:nichts|keine)|nachsehen|nachschauen)\b",
+    r"\bi (?:do not|don[’']t|did not|didn[’']t) (?:know|recall|remember|have|see|find)\b"
+    r"|\bi (?:can(?:not|[’']t| not)|could(?: not|n[’']t)|was unable to|am unable to|[’']m unable to)"
+    r" (?:find|recall|remember|see|tell|say|locate)\b"
+    r"|\bi(?: am|[’']m) not (?:sure|certain|aware)\b|\bi have(?:n[’']t| not| no)\b|\bno idea\b"
+    r"|\blet me (?:look|check|see|search|find|think|have a look)\b"
+    r"|\bi(?:[’']ll| will| need to|[’']m going to| am going to) (?:look|check|see|search|find out)\b"
+    r"|\b(?:one|just a|give me a) (?:moment|second|minute)\b|\bhold on\b"
+    r"|\bthere(?:[’']s| is| are) (?:no|nothing)\b.*\b(?:mention|record|information|about|notes?|memory)"
+    r"|\bnothing (?:came up|found|about|in (?:my|the) (?:notes|memory))\b"
+    r"|\byou have(?:n[’']t| not) (?:told|mentioned|said)\b|\bis(?:n[’']t| not) (?:recorded|mentioned|noted)\b"
+    r"|\bweiß ich (?:leider |es )*nicht\b|\bich weiß (?:es |das )?(?:leider )?nicht\b|\bkeine ahnung\b"
+    r"|\bich bin (?:mir )?nicht sicher\b|\blass mich\b.*\b(?:nach(?:sehen|schauen|gucken)|suchen)\b"
+    r"|\bich (?:schaue?|sehe|gucke)\b.*\bnach\b|\b(?:dazu|darüber) (?:finde|habe|weiß) ich\b|\bmoment\b",
     re.IGNORECASE,
 )
 _EMPTY_WORDS: Final = frozenset(
     re.findall(
         r"\w+",
         """
-        answer book check checking code context conversation conversations detail details docs document documents file
-        files find found history idea information look looking memories memory minute moment note notes project recall
-        record records remember repository search searching second sorry source sure unfortunately wait certain
-        ahnung antwort augenblick datei dateien finde gefunden informationen kurz leider mal nachgucken nachschauen
-        nachsehen notizen projekt schaue sehe sicher sofort suche unterlagen weiß
+        answer anywhere asking aware book check checking code context conversation conversations detail details docs
+        document documents file files find found history idea information know locate look looking memories memory
+        mention mentioned minute moment need note noted notes project recall record recorded records remember repository
+        search searching second sorry source sure today unable unfortunately wait certain
+        ahnung antwort augenblick datei dateien dazu darüber finde gefunden informationen kurz lass leider mal
+        nachgucken nachschauen nachsehen notizen projekt schaue schnell sehe sicher sofort suche suchen unterlagen weiß
         """,
     )
 )
-_PAUSE: Final = re.compile(r"[.:,;!\n]")
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?])\s+")
 _NUMBER: Final = re.compile(r"\d+")
+_WORD: Final = re.compile(r"[^\W\d_]+")
 _FIRST_NAME: Final = re.compile(r"^\W*([A-Z][a-zà-ÿ]+)[’']s\b|^\W*([A-Z][a-zà-ÿ]+) [A-Z][a-zà-ÿ]+\b")
 _ASKED_NAME: Final = re.compile(
-    r"\b(?:is|are|was|were|do|does|did|has|have|had|will|can|could|should) ([A-Z][^\W\d_]+)|\b([A-Z][^\W\d_]+)[’']s\b"
+    r"\b(?:is|was|does|did|has|had|will|can) ([A-Z][a-zà-ÿ]+)(?![’'\w]*s\b [a-z]+s\b)|\b([A-Z][a-zà-ÿ]+)[’']s\b"
 )
 """Somebody about whom a question asks: "does Ann", "Tom's"."""
 
+_KIN: Final = frozenset("mum mom mama mother dad papa father grandma grandpa granny oma opa mutti vati".split())  # noqa: SIM905
 _NAMED: Final = re.compile(r"(?<=[\w,'\"] )[\"'(]?([A-Z]\w+)")
 
 
@@ -80,55 +101,51 @@ class Question(NamedTuple):
     stems: frozenset[str]
     numbers: frozenset[str]
     names: frozenset[str]
-    capitals: frozenset[str]
-    """Its words such as "IT" and "US", which are common words in other letters."""
+    small: frozenset[str]
+    """All its words, in small letters."""
 
 
 def read_question(query: str) -> Question:
     """Read a question."""
     pairs = terms.query_words(query)
-    names = [name for name in map("".join, _ASKED_NAME.findall(query)) if name.lower() not in stopwords.ENGLISH]
+    names = {name.lower() for name in map("".join, _ASKED_NAME.findall(query))} - stopwords.ENGLISH - _KIN
     return Question(
         tuple(word for word, _ in pairs if word),
         frozenset(term for _, term in pairs),
         frozenset(_NUMBER.findall(query)),
-        frozenset(name.lower().rstrip("s") for name in names),
-        frozenset(word for word in terms.words_in_capitals(query) if word.lower() in stopwords.ENGLISH),
+        frozenset(name.rstrip("s") for name in names),
+        frozenset(_WORD.findall(query.lower())),
     )
 
 
 def is_echo(text: str, question: Question, nearness: Nearness) -> bool:
     """Return whether a message only asks what this question asks: all its content words are in it, or near it."""
-    opener = _ASKS_IN_GERMAN if terms.language_of(text) == "german" else _ASKS
-    asks, is_marked = opener.match(text) is not None, text.rstrip().endswith("?")
-    if not is_marked and (not asks or _PAUSE.search(text.strip())):
+    asked = _without_fillers(text)
+    is_marked = asked.rstrip(" !.)\"'").endswith("?")
+    is_framed = _BEGINS_WITH_FRAME.match(asked) is not None
+    asks = _ASKS.match(asked) or (_ASKS_IN_GERMAN.match(asked) if terms.language_of(text) == "german" else None)
+    if not (is_marked or asks or is_framed) or _TAG_QUESTION.search(asked) or _tells_more(asked, question):
         return False
-    words = {word: term for word, term in _content(text).items() if word not in _EMPTY_WORDS or term in question.stems}
-    if not words or _TAG_QUESTION.search(text) or _tells_more(text, question):
+    words = {word: term for word, term in _content(asked).items() if word not in _EMPTY_WORDS or term in question.stems}
+    if not words:
         return False
-    allowed = len(words) // (_NEW_PART_ASKING if asks else _NEW_PART) if is_marked else 0
-    return len(_new_words(words, question, nearness)) <= min(allowed, len(words) - 1)
+    if not is_marked:
+        # Without a question mark, it may be half a sentence that tells something.
+        return question.stems.issuperset(words.values())
+    part = _NEW_PART_ASKING if asks and _ASKS_OPENLY.search(asks[0]) else _NEW_PART
+    return len(_new_words(words, question, nearness)) <= min(len(words) // part, len(words) - 1)
 
 
 def is_empty_answer(text: str, before: str, question: Question, nearness: Nearness) -> bool:
-    """Return whether a message says only that nothing is known; `before` is the message that it may answer."""
+    """Return whether an agent's message says only that nothing is known; `before` is what it may answer."""
     if not _KNOWS_NOTHING.search(text):
         return False
-    answered = read_question(f"{question_text(question)} {before}")
+    answered = read_question(f"{' '.join(question.words)} {before}")
+    answered = answered._replace(numbers=answered.numbers | question.numbers, small=answered.small | question.small)
     if _tells_more(text, answered):
         return False
     words = {word: term for word, term in _content(text).items() if word not in _EMPTY_WORDS}
-    return len(_new_words(words, answered, nearness)) <= min(1, len(words) // 2)
-
-
-def question_text(question: Question) -> str:
-    """Return the words of a question."""
-    return " ".join(question.words)
-
-
-def lacks_capitals(text: str, question: Question) -> bool:
-    """Return whether a passage has none of the words in capitals for which a question asks."""
-    return bool(question.capitals) and not any(re.search(rf"\b{word}\b", text) for word in question.capitals)
+    return not _new_words(words, answered, nearness)
 
 
 def names_another(text: str, around: Sequence[str], question: Question) -> bool:
@@ -136,10 +153,21 @@ def names_another(text: str, around: Sequence[str], question: Question) -> bool:
 
     `around` are its title, speaker and neighbours, in which the asked name may stand.
     """
-    if not (_NAMED.search(text) or _FIRST_NAME.match(text)):
-        return False
-    words = " ".join((text, *around)).lower()
-    return not any(re.search(rf"\b{re.escape(name)}", words) for name in question.names)
+    return bool(_NAMED.search(text) or _FIRST_NAME.match(text)) and not names_asked((text, *around), question)
+
+
+def names_asked(texts: Sequence[str], question: Question) -> bool:
+    """Return whether somebody about whom the question asks is named; Liz is in Elizabeth."""
+    words = " ".join(texts).lower()
+    return any(name in words for name in question.names)
+
+
+def _without_fillers(text: str) -> str:
+    """Return a message without the sentences that say nothing behind it: "Where is it? I need to know."."""
+    sentences = _SENTENCE_END.split(text.strip())
+    while len(sentences) > 1 and not _content(sentences[-1]).keys() - _EMPTY_WORDS:
+        sentences.pop()
+    return " ".join(sentences)
 
 
 def _content(text: str) -> dict[str, str]:
@@ -148,9 +176,11 @@ def _content(text: str) -> dict[str, str]:
 
 
 def _tells_more(text: str, question: Question) -> bool:
-    """Return whether a text has a number or a name that the question lacks."""
+    """Return whether a text has a number, a name, or a day of the calendar that the question lacks."""
+    words = frozenset(_WORD.findall(text.lower()))
     names = set(terms.stems(sorted(terms.names_in(text) - stopwords.ENGLISH)))
-    return bool(set(_NUMBER.findall(text)) - question.numbers) or bool(names - question.stems)
+    calendar = (words & dates_in_text.CALENDAR_WORDS) - question.small - stopwords.ENGLISH
+    return bool(set(_NUMBER.findall(text)) - question.numbers) or bool(names - question.stems) or bool(calendar)
 
 
 def _new_words(words: dict[str, str], question: Question, nearness: Nearness) -> list[str]:

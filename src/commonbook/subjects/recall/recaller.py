@@ -29,7 +29,6 @@ from commonbook.ports.embedding import Embedder, Thesaurus
 from commonbook.ports.engines import Engines
 from commonbook.ports.index import (
     IS_MESSAGE,
-    IS_QUESTION,
     Index,
     IndexQuery,
     IndexResult,
@@ -52,6 +51,7 @@ from commonbook.values.spaces import Actor
 Search: TypeAlias = Callable[[IndexQuery], IndexResult]
 
 _CACHE_TEXTS: Final = 500
+_CANDIDATES_AMONG_ECHOES: Final = 400
 _MAX_ATTEMPTS: Final = 3
 _ONLY_STOP_WORDS: Final = 'every word of the query is too common to search for; "in quotes" it is found as it stands'
 
@@ -212,9 +212,8 @@ class Recaller:
                     ranked = self._rank(engines, ranking, watch)
                 builder, answer = self._build(engines, actor, ranking, ranked)
                 if builder.is_crowded:
-                    others = self._rank(engines, ranking, watch, excluded_flags=IS_QUESTION)
-                    if others.rows:
-                        builder, answer = self._build(engines, actor, ranking, others)
+                    wider = self._rank(engines, ranking, watch, max_candidates=_CANDIDATES_AMONG_ECHOES)
+                    builder, answer = self._build(engines, actor, ranking, wider)
             except Busy as error:
                 raise ViewOutdated from error
             if query.quoted and not ranked.rows:

@@ -7,7 +7,7 @@ not compared one by one. What has the same consonants is then compared letter by
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from typing import Final
 
@@ -22,6 +22,7 @@ from commonbook.subjects.recall.phrases import Search
 _CLOSE: Final = 0.74
 """The least part of letters that two spellings have in common (`difflib`)."""
 
+_VOWELS: Final = "aeiouy"
 _MAX_NAMES: Final = 20
 """The number of passages whose names are compared."""
 
@@ -49,7 +50,7 @@ def meant(
         terms=spellings, expansion_terms=(), phrase_terms=(), spans=(), vector=None, max_candidates=_MAX_NAMES
     )
     known = _names(search, view.search(by_name, pending, search.tx))
-    close = {word: get_close_matches(word, known, n=1, cutoff=_CLOSE) for word in unknown}
+    close = {word: get_close_matches(word, _others(word, known), n=1, cutoff=_CLOSE) for word in unknown}
     return {word: known[names[0]] for word, names in close.items() if names}
 
 
@@ -63,6 +64,15 @@ def _names(search: Search, result: IndexResult) -> dict[str, str]:
     for memory in memories.get_many(search.tx, search.scope, ids).values():
         texts += [memory.title, *obsidian.names_of(memory), *obsidian.tags_of(memory)]
     return {word.lower(): word for text in reversed(texts) for word in re.findall(r"\w+", text)}
+
+
+def _others(word: str, names: Iterable[str]) -> list[str]:
+    """Return the names without those that differ in their ending alone, as Stefan and Stefanie: they are others."""
+    return [
+        name
+        for name in names
+        if not name.startswith(word) and not word.startswith(name) and name.rstrip(_VOWELS) != word.rstrip(_VOWELS)
+    ]
 
 
 def corrected(query: str, words: Mapping[str, str]) -> str:
