@@ -20,9 +20,8 @@ MAX_WORDS: Final = 40
 """A longer message tells something."""
 
 _NEAR: Final = 0.4
-_NEW_PART: Final = 4
-_NEW_PART_ASKING: Final = 2
-"""In other words, one content word in four of an echo may be new, and half of them behind a question word."""
+_NEW_PART: Final = 2
+"""In other words, half of the content words of an echo may be new, if it begins with an open question word."""
 
 _FILLERS: Final = (
     r"\W*(?:(?:hi|hey|hello|ok|okay|so|and|but|please|again|in|on|at|by|for|from|with|since|until|to|about|hallo|bitte"
@@ -129,11 +128,10 @@ def is_echo(text: str, question: Question, nearness: Nearness) -> bool:
     words = {word: term for word, term in _content(asked).items() if word not in _EMPTY_WORDS or term in question.stems}
     if not words:
         return False
-    if not is_marked:
-        # Without a question mark, it may be half a sentence that tells something.
+    if not is_marked or not asks or not _ASKS_OPENLY.search(asks[0]):
+        # It may tell something in the form of a question: "Did you know that ...?".
         return question.stems.issuperset(words.values())
-    part = _NEW_PART_ASKING if asks and _ASKS_OPENLY.search(asks[0]) else _NEW_PART
-    return len(_new_words(words, question, nearness)) <= min(len(words) // part, len(words) - 1)
+    return len(_new_words(words, question, nearness)) <= len(words) // _NEW_PART
 
 
 def is_empty_answer(text: str, before: str, question: Question, nearness: Nearness) -> bool:
