@@ -3,8 +3,9 @@
 `mask` puts `[masked: github token]` in the place of a secret. A token is recognised by its provider's prefix. A
 password or key without a prefix is recognised by the name before it (`password=`, `token:`, `--api-key`, `://user:`):
 any value is masked where only a secret can stand, such as after `API_KEY=` or at the end of a line; elsewhere only a
-value that looks like a secret. A variable's name, a call, a path, a type or a placeholder is none. A password that prose tells in English or German is found by `spoken_secrets`. Prose about passwords,
-hashes, ids and paths is left alone. All patterns take linear time: none can fail in more than one way.
+value that looks like a secret. A variable's name, a call, a path, a type or placeholder stays. A password that prose
+tells in English or German is found by `spoken_secrets`. Prose about passwords, hashes, ids and paths is left alone. All
+patterns take linear time: none can fail in more than one way.
 """
 
 from __future__ import annotations
@@ -408,7 +409,8 @@ _BEFORE_BLANK: Final = (
 
 _VALUE: Final = (
     r"(?:(?:\\{0,3}[\"'`]\]?|\*\*)?[ \t]{0,8}"
-    r"(?P<sign>=>|:=|={1,3}|:[ ]?(?:str|string|bytes)(?:[ ]?\|[ ]?None)?[ ]?=|:|\"[ ]value=|,(?=[ ]?['\"])|\r?\n[ ]{0,40}value:)"
+    r"(?P<sign>=>|:=|={1,3}|:[ ]?(?:str|string|bytes)(?:[ ]?\|[ ]?None)?[ ]?=|:|\"[ ]value=|,(?=[ ]?['\"])"
+    r"|\r?\n[ ]{0,40}value:)"
     r"(?:\*\*)?[ \t]{0,8}|(?P<tag>>)|(?P<option>[ ]))"
     r"(?:(?P<quote>\\{0,3}[\"'`])(?P<quoted>[^\"'`\n\\]+)|(?P<bare>"
     r"(?:(?![&,;|?(\[{][\w-]{1,50}[=:])[^\s\"'`<>\\])+))"
@@ -424,8 +426,8 @@ _PLACEHOLDER: Final = r"(?i)^(?:[x.*_•-]+|your[ _-].*|.*[_-]here\d?|change.?(?
 _HARMLESS: Final = frozenset({
     "required", "optional", "string", "password", "passwort", "secret", "token", "hidden", "disabled", "enabled",
     "default", "example", "redacted", "masked", "placeholder", "undefined", "boolean", "integer", "none", "null",
-    "true", "false", "bytes", "text", "tokens", "auto", "prompt", "secretstr", "int", "bool", "float", "option", "options",
-    "flag", "instead",
+    "true", "false", "bytes", "text", "tokens", "auto", "prompt", "secretstr", "int", "bool", "float", "option",
+    "options", "flag", "instead",
 })  # fmt: skip
 _LINE_END: Final = r"[\"'`*]{0,3}[.,;]?[ \t]{0,8}(?:#|\\?n?$|\r?\n|\\n)"
 
@@ -472,7 +474,7 @@ def _looks_secret(name: re.Match[str], before: str, match: re.Match[str], value:
         return False
     if not is_constant and (_has(_DOTTED_OR_TYPE, value) or (not match["quote"] and _has(_IDENTIFIER, value))):
         return False
-    is_password, blank = _has(_PASSWORD_NAMES, name[0]), _has(r"\s", value)
+    is_password, blank = _has(_CHOSEN_BY_PEOPLE, name[0]), _has(r"\s", value)
     if _is_certain(name, before, match, value, is_constant=is_constant) and _has(r"[^\W\d_]", value):
         return len(value) >= (4 if is_password else 6) and (not blank or bool(match["quote"]))
     if is_password:
@@ -493,10 +495,10 @@ def _is_certain(name: re.Match[str], before: str, match: re.Match[str], value: s
         return True
     if match["quote"] and _has(r"\s", value):
         return False
-    if sign in {"==", "==="} or (not has_prefix and value.isalpha() and not _has(_PASSWORD_NAMES, name[0])):
+    if sign in {"==", "==="} or (not has_prefix and value.isalpha() and not _has(_CHOSEN_BY_PEOPLE, name[0])):
         return False
     if sign == ":":
-        can_be_type = value.isalpha() and not _has(_PASSWORD_NAMES, name[0])
+        can_be_type = value.isalpha() and not _has(_CHOSEN_BY_PEOPLE, name[0])
         return not is_word and (match["quote"] is not None or (ends_line and not can_be_type))
     # An argument of a call may be a variable.
     return match["quote"] is not None or (
@@ -504,7 +506,7 @@ def _is_certain(name: re.Match[str], before: str, match: re.Match[str], value: s
     )
 
 
-_PASSWORD_NAMES: Final = "pass|pwd|kennwort|identified by"
+_CHOSEN_BY_PEOPLE: Final = r"pass|pwd|kennwort|identified by"
 _ENDING: Final = rf"{PREDICATE_ENDING}|(?:lich|ig|bar|sam|los|haft)$"
 
 
