@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import os
 import re
 import sys
 from dataclasses import dataclass
@@ -149,6 +151,21 @@ def test_what_follows_two_dashes_is_never_an_option(cli):
 
 
 @pytest.mark.promise("writes.bad-input")
+def test_a_process_that_may_open_no_more_files_says_so(cli, monkeypatch):
+    cli("remember", "a note")
+    real = os.open
+
+    def refuse_locks(path: str, *args: Any, **options: Any) -> int:
+        if str(path).endswith("write.lock.turn"):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+        return real(path, *args, **options)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", refuse_locks)
+        said = cli("remember", "another")
+    assert (said.code, "no more files can be opened" in said.err, "ulimit" in said.err) == (1, True, True)
+
+
 def test_remember_without_a_text_is_refused(cli):
     assert cli("remember").code == 2
     assert cli("remember", "a", "--file", "b").code == 2
