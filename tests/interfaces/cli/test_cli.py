@@ -152,17 +152,11 @@ def test_what_follows_two_dashes_is_never_an_option(cli):
 
 @pytest.mark.promise("writes.bad-input")
 def test_a_process_that_may_open_no_more_files_says_so(cli, monkeypatch):
-    cli("remember", "a note")
-    real = os.open
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
-    def refuse_locks(path: str, *args: Any, **options: Any) -> int:
-        if str(path).endswith("write.lock.turn"):
-            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
-        return real(path, *args, **options)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(os, "open", refuse_locks)
-        said = cli("remember", "another")
+    monkeypatch.setattr(Book, "remember", fail)
+    said = cli("remember", "another")
     assert (said.code, "no more files can be opened" in said.err, "ulimit" in said.err) == (1, True, True)
 
 
