@@ -150,16 +150,16 @@ def test_what_follows_two_dashes_is_never_an_option(cli):
     assert cli("show", result.json["id"], "--json").json["text"] == "--json"
 
 
-@pytest.mark.promise("writes.bad-input")
 def test_a_process_that_may_open_no_more_files_says_so(cli, monkeypatch):
     def fail(*_: object, **__: object) -> None:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
     monkeypatch.setattr(Book, "remember", fail)
-    said = cli("remember", "another")
-    assert (said.code, "no more files can be opened" in said.err, "ulimit" in said.err) == (1, True, True)
+    result = cli("remember", "another")
+    assert (result.code, "no more files can be opened" in result.err, "ulimit" in result.err) == (1, True, True)
 
 
+@pytest.mark.promise("writes.bad-input")
 def test_remember_without_a_text_is_refused(cli):
     assert cli("remember").code == 2
     assert cli("remember", "a", "--file", "b").code == 2

@@ -405,7 +405,7 @@ _BEFORE_BLANK: Final = (
     r"(?i)(?:^|\s)--?[\w-]*$|(?:^|\s)(?:env|setx) \w*$"
     r"|\b(?:login|user(?:name)?|benutzer|zugangsdaten|credentials):? [^\s]{1,40} (?:(?:/|und|and) )?$"
 )
-"""What stands before a name whose value follows after a blank: an option's dashes, a word of a file format, a user."""
+"""The text before a name whose value follows after a blank: an option's dashes, a word of a file format, a user."""
 
 _VALUE: Final = (
     r"(?:(?:\\{0,3}[\"'`]\]?|\*\*)?[ \t]{0,8}"

@@ -172,7 +172,7 @@ _MAX_WORDS_BEFORE: Final = 5
 _MAX_VALUE_CHARS: Final = 128
 _MAX_LEAD_CHARS: Final = 24
 _DIGIT: Final = re.compile(r"\d|[^\W\d_]-[^\W\d_]{1,20}-[^\W\d_]")
-"""What a code or a key has: digits, or three words joined by hyphens."""
+"""A code or a key has digits, or three words joined by hyphens."""
 _REVERSE_JOINTS: Final = frozenset({"as", "als"})
 _SENTENCE_END: Final = ".!;"
 """A question may be followed by its answer: "My password? It's hunter2."."""
