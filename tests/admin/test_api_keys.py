@@ -51,6 +51,17 @@ def test_a_key_with_limits_opens_nothing_beside_them_and_gives_no_higher_role(te
 
 
 @pytest.mark.promise("access.keys")
+@pytest.mark.parametrize("principal", [ALICE, "user:local"])
+def test_a_key_with_limits_lists_only_itself(team, principal):
+    limited = team.create_key(principal, limits=[("team/backend", "reader")])
+    whole = team.create_key(principal)
+
+    own, (listed,) = team.with_key(whole.secret).keys(), team.with_key(limited.secret).keys()
+    assert listed.id == limited.key.id
+    assert {limited.key.id, whole.key.id} <= {key.id for key in own}
+
+
+@pytest.mark.promise("access.keys")
 def test_limits_hold_for_a_key_of_the_owner_too(team):
     made = team.create_key("user:local", limits=[("team/lunch", "reader")])
     owner = team.with_key(made.secret)

@@ -102,7 +102,10 @@ class Access(Declarations):
 
     @verb("GET", "/v1/keys")
     def keys(self) -> tuple[ApiKey, ...]:
-        """Return all API keys, without their secrets, if you own the book; otherwise your own."""
+        """Return all API keys, without their secrets, if you own the book; otherwise your own.
+
+        A key with limits sees itself only.
+        """
 
     @verb("DELETE", "/v1/keys/{key_id}", changes=True)
     def revoke_key(self, key_id: str) -> ApiKey:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import sqlite3
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -101,6 +103,22 @@ def test_a_write_that_cannot_be_synced_is_not_acknowledged(
                 book.remember("a note")
         assert type(raised.value) is error
         book.remember("after")
+
+
+@pytest.mark.parametrize(("free_blocks", "error"), [(1_000_000, HomeError), (0, DiskFull)])
+def test_a_file_that_cannot_grow_is_a_full_disk_only_if_the_disk_is_full(
+    home: Path, monkeypatch: pytest.MonkeyPatch, free_blocks: int, error: type[HomeError]
+):
+    commonbook.open(home, create=True).close()
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=free_blocks, f_frsize=4096))
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(error) as raised:
+            commonbook.open(home)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert type(raised.value) is error
 
 
 def test_a_database_whose_journal_mode_was_changed_gets_its_log_again(home: Path, synced: list[Path]):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
+import os
 import re
 import sys
 from dataclasses import dataclass
@@ -146,6 +148,15 @@ def test_a_text_may_begin_with_dashes(cli, text):
 def test_what_follows_two_dashes_is_never_an_option(cli):
     result = cli("remember", "--json", "--", "--json")
     assert cli("show", result.json["id"], "--json").json["text"] == "--json"
+
+
+def test_a_process_that_may_open_no_more_files_says_so(cli, monkeypatch):
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(Book, "remember", fail)
+    result = cli("remember", "another")
+    assert (result.code, "no more files can be opened" in result.err, "ulimit" in result.err) == (1, True, True)
 
 
 @pytest.mark.promise("writes.bad-input")

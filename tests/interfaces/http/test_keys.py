@@ -247,10 +247,11 @@ def test_the_owners_verbs_are_refused_to_an_admin_of_every_space(book, client_of
 
 def test_a_limited_key_opens_no_more_than_its_limits(book, client_of, world):
     book.remember("elsewhere", space="other")
-    secret = book.create_key("user:local", limits=[("s", "reader")]).secret
+    key, secret = book.create_key("user:local", limits=[("s", "reader")])[:2]
     client = client_of(secret)
     texts = [item["text"] for item in client.get("/v1/memories").json()["items"]]
     assert texts == ["a memory"]
+    assert [each["id"] for each in client.get("/v1/keys").json()] == [key.id]
     assert client.post("/v1/memories", json={"text": "x", "space": "s"}).status_code == 403
     assert client.post("/v1/sync").status_code == 403
     assert client.post("/v1/recall", json={"query": "elsewhere", "spaces": ["other"]}).status_code in (403, 404)

@@ -1,10 +1,11 @@
 """Mask secrets and private parts of a text before it is stored.
 
 `mask` puts `[masked: github token]` in the place of a secret. A token is recognised by its provider's prefix. A
-password or key without a prefix is recognised by the text before it (`password=`, `://user:`, `Bearer`), and only if
-the value looks like a secret: it has digits among letters, for example, and is not a variable's name, a call, a path or
-a placeholder. A password that prose tells in English or German is found by `spoken_secrets`. Prose about passwords,
-hashes, ids and paths is left alone. All patterns take linear time: none can fail in more than one way.
+password or key without a prefix is recognised by the name before it (`password=`, `token:`, `--api-key`, `://user:`):
+any value is masked where only a secret can stand, such as after `API_KEY=` or at the end of a line; elsewhere only a
+value that looks like a secret. A variable's name, a call, a path, a type or placeholder stays. A password that prose
+tells in English or German is found by `spoken_secrets`. Prose about passwords, hashes, ids and paths is left alone. All
+patterns take linear time: none can fail in more than one way.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Final, NamedTuple, TypeAlias
 
 from commonbook.core.text.metadata import scalars_of
 from commonbook.core.text.recall_fence import KeyedHash, unfence
-from commonbook.core.text.spoken_secrets import spoken_spans
+from commonbook.core.text.spoken_secrets import NO_SECRETS, PREDICATE_ENDING, spoken_spans
 from commonbook.errors import BadInput
 from commonbook.values.memory import (
     MAX_METADATA_CHARS,
@@ -314,6 +315,7 @@ _TOKENS: Final = (
     _Token("jwt", ("eyJ",), r"(?<![A-Za-z0-9_-])eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"),
     _Token("token", ("earer", "EARER"), r"(?i)(?<=\bbearer )[ \t]{0,8}[A-Za-z0-9._~+/=-]{12,}", _is_mixed),
     _Token("password", ("asic ", "ASIC "), r"(?i)authorization\W{1,8}basic ([A-Za-z0-9+/_-]{8,}={0,2})"),
+    _Token("password", ("mysql",), r"\bmysql\w* (?:[^\n|;]{0,80}? )?-p([^\s\"'$]{4,128})"),
     _Token(
         "password",
         ("-u ", "--user "),
@@ -391,32 +393,43 @@ def _is_url_password(value: str) -> bool:
 
 # Lower case, for a lower-cased text: a search that ignores case is four times as slow.
 _NAMES: Final = (
-    r"passwords?|passwd|passphrase|pwd|_pass(?![a-z])|-pass(?![a-z])"
+    r"-pass(?:in|out) pass|passwor[dt]s?|passwd|passphrase|pwd|(?:_|-|\bstore|\bkey|\brequire)pass(?![a-z])|\bpass(?==)"
+    r"|kennwort|\bsshpass -p|\bidentified by|authorization: bearer"
     r"|(?:api|access|auth|secret|private|signing|encryption|account|master|client|license|webhook|service)[ _-]?key"
     r"|secret|token|credentials?"
 )
-_NAME_PARTS: Final = ("pass", "pwd", "key", "secret", "token", "credential")
+_NAME_PARTS: Final = ("pass", "pwd", "key", "secret", "token", "credential", "kennwort", "identified by", "bearer")
 """Every name contains one of these: most texts contain none, which is much faster to check."""
+_TAKES_BLANK: Final = r"^(?:requirepass|-pass(?:in|out) pass|sshpass -p|identified by|authorization: bearer)$"
+_BEFORE_BLANK: Final = (
+    r"(?i)(?:^|\s)--?[\w-]*$|(?:^|\s)(?:env|setx) \w*$"
+    r"|\b(?:login|user(?:name)?|benutzer|zugangsdaten|credentials):? [^\s]{1,40} (?:(?:/|und|and) )?$"
+)
+"""The text before a name whose value follows after a blank: an option's dashes, a word of a file format, a user."""
 
 _VALUE: Final = (
     r"(?:(?:\\{0,3}[\"'`]\]?|\*\*)?[ \t]{0,8}"
-    r"(?:=>|:=|={1,3}|:[ ]?(?:str|string|bytes)(?:[ ]?\|[ ]?None)?[ ]?=|:)(?:\*\*)?[ \t]{0,8}"
-    r"|(?P<tag>>)|(?P<option>[ ]))"
+    r"(?P<sign>=>|:=|={1,3}|:[ ]?(?:str|string|bytes)(?:[ ]?\|[ ]?None)?[ ]?=|:|\"[ ]value=|,(?=[ ]?['\"])"
+    r"|\r?\n[ ]{0,40}value:)"
+    r"(?:\*\*)?[ \t]{0,8}|(?P<tag>>)|(?P<option>[ ]))"
     r"(?:(?P<quote>\\{0,3}[\"'`])(?P<quoted>[^\"'`\n\\]+)|(?P<bare>"
     r"(?:(?![&,;|?(\[{][\w-]{1,50}[=:])[^\s\"'`<>\\])+))"
 )
-_VALUE_SIGNS: Final = ("=", ":", ">", "--")
-"""A value follows one of these, or the name of an option, which begins with the last."""
-_MAX_NAME_CHARS: Final = 50
+_MAX_NAME_CHARS: Final = 60
 _REFERENCE: Final = (
-    r"^(?:\$|%[({]|\{|<|\*{3}|\.{2,}|~/|\.{0,2}/\w|https?:|env[.:]|vault:|process\.|os\.|[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+$"
+    r"^(?:\$|%[({]|\{|<|!\w+$|\*{3}|\.{2,}|~|\.{0,2}/\w|https?:|env[.:]|vault:|process\.|os\."
     r"|[A-Za-z_][\w.]*[(\[])|\[masked:"
 )
+_DOTTED_OR_TYPE: Final = r"^(?:[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+|(?:[A-Z][a-z]+){2,})$"
 _IDENTIFIER: Final = r"^(?:[a-z]+\d?(?:_[a-z0-9]+)+|[A-Z]+\d?(?:_[A-Z0-9]+)+|[a-z]+(?:[A-Z][a-z]+)+)$"
+_PLACEHOLDER: Final = r"(?i)^(?:[x.*_•-]+|your[ _-].*|.*[_-]here\d?|change.?(?:me|it|this)|\(.*\))$"
 _HARMLESS: Final = frozenset({
     "required", "optional", "string", "password", "passwort", "secret", "token", "hidden", "disabled", "enabled",
-    "default", "example", "changeme", "redacted", "masked", "placeholder", "undefined", "boolean", "integer",
+    "default", "example", "redacted", "masked", "placeholder", "undefined", "boolean", "integer", "none", "null",
+    "true", "false", "bytes", "text", "tokens", "auto", "prompt", "secretstr", "int", "bool", "float", "option",
+    "options", "flag", "instead",
 })  # fmt: skip
+_LINE_END: Final = r"[\"'`*]{0,3}[.,;]?[ \t]{0,8}(?:#|\\?n?$|\r?\n|\\n)"
 
 
 def _mask_assigned(text: str) -> Masked:
@@ -427,38 +440,74 @@ def _assigned_spans(text: str) -> Iterator[Span]:
     search_from = 0
     # Only this letter becomes two when it is lower-cased, which would shift all positions.
     lowered = text.replace("\u0130", "I").lower()
-    if not any(sign in text for sign in _VALUE_SIGNS) or not any(part in lowered for part in _NAME_PARTS):
+    if not any(part in lowered for part in _NAME_PARTS):
         return
     for name in compiled(_NAMES).finditer(lowered):
         match = compiled(_VALUE).match(text, name.end()) if name.start() >= search_from else None
-        if match and _can_have_value(text[max(0, name.start() - _MAX_NAME_CHARS) : name.start()], match):
-            is_quoted = bool(match["quote"])
-            start, end = match.span("quoted" if is_quoted else "bare")
+        before = text[max(0, name.start() - _MAX_NAME_CHARS) : name.start()]
+        if match and _can_have_value(before, name[0], match):
+            start, end = match.span("quoted" if match["quote"] else "bare")
             # The full stop of a sentence and the closing bracket of a call are not part of a value.
             value = match["quoted"] or match["bare"].rstrip(".,;:)]}|")
-            literal = is_quoted and "=" in text[name.end() : start]
-            if _looks_secret(name[0], value, literal=literal, quoted=is_quoted):
+            if _looks_secret(name, before, match, value):
                 yield start, start + len(value)
                 search_from = end
-            elif not is_quoted:
+            elif not match["quote"]:
                 search_from = end
 
 
-def _can_have_value(before: str, match: re.Match[str]) -> bool:
+def _can_have_value(before: str, name: str, match: re.Match[str]) -> bool:
     """Return whether a value can follow a name: after a blank only for an option, after `>` only for a tag."""
     if match["option"]:
-        return _has(r"--[\w-]*$", before)
+        return _has(_BEFORE_BLANK, before) or _has(_TAKES_BLANK, name)
     if match["tag"]:
         return _has(r"<[\w:.-]*$", before) and match.string.startswith("</", match.end())
+    if match["sign"] == ",":
+        return _has(r"define\([\"']\w*$", before)
     return not before.endswith("[masked: ")
 
 
-def _looks_secret(name: str, value: str, *, literal: bool, quoted: bool) -> bool:
-    if _has(_REFERENCE, value) or value.lower() in _HARMLESS or (not quoted and _has(_IDENTIFIER, value)):
+def _looks_secret(name: re.Match[str], before: str, match: re.Match[str], value: str) -> bool:
+    """Return whether a value is a secret: where only a secret can stand, any value but a placeholder or code."""
+    is_constant = match.string[name.start() : name.end()].isupper() and not _has(r"[a-z][\w-]*$", before)
+    if _has(_REFERENCE, value) or _has(_PLACEHOLDER, value) or value.lower().rstrip("!") in _HARMLESS:
         return False
-    if "pass" in name or name == "pwd":
-        return len(value) >= 6 and (literal or value.isdigit() or _has_digit_or_sign(value))
-    return len(value) >= 8 and not _has(r"\s", value) and _has(r"\d", value) and _has(r"[A-Za-z]", value)
+    if not is_constant and (_has(_DOTTED_OR_TYPE, value) or (not match["quote"] and _has(_IDENTIFIER, value))):
+        return False
+    is_password, blank = _has(_CHOSEN_BY_PEOPLE, name[0]), _has(r"\s", value)
+    if _is_certain(name, before, match, value, is_constant=is_constant) and _has(r"[^\W\d_]", value):
+        return len(value) >= (4 if is_password else 6) and (not blank or bool(match["quote"]))
+    if is_password:
+        literal = match["quote"] and "=" in (match["sign"] or "")
+        return len(value) >= 6 and bool(literal or value.isdigit() or _has_digit_or_sign(value))
+    return len(value) >= 8 and not blank and _has(r"\d", value) and _has(r"[A-Za-z]", value)
+
+
+def _is_certain(name: re.Match[str], before: str, match: re.Match[str], value: str, *, is_constant: bool) -> bool:
+    """Return whether a value stands where only a secret can stand, so that it need not look like one."""
+    sign, text, end = match["sign"], match.string, (match.end() if match["quote"] else match.start("bare") + len(value))
+    has_prefix = _has(r"[\w?&-]$", before)
+    is_word = value.lower() in NO_SECRETS or (value.isalpha() and not has_prefix and _has(_ENDING, value))
+    ends_line = compiled(_LINE_END).match(text, end) is not None
+    if match["option"] and not _has(r"-[\w-]*$", before):
+        return _has(_TAKES_BLANK, name[0]) or is_constant or (ends_line and not is_word)
+    if not sign or is_constant or _has(_TAKES_BLANK, name[0]):
+        return True
+    if match["quote"] and _has(r"\s", value):
+        return False
+    if sign in {"==", "==="} or (not has_prefix and value.isalpha() and not _has(_CHOSEN_BY_PEOPLE, name[0])):
+        return False
+    if sign == ":":
+        can_be_type = value.isalpha() and not _has(_CHOSEN_BY_PEOPLE, name[0])
+        return not is_word and (match["quote"] is not None or (ends_line and not can_be_type))
+    # An argument of a call may be a variable.
+    return match["quote"] is not None or (
+        text.startswith("=", name.end()) and text[end : end + 1] not in {",", ")", "(", "["}
+    )
+
+
+_CHOSEN_BY_PEOPLE: Final = r"pass|pwd|kennwort|identified by"
+_ENDING: Final = rf"{PREDICATE_ENDING}|(?:lich|ig|bar|sam|los|haft)$"
 
 
 def _has_digit_or_sign(value: str) -> bool:

@@ -112,7 +112,7 @@ _NO_SECRET_ENGLISH: Final = _words("""
     token key value username user login email admin-only printed displayed asked typed entered mentioned attached
     below: above: follows above. here: there: somewhere: everyone bytes str int bool float object char varchar dict
     array be changed must should cannot can't used see ask use least minimum maximum contact chapter page section
-    step check refer please
+    step check refer please changeme void expire continue
 """)
 _NO_SECRET_GERMAN: Final = _words("""
     der die das ein eine im zu sehr mehr gleich dasselbe immer nie nicht nur falsch richtig korrekt ungültig
@@ -171,7 +171,8 @@ _MAX_WORDS: Final = 12
 _MAX_WORDS_BEFORE: Final = 5
 _MAX_VALUE_CHARS: Final = 128
 _MAX_LEAD_CHARS: Final = 24
-_DIGIT: Final = re.compile(r"\d")
+_DIGIT: Final = re.compile(r"\d|[^\W\d_]-[^\W\d_]{1,20}-[^\W\d_]")
+"""A code or a key has digits, or three words joined by hyphens."""
 _REVERSE_JOINTS: Final = frozenset({"as", "als"})
 _SENTENCE_END: Final = ".!;"
 """A question may be followed by its answer: "My password? It's hunter2."."""
@@ -190,11 +191,18 @@ _WORD: Final = re.compile(r"\S+")
 _TECHNICAL: Final = re.compile(TECHNICAL)
 _AND: Final = re.compile(r"[\"'”’»“]?(?:,? (?:and|or|und|oder) |, )")
 _PHRASE: Final = re.compile(r"[^\W\d_]+(?:[ -][^\W\d_]+){2,23}(?=[.,;!?\"'”]|$)")
-_HYPHENATED: Final = re.compile(r"[a-z]+(?:-[a-z]+){2,}$")
+_HYPHENATED: Final = re.compile(r"[a-zäöüß]+(?:-[a-zäöüß]+)+$")
 _MIN_HYPHENATED_CHARS: Final = 15
+_HYPHENATED_PREDICATE: Final = re.compile(
+    rf"{PREDICATE_ENDING}|(?:^|-)(?:of|the|by|date|in|only|wide|specific|side|free|time|term|text|level|safe|proof|style)(?:-|$)"
+    r"|(?:lich|ig|bar|sam|los|haft|iert|isch)$"
+)
+_SETTING: Final = re.compile(r"\b(?:set|changed|updated|setze|habe)\b[^.!?\n]*$", re.IGNORECASE)
 _MAX_COMMON_WORDS: Final = 0.25
 _WORDS_WITH_NUMBER: Final = re.compile(r"(?=[^\n]{0,60}\d)[\w$!#]+(?: [\w$!#]+){2,5}(?=[.!]?\s*(?:\n|$))")
-_CLAUSE_END: Final = re.compile(r"[\"'”’»“`*]*(?:\s*$|\s*\n|[.,;!?)]|\s(?:and|but|so|for|on|und|aber)\s)")
+_CLAUSE_END: Final = re.compile(
+    r"[\"'”’»“`*]*(?:\s*$|\s*\n|[.,;!?)]|\s(?:and|but|so|for|on|und|aber|yesterday|today)\b)"
+)
 
 
 class _Level(IntEnum):
@@ -247,7 +255,7 @@ def _names(lowered: str) -> Iterator[_Name]:
         at = lowered.find(part)
         while at >= 0:
             end = at + len(part)
-            # Codes and keys have digits: without one nearby, nothing more is looked at.
+            # Without a digit or joined words nearby, nothing more is looked at.
             near = _DIGIT.search(lowered, max(0, at - _BEFORE_CHARS), end + _WINDOW_CHARS) is not None
             names = [
                 _name_around(lowered, at, end, kind, is_german=is_german)
@@ -314,6 +322,8 @@ def _value_after(text: str, name: _Name, window: str, words: list[re.Match[str]]
             return [span]
         raw, plain = word[0].lower().replace("’", "'"), _plain(word[0])
         level = _next_level(raw, plain, level)
+        if level is not None and plain in {"to", "auf"} and _SETTING.search(text, max(0, name.start - 40), name.start):
+            level = _Level.JOINED
         if raw[-1] in ":=" and level is None and not other_field:
             level = _Level.JOINED
         other_field = other_field or raw[-1] in ",/|" or raw[0] in "\"'`"
@@ -425,14 +435,28 @@ def _is_secret(core: str, name: _Name, level: _Level, *, ends_clause: bool, foll
         return _is_secret_number(core.rstrip("#*"), name, level) and following not in UNITS
     if (name.kind is Kind.CODE and level < _Level.JOINED) or _TECHNICAL.match(core):
         return False
-    if name.kind is Kind.PASSWORD and len(core) >= _MIN_HYPHENATED_CHARS and _HYPHENATED.match(core):
-        return _share_of_common_words(core) <= _MAX_COMMON_WORDS
+    if name.kind is not Kind.CODE and _HYPHENATED.match(core):
+        return _is_hyphenated_secret(core, name, level)
     if _is_mixed(core):
         shortest = 7 if name.kind is Kind.KEY else 6 if level is _Level.ADJACENT else 4
         return len(core) >= shortest and (name.kind is not Kind.KEY or _has_letter_and_digit(core))
     if name.kind is not Kind.PASSWORD or name.word == _AMBIGUOUS or level < _Level.JOINED:
         return False
     return core.isalpha() and len(core) >= 4 and ends_clause and _is_unlike_a_predicate(core, name)
+
+
+def _is_hyphenated_secret(core: str, name: _Name, level: _Level) -> bool:
+    """Return whether words joined by hyphens are a secret: not *case-sensitive*; a key has three words or more."""
+    count = core.count("-") + 1
+    if name.kind is Kind.PASSWORD and count > 2 and len(core) >= _MIN_HYPHENATED_CHARS:
+        return _share_of_common_words(core) <= _MAX_COMMON_WORDS
+    shortest = 2 if name.kind is Kind.PASSWORD else 3
+    return (
+        level is _Level.JOINED
+        and count >= shortest
+        and not _share_of_common_words(core)
+        and not _HYPHENATED_PREDICATE.search(core)
+    )
 
 
 def _is_secret_number(digits: str, name: _Name, level: _Level) -> bool:

@@ -415,7 +415,8 @@ def _translated_errors(path: str) -> Iterator[None]:
 def _translate(error: sqlite3.DatabaseError, path: str) -> CommonbookError:
     """Return our error for one of SQLite, with its fix."""
     name = getattr(error, "sqlite_errorname", "") or ""
-    if name.startswith("SQLITE_FULL"):
+    # A disk without room fails to extend the shared memory of the log, which SQLite calls an I/O error.
+    if name.startswith("SQLITE_FULL") or (name.startswith("SQLITE_IOERR") and _free_bytes(path) < _LEAST_FREE_BYTES):
         return DiskFull("there is no room left for the database", fix="free some space and try again")
     if name.startswith(("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")):
         return HomeReadOnly(f"{path} cannot be written: {error}", fix="give this user write access to the home")
@@ -592,12 +593,20 @@ def _back_up(path: str, part: str, busy_seconds: float) -> None:
         os.close(fd)
 
 
+_LEAST_FREE_BYTES: Final = 65_536
+"""Less than this is a full disk: the shared memory of the log grows by 32 KiB."""
+
+
+def _free_bytes(path: str) -> int:
+    disk = os.statvfs(os.path.dirname(path) or ".")
+    return disk.f_bavail * disk.f_frsize
+
+
 def _require_room(path: str) -> None:
     """Raise DiskFull unless there is room for a copy of the database and its write-ahead log."""
     size = sum(os.path.getsize(file) for file in (path, path + "-wal") if os.path.exists(file))
     needed = size + _RESERVE_BYTES
-    disk = os.statvfs(os.path.dirname(path))
-    if disk.f_bavail * disk.f_frsize < needed:
+    if _free_bytes(path) < needed:
         raise DiskFull(
             "there is no room for the copy of the database that is made before its schema is migrated",
             fix=f"free at least {needed:,} bytes and open the home again; nothing was changed",

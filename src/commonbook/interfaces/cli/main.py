@@ -5,6 +5,7 @@ Modules are imported when a command needs them, because most runs are short.
 
 from __future__ import annotations
 
+import errno
 import gc
 import io
 import os
@@ -85,6 +86,12 @@ def _run_reporting_errors(argv: Sequence[str]) -> int:
     except CommonbookError as error:
         _print_error(error, as_json="--json" in argv)
         return exit_code(error)
+    except OSError as error:
+        if error.errno not in {errno.EMFILE, errno.ENFILE}:
+            raise
+        # To load the module that prints errors takes a file too.
+        print("commonbook: no more files can be opened\nfix: allow more, as `ulimit -n 256` does", file=sys.stderr)
+        return _FAILED
     return code
 
 

@@ -100,12 +100,12 @@ def _require_within_limits(space: str, limits: Iterable[tuple[str, str]] | None)
 
 
 def list_keys(engines: Engines, actor: Actor) -> tuple[ApiKey, ...]:
-    """Return the keys that the actor may see: the owner sees all, others their own."""
+    """Return the keys that the actor may see: the owner sees all, a key with limits itself, others their own."""
     with engines.db.reading() as tx:
         permissions.require_valid_key(tx, actor)
-        return tuple(
-            key for key in api_keys.get_all(tx) if permissions.is_owner(actor) or key.principal == actor.principal
-        )
+        keys = [key for key in api_keys.get_all(tx) if permissions.is_owner(actor) or key.principal == actor.principal]
+        is_limited = actor.key_id is not None and actor.has_limits
+        return tuple(key for key in keys if not is_limited or key.id == actor.key_id)
 
 
 def revoke_key(engines: Engines, caller: RequestContext, key_id: str) -> ApiKey:
