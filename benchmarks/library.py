@@ -37,6 +37,7 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from commonbook.core.text.space_names import PERSONAL
+from commonbook.core.text.stopwords import ENGLISH
 from commonbook.core.text.terms import query_words
 from commonbook.engines.embedders.static_table import TABLE
 from commonbook.values.memory import Draft
@@ -190,4 +191,4 @@ def _fill_question(words: Sequence[str], chance: random.Random, *, steepness: fl
 
 def _content(text: str) -> dict[str, str]:
     """Return the words of a text by their stems, without stop words."""
-    return {term: word for word, term in query_words(text)}
+    return {term: word for word, term in query_words(text) if word not in ENGLISH}

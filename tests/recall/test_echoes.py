@@ -91,14 +91,6 @@ def test_messages_of_one_author_that_say_the_same_are_one_hit(book: Book, settle
     assert sorted((hit.author, hit.repeats) for hit in hits) == [("user:ben", 0), ("user:local", 4)]
 
 
-def test_what_somebody_remembered_stands_for_what_was_merely_said(book: Book, settle):
-    book.append("said", [NewMessage("We deploy to production on Thursdays at ten.")])
-    memory = book.remember("We deploy to production on Thursdays at ten.").id
-    settle()
-    (hit,) = book.recall("When do we deploy to production?").hits
-    assert (hit.id, hit.repeats) == (memory, 1)
-
-
 def test_short_answers_to_different_questions_are_different_hits(book: Book, settle):
     for name in ("Ann", "Ben"):
         book.append(f"s-{name}", [NewMessage(f"Which day is {name} in the office?"), NewMessage("On Friday.")])

@@ -33,7 +33,7 @@ class Hit(NamedTuple):
     `path` is the file of its memory, which is at `revision`; both are None for a message that is in no episode yet.
     `session` and `seq` are the place of a message, None for a memory. `confidence` is the estimated chance that this
     hit answers the query, from 0 to 1; 0 without a query, and for what only asks the question again. `matched` are the
-    words of a long passage that are in the query. `also_in` names the other searched spaces where a memory of the same
+    words of the passage that are in the query. `also_in` names the other searched spaces where a memory of the same
     root says the same; it is not a hit of its own. `repeats` is how many messages say the same.
     """
 

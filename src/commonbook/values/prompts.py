@@ -36,9 +36,6 @@ _INDENT: Final = "  "
 _SCALARS: Final = (str, int, float, bool)
 _MAX_PASSAGE_TOKENS: Final = 150
 _MAX_NEIGHBOUR_TOKENS: Final = 60
-LONG_CHARS: Final = 200
-"""Only longer texts are cut around what matched."""
-
 MIN_FIRST_TOKENS: Final = 20
 """The first passage may have so many tokens, however small the budget is."""
 

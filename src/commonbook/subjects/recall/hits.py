@@ -430,6 +430,8 @@ class HitBuilder:
                 self._empty_answers.add(row)
         if row in self._echoes or row in self._empty_answers:
             return {"echo": _ECHO_PENALTY}
+        if non_answers.lacks_abbreviation(self._named_text(row), asks[0]):
+            return {"small_letters": round(-_OTHER_NAME_PART * max(self._totals[row], 0.0), 6)}
         is_short = self._pool.lengths[row] <= _MAX_NAMING_WORDS
         if (
             self._question.names
@@ -594,9 +596,8 @@ class HitBuilder:
         return f"{speaker}: {text}" if speaker else text
 
     def _matched(self, text: str) -> tuple[str, ...]:
-        """Return the words of a text whose terms are in the query, if it is so long that it may be cut."""
-        is_needed = self._query.request.explain or len(text) > prompts.LONG_CHARS
-        return tuple(dict.fromkeys(terms.matching(text, self._terms))) if is_needed else ()
+        """Return the words of a text whose terms are in the query."""
+        return tuple(dict.fromkeys(terms.matching(text, self._terms)))
 
 
 MAX_PLACES: Final = 100

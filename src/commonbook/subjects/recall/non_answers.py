@@ -102,6 +102,8 @@ class Question(NamedTuple):
     names: frozenset[str]
     small: frozenset[str]
     """All its words, in small letters."""
+    abbreviated: frozenset[str]
+    """Its words such as "IT", which are common words in small letters."""
 
 
 def read_question(query: str) -> Question:
@@ -114,18 +116,20 @@ def read_question(query: str) -> Question:
         frozenset(_NUMBER.findall(query)),
         frozenset(name.rstrip("s") for name in names),
         frozenset(_WORD.findall(query.lower())),
+        frozenset(word.upper() for word in stopwords.ABBREVIATED) & {*_WORD.findall(query)},
     )
 
 
 def is_echo(text: str, question: Question, nearness: Nearness) -> bool:
     """Return whether a message only asks what this question asks: all its content words are in it, or near it."""
-    asked = _without_fillers(text)
-    is_marked = asked.rstrip(" !.)\"'").endswith("?")
-    is_framed = _BEGINS_WITH_FRAME.match(asked) is not None
-    asks = _ASKS.match(asked) or (_ASKS_IN_GERMAN.match(asked) if terms.language_of(text) == "german" else None)
-    if not (is_marked or asks or is_framed) or _TAG_QUESTION.search(asked) or _tells_more(asked, question):
+    part = _without_fillers(text)
+    is_marked = part.rstrip(" !.)\"'").endswith("?")
+    asks = _ASKS.match(part) or (_ASKS_IN_GERMAN.match(part) if terms.language_of(text) == "german" else None)
+    may_ask = is_marked or asks or _BEGINS_WITH_FRAME.match(part)
+    if not may_ask or _TAG_QUESTION.search(part) or _tells_more(part, question):
         return False
-    words = {word: term for word, term in _content(asked).items() if word not in _EMPTY_WORDS or term in question.stems}
+    content = _content(part)
+    words = {word: term for word, term in content.items() if word not in _EMPTY_WORDS or term in question.stems}
     if not words:
         return False
     if not is_marked or not asks or not _ASKS_OPENLY.search(asks[0]):
@@ -144,6 +148,11 @@ def is_empty_answer(text: str, before: str, question: Question, nearness: Nearne
         return False
     words = {word: term for word, term in _content(text).items() if word not in _EMPTY_WORDS}
     return not _new_words(words, answered, nearness)
+
+
+def lacks_abbreviation(text: str, question: Question) -> bool:
+    """Return whether a passage has none of the abbreviations in a question, but perhaps "it"."""
+    return bool(question.abbreviated) and question.abbreviated.isdisjoint(_WORD.findall(text))
 
 
 def names_another(text: str, around: Sequence[str], question: Question) -> bool:

@@ -180,8 +180,7 @@ def rank(
     date_matches: Numbers | None = None,
     phrase_matches: Numbers | None = None,
 ) -> tuple[npt.NDArray[np.intp], Scores]:
-    """Score a pool; return its eligible rows, best first, and the scores. Of equal scores, memories come
-    first, then the newest.
+    """Score a pool; return its eligible rows, best first, and the scores. Of equal scores the newest comes first.
 
     `expansions` lists for each query term the nearest first. `date_matches` says how well each passage's day matches
     the dates that the query names, `phrase_matches` how much of its phrase each passage has.
@@ -213,7 +212,7 @@ def rank(
     total = np.round(parts.sum(axis=0), 6)
     rows = np.flatnonzero(pool.eligible)
     # The sort is stable, and a pool is sorted by thread and position.
-    best = np.lexsort((~pool.orders[rows], _has_flag(pool, IS_MESSAGE)[rows], -total[rows]))
+    best = np.lexsort((~pool.orders[rows], -total[rows]))
     return rows[best], Scores(total, parts, coverage=coverage)
 
 
