@@ -302,6 +302,7 @@ def test_a_memory_that_was_moved_out_of_the_space_is_not_changed_by_its_file(boo
     write(source, {"a.md": "Second words\n"})
     report = book.import_folder(str(source), space="inbox")
     assert (report.done, report.updated, [each.where for each in report.skipped]) == (0, 0, ["a.md"])
+    assert "moved out" in report.skipped[0].why
     assert book.get(moved.id).text == "First words"
 
 
