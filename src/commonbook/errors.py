@@ -34,7 +34,7 @@ CommonbookError
     ├── HomeReadOnly
     ├── HomeDamaged
     ├── DiskFull
-    ├── KeyMissing                   the signing key of an existing log
+    ├── KeyMissing                   no keys of an existing book, or those of another one
     ├── NetworkFileSystem
     └── DatabaseError
         ├── DatabaseUnreachable          no server there, or none that takes writes
@@ -236,7 +236,7 @@ class DiskFull(HomeError):
 
 
 class KeyMissing(HomeError):
-    """The key that signed the log is missing."""
+    """The keys of the book are missing, or others are in their place."""
 
 
 class NetworkFileSystem(HomeError):

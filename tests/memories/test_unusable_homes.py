@@ -16,6 +16,7 @@ import commonbook
 from commonbook.compose import book
 from commonbook.engines.disk.durable_files import network_file_system
 from commonbook.errors import DiskFull, HomeDamaged, HomeOfAnotherBuild, KeyMissing, NetworkFileSystem, NoHome
+from commonbook.interfaces.cli.main import main
 from commonbook.service.book import Book
 from commonbook.values.memory import Draft
 
@@ -197,6 +198,48 @@ def test_a_home_that_lost_its_keys_is_read_but_not_written(book: Book, home: Pat
     with commonbook.open(home) as again:
         again.remember("two")
         assert again.verify_log().ok
+
+
+@pytest.mark.promise("keys.own")
+@pytest.mark.parametrize("name", ["signing.key", "hashing.key"])
+def test_a_home_with_a_key_of_another_one_is_read_but_not_written(book: Book, home: Path, tmp_path: Path, name: str):
+    memory = book.remember("Priya runs the deploy", key="k")
+    book.close()
+    commonbook.open(tmp_path / "other", create=True).close()
+    key = home / ".commonbook" / "keys" / name
+    own = key.read_bytes()
+    shutil.copy(tmp_path / "other" / ".commonbook" / "keys" / name, key)
+    (home / memory.path).write_text((home / memory.path).read_text() + "by hand\n")
+    with commonbook.open(home) as again:
+        assert again.get(memory.id).text == "Priya runs the deploy"
+        assert again.recall("Priya deploy").hits
+        for write in (
+            lambda: again.remember("Priya runs the deploy", key="k"),
+            lambda: again.append("talk", ["hello"]),
+        ):
+            with pytest.raises(KeyMissing, match="are not those that this book was made with") as caught:
+                write()
+            assert "backup" in caught.value.fix
+        for findings in (again.status().findings, again.doctor()):
+            assert "wrong keys" in [finding.what for finding in findings]
+    key.write_bytes(own)
+    with commonbook.open(home) as again:
+        assert again.get(memory.id).text == "Priya runs the deploy\nby hand"
+        assert not again.remember("Priya runs the deploy", key="k").new
+        assert again.verify_log().ok
+
+
+@pytest.mark.promise("keys.own")
+def test_the_command_names_keys_of_another_home(book: Book, home: Path, tmp_path: Path, capsys):
+    book.remember("one")
+    book.close()
+    commonbook.open(tmp_path / "other", create=True).close()
+    shutil.copytree(tmp_path / "other/.commonbook/keys", home / ".commonbook/keys", dirs_exist_ok=True)
+    assert main(["--home", str(home), "remember", "two"]) == 1
+    assert "are not those that this book was made with" in capsys.readouterr().err
+    assert main(["--home", str(home), "list"]) == 0
+    main(["--home", str(home), "status"])
+    assert "wrong keys" in capsys.readouterr().out
 
 
 def test_keys_are_for_the_owner_alone_and_doctor_names_open_ones(book: Book, home: Path):

@@ -220,6 +220,18 @@ def test_a_copy_that_was_edited_is_not_written_over(book, source):
     assert book.get(copy).text == "newer still"
 
 
+@pytest.mark.promise("copies.edits")
+@pytest.mark.parametrize("mode", ["live", "lazy", "snapshot"])
+def test_the_receipt_of_an_edit_says_that_a_copy_follows_its_source_no_longer(book, source, mode):
+    copy = book.share(source, "team", refresh=mode).id
+    assert book.edit(copy, tags=["ours"]).unfollowed is None
+    book.grant(BOB, "team", "writer")
+    assert book.acting_as(BOB).edit(copy, text="our own words").unfollowed == (None if mode == "snapshot" else source)
+    assert (book.get(copy).author, book.get(copy).revised_by) == ("user:local", BOB)
+    book.adopt(copy)
+    assert book.edit(source, text="their new words").unfollowed is None
+
+
 def test_a_detached_copy_follows_no_longer_and_still_says_where_it_came_from(book, source):
     copy = book.share(source, "team").id
     book.detach(copy)

@@ -12,10 +12,12 @@ import pytest
 
 import commonbook
 from commonbook.service.book import Book
+from commonbook.values.memory import Memory
 from tests.conftest import Folder
+from tests.interfaces.cli.test_cli import cli
 from tests.support.transfers import dump, everything, mentioned, mentioned_ids, opened, texts, titled, vault, write
 
-__all__ = ["vault"]
+__all__ = ["cli", "vault"]
 
 
 # --- again
@@ -235,3 +237,79 @@ def test_two_processes_that_import_one_folder_at_once_take_each_file_in_once(pla
     with opened(place) as book:
         assert len(everything(book)) == 300
         assert len(dump(book)["mention"]) == 300
+
+
+# --- ids of memories outside of the space that an import goes into
+
+
+def foreign(folder: Path, memory: Memory, text: str) -> Path:
+    """Write a file with the id of a memory, and one that links to it, as somebody else may send them."""
+    link = f"---\nlinks:\n  - related_to {memory.id}\n---\nBeside it\n"
+    return write(folder, {"a.md": f"---\nid: {memory.id}\n---\n{text}\n", "b.md": link})
+
+
+@pytest.mark.promise("import.inside")
+def test_an_import_into_a_space_leaves_a_memory_of_another_space_as_it_is(book: Book, tmp_path: Path):
+    secret = book.get(book.remember("The plan of the board", space="secret").id)
+    source = foreign(tmp_path / "foreign", secret, "Something else")
+    dry = book.import_folder(str(source), space="quarantine", dry_run=True)
+    report = book.import_folder(str(source), space="quarantine")
+    assert (dry.done, dry.updated, dry.new_ids) == (report.done, report.updated, report.new_ids) == (2, 0, ("a.md",))
+    assert book.get(secret.id) == secret
+    (named,) = [memory for memory in everything(book).values() if memory.text == "Something else"]
+    assert (named.space, named.id == secret.id) == ("quarantine", False)
+    assert [link.target for link in titled(book, "b").links] == [named.id]
+
+
+@pytest.mark.promise("import.inside")
+def test_a_file_with_a_new_id_becomes_one_memory_however_often_and_from_wherever_it_comes(book: Book, tmp_path: Path):
+    secret = book.get(book.remember("The plan of the board", space="secret").id)
+    source = foreign(tmp_path / "foreign", secret, "Something else")
+    book.import_folder(str(source), space="quarantine")
+    again = book.import_folder(str(source), space="quarantine")
+    assert (again.unchanged, again.done, again.updated, again.new_ids) == (2, 0, 0, ())
+    (source / "b.md").unlink()
+    (source / "a.md").rename(tmp_path / "a.md")
+    assert book.import_folder(str(tmp_path / "a.md"), space="quarantine").done == 0
+    book.rename_space("quarantine", "checked")
+    (tmp_path / "a.md").write_text((tmp_path / "a.md").read_text() + "and more\n")
+    report = book.import_folder(str(tmp_path / "a.md"), space="checked")
+    assert (report.done, report.updated, len(everything(book))) == (0, 1, 3)
+    assert book.get(secret.id) == secret
+
+
+def test_an_import_into_a_space_updates_what_lies_there_and_below(book: Book, tmp_path: Path):
+    below = book.get(book.remember("First words", space="team/backend").id)
+    source = foreign(tmp_path / "own", below, "Second words")
+    report = book.import_folder(str(source), space="team")
+    assert (report.done, report.updated, report.new_ids) == (1, 1, ())
+    assert book.get(below.id).text == "Second words"
+
+
+def test_an_import_without_a_space_updates_a_memory_wherever_it_is(book: Book, tmp_path: Path):
+    memory = book.get(book.remember("First words", space="team").id)
+    report = book.import_folder(str(foreign(tmp_path / "own", memory, "Second words")))
+    assert (report.done, report.updated, report.new_ids) == (1, 1, ())
+    assert book.get(memory.id).text == "Second words"
+
+
+@pytest.mark.promise("import.inside")
+def test_a_memory_that_was_moved_out_of_the_space_is_not_changed_by_its_file(book: Book, tmp_path: Path):
+    source = write(tmp_path / "notes", {"a.md": "First words\n"})
+    book.import_folder(str(source), space="inbox")
+    moved = book.move(titled(book, "a").id, "team")
+    assert book.import_folder(str(source), space="inbox").unchanged == 1
+    write(source, {"a.md": "Second words\n"})
+    report = book.import_folder(str(source), space="inbox")
+    assert (report.done, report.updated, [each.where for each in report.skipped]) == (0, 0, ["a.md"])
+    assert "moved out" in report.skipped[0].why
+    assert book.get(moved.id).text == "First words"
+
+
+def test_the_command_names_files_whose_memories_got_new_ids(cli, tmp_path: Path):
+    id_ = cli("remember", "The plan of the board", "--space", "secret", "--json").json["id"]
+    write(tmp_path / "foreign", {"a.md": f"---\nid: {id_}\n---\nSomething else\n"})
+    for options in (["--dry-run"], []):
+        shown = cli("import", str(tmp_path / "foreign"), "--space", "quarantine", *options).out
+        assert "memories elsewhere 1: a.md" in shown
+        assert "secret" not in shown

@@ -96,6 +96,7 @@ SHOWN_ON_PURPOSE = {
     ("LogEntry", "signature"): "who verifies the log needs it",
     ("LogEntry", "key_id"): "who verifies the log needs it",
     ("Identity", "key_id"): "an API key is revoked by its id",
+    ("Memory", "revised_by"): "its author may not have written the words that stand there",
     ("PromptUse", "hash"): "who put the passage into a prompt gave it",
 }
 

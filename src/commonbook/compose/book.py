@@ -41,8 +41,14 @@ if TYPE_CHECKING:
     from commonbook.ports.keys import Clock, Keys
     from commonbook.subjects.maintenance.worker import IndexFollower
 
-KEYS_CHECK_TEXT: Final = "the keys of this book"
-"""Its keyed hash is recorded when a book is made, to recognize the keys of the book. It must never change."""
+_KEYS_OF_HOME: Final = (
+    "bring the folder of the keys back from a backup (`commonbook restore` makes a home of one); if the keys are lost,"
+    " `commonbook export` here, and `commonbook import` into a new home"
+)
+_KEYS_OF_SERVER: Final = (
+    "copy the folder of the keys from another server of this book (`commonbook migrate` said which), and set"
+    " COMMONBOOK_KEYS to it"
+)
 
 _RECALLS_AT_ONCE: Final = 1
 """How many threads rank at once in an embedded book: more of them take the GIL from each other.
@@ -81,8 +87,8 @@ def open_book(
     wire = wire_server if settings.database else wire_home
     engines, make_recall = wire(settings, clock, create=create)
     book = book_over(engines, settings, clock, make_recall)
-    # A book that was migrated away can still be read, but applies no more changes.
-    with suppress(Moved):
+    # A book that was migrated away, or has the keys of another one, can still be read, but applies no more changes.
+    with suppress(Moved, KeyMissing):
         book.sync(progress=progress)
     return book
 
@@ -358,19 +364,15 @@ def _facts(database: Database, settings: Settings, keys: Keys, *, create: bool) 
         keys.load(create=settings.database is None)
         zone = settings.zone or user_times.local_zone(settings.system_zone)
         user_times.require_zone(zone)
-        facts = database.write(partial(_record_book, zone=zone, keys=keys.keyed_hash(KEYS_CHECK_TEXT)))
-    if settings.database is not None and facts.get("keys") != keys.keyed_hash(KEYS_CHECK_TEXT):
-        raise KeyMissing(
-            f"the keys in {settings.database.keys} are not those that this book was made with",
-            fix="copy the folder of the keys from another server of this book (`commonbook migrate` said which), and"
-            " set COMMONBOOK_KEYS to it",
-        )
+        facts = database.write(partial(_record_book, zone=zone, keys=keys.fingerprints()))
+    keys.expect(facts, fix=_KEYS_OF_HOME if settings.database is None else _KEYS_OF_SERVER)
+    if settings.database is not None:
+        keys.require_expected()
     return facts
 
 
-def _record_book(tx: Transaction, zone: str, keys: str) -> dict[str, str]:
-    made = {"id": new_id(), "created": format_time(tx.now), "zone": zone, "keys": keys}
-    home.record(tx, **made)
+def _record_book(tx: Transaction, zone: str, keys: dict[str, str]) -> dict[str, str]:
+    home.record(tx, id=new_id(), created=format_time(tx.now), zone=zone, **keys)
     return home.facts(tx)
 
 

@@ -11,7 +11,6 @@ from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Final
 
 from commonbook.compose.book import (
-    KEYS_CHECK_TEXT,
     open_book,
     postgres_database,
     prepare_home,
@@ -145,11 +144,9 @@ def _require_unused(old: Engines, target: Settings, clock: Clock) -> None:
     """
     from commonbook.subjects.transfer import migrate
 
-    check = old.keys.keyed_hash(KEYS_CHECK_TEXT)
-
     def take_over(tx: Transaction) -> None:
         if "id" in home.facts(tx):
-            home.replace(tx, keys=check)
+            home.replace(tx, **old.keys.fingerprints())
 
     if target.database:
         with closing(postgres_database(target, clock, create=True)) as database:

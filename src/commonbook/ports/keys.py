@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
@@ -45,6 +45,18 @@ class Keys(Protocol):
 
     def load(self, *, create: bool) -> None:
         """Read the keys now; with `create`, make them if there are none, which is right only while the log is empty."""
+        ...
+
+    def expect(self, facts: Mapping[str, str], *, fix: str) -> None:
+        """Remember which keys the book was made with, by the facts of `fingerprints`, and what mends others."""
+        ...
+
+    def fingerprints(self) -> dict[str, str]:
+        """Return facts that tell these keys from others, and nothing else of them."""
+        ...
+
+    def require_expected(self) -> None:
+        """Raise KeyMissing if these are not the keys that the book was made with."""
         ...
 
     def loose(self) -> list[str]:

@@ -21,6 +21,11 @@ def new_id() -> str:
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
+def derived_id(id_: str, digits: str) -> str:
+    """Return the id that has the time of another id, and these hexadecimal digits in place of its random ones."""
+    return f"{id_[:15]}{digits[:3]}-{id_[19]}{digits[3:6]}-{digits[6:18]}"
+
+
 def id_bytes(id_: str) -> bytes:
     """Return the 16 bytes of an id, which sort as ids do."""
     return bytes.fromhex(id_.replace("-", ""))

@@ -166,7 +166,8 @@ class Memory(NamedTuple):
     """A memory as its readers see it: what is stored, and what is derived when it is read.
 
     The derived fields are `marks`, `superseded_by`, `invalidations` (why the memory is suspect), `freshness` (whether a
-    copy is up to date with its source) and `successor` (the memory that superseded the source of a copy).
+    copy is up to date with its source) and `successor` (the memory that superseded the source of a copy). `revised_by`
+    wrote the present title and text; of a copy that follows its source, it is the principal that shared it.
     `session_space` is the space of its session, if that is another one.
     """
 
@@ -177,6 +178,7 @@ class Memory(NamedTuple):
     text: str
     tags: tuple[str, ...]
     author: str
+    revised_by: str
     created: datetime
     updated: datetime
     importance: float | None
@@ -257,6 +259,8 @@ class Receipt(NamedTuple):
     """The number of secrets that were masked."""
     tags_in_text: tuple[str, ...] = ()
     """After an edit of the tags: further tags of the memory, which stand in its text as `#tag`."""
+    unfollowed: str | None = None
+    """After an edit of a copy that followed a memory: the id of that memory, whose changes do not come any longer."""
     proposed: bool = False
     """Whether the memory waits for approval: it is not recalled before."""
 

@@ -224,6 +224,8 @@ class TransferReport(NamedTuple):
     spaces: tuple[str, ...] = ()
     """The names of the spaces that an import makes."""
     attachments: tuple[str, ...] = ()
+    new_ids: tuple[str, ...] = ()
+    """The paths of the files whose memories got new ids: those in the files are of memories outside of the space."""
 
 
 def not_exported(path: str) -> Finding:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -239,6 +240,8 @@ def test_keys_of_another_book(careful, refusal, monkeypatch, postgres_keys, tmp_
     make_keys(str(tmp_path / "others"))
     error = refusal(address, KeyMissing, keys=str(tmp_path / "others"))
     assert "are not those" in error.message
+    shutil.copy(Path(postgres_keys) / "hashing.key", tmp_path / "others")
+    assert "are not those" in refusal(address, KeyMissing, keys=str(tmp_path / "others")).message
 
 
 def test_the_package_is_not_installed(refusal, monkeypatch):

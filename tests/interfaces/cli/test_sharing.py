@@ -355,6 +355,18 @@ def test_a_copy_that_was_edited_is_not_written_over_until_someone_decides(cli, s
     assert cli("refresh", copy).code == 5
 
 
+@pytest.mark.promise("copies.edits")
+def test_an_edit_of_a_copy_names_the_command_that_takes_it_back_and_show_names_the_editor(cli, source):
+    copy = share(cli, source, "team")
+    assert "last edited by" not in cli("show", copy).out
+    cli("grant", "add", "user:ben", "team", "writer")
+    edited = cli("--as", "user:ben", "edit", copy, "We deploy whenever we like")
+    assert f"commonbook adopt {copy}" in edited.out + edited.err
+    assert re.search(r"last edited by:?\s+user:ben", cli("show", copy).out)
+    cli("adopt", copy)
+    assert "last edited by" not in cli("show", copy).out
+
+
 # --- on a terminal
 
 

@@ -103,6 +103,7 @@ def _commit(
     patient: bool = True,
 ) -> tuple[Result, Transaction, FilesToWrite]:
     def run(tx: Transaction) -> tuple[Result, Transaction, FilesToWrite]:
+        engines.keys.require_expected()
         all_spaces = spaces.LazySpaces(tx)
         permissions = {actor: access_permissions.PermissionSnapshot(tx, actor) for actor in actors}
         contexts = [

@@ -13,7 +13,7 @@ import hmac
 import os
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
@@ -33,6 +33,9 @@ _HMAC: Final = "hmac-sha256"
 _KEY_ID: Final = re.compile(r"[0-9a-f]{32}")
 _DISK_FULL_ERRNOS: Final = (errno.ENOSPC, errno.EDQUOT)
 _READ_ONLY_ERRNOS: Final = (errno.EACCES, errno.EPERM, errno.EROFS)
+_CHECK_TEXT: Final = "the keys of this book"
+"""Its keyed hash is recorded when a book is made, to recognize the hashing key. It must never change."""
+
 _RESTORE: Final = "restore the keys folder from a back-up of this home"
 
 
@@ -68,6 +71,8 @@ class KeyFiles:
         self._keys: _Keys | None = None
         self._retired: dict[str, Ed25519PublicKey] = {}
         self._lock = threading.Lock()
+        self._expected: dict[str, str] = {}
+        self._fix = _RESTORE
 
     @property
     def key_id(self) -> str:
@@ -110,6 +115,21 @@ class KeyFiles:
     def load(self, *, create: bool) -> None:
         """Read the keys; with `create`, create them if there are none, which is right only while the log is empty."""
         self._load_once(create=create)
+
+    def fingerprints(self) -> dict[str, str]:
+        """Return a keyed hash of a constant text, and the id of the signing key."""
+        return {"keys": self.keyed_hash(_CHECK_TEXT), "signing": self.key_id}
+
+    def expect(self, facts: Mapping[str, str], *, fix: str) -> None:
+        """Remember the fingerprints of the keys that the book was made with; nothing is read or compared yet."""
+        self._expected = {name: facts.get(name, "") for name in ("keys", "signing")}
+        self._fix = fix
+
+    def require_expected(self) -> None:
+        """Raise KeyMissing if these are not the keys that the book was made with."""
+        if self._expected and self.fingerprints() != self._expected:
+            raise KeyMissing(f"the keys in {self._folder} are not those that this book was made with", fix=self._fix)
+        self._expected = {}
 
     def loose(self) -> list[str]:
         """Return the paths (folder and secret keys) on which anyone but the owner has permissions."""

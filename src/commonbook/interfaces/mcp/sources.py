@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final, Protocol
 
 from commonbook.core.settings.project_files import PROJECTS
-from commonbook.errors import CommonbookError, Moved, NotAllowed, SpaceExists
+from commonbook.errors import CommonbookError, KeyMissing, Moved, NotAllowed, SpaceExists
 from commonbook.values.spaces import LOCAL_OWNER, PERSONAL, READER
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ class LocalBook:
             self._opened = open_book(self._settings)
         else:
             # A book that was migrated away can still be read.
-            with suppress(Moved):
+            with suppress(Moved, KeyMissing):
                 self._opened.sync()
         return self._opened
 

@@ -34,7 +34,7 @@ def doctor(engines: Engines, actor: Actor, *, progress: Progress) -> tuple[Findi
         allowed = permissions.select(tx, actor)
         failures = (*health.reverted_findings(tx, engines, allowed), *health.job_findings(tx, actor, allowed))
         files = (*health.file_findings(tx, engines), *_check_files(tx, engines, progress))
-        troubles = (*health.moved_findings(tx), *files, *failures)
+        troubles = (*health.moved_findings(tx), *health.key_findings(engines), *files, *failures)
     log = audit.verify_log(engines, actor, None, progress=progress).findings
     return (*troubles, *_unreadable_files(engines), *log, *_key_findings(engines))
 

@@ -14,6 +14,7 @@ from commonbook.core.log import chain
 from commonbook.core.tables import copies, file_journal, jobs, memories, sessions, spaces
 from commonbook.core.tables import home as home_facts
 from commonbook.core.text import space_names
+from commonbook.errors import KeyMissing
 from commonbook.values.reports import Finding, Metrics, OutboxStatus, Status
 from commonbook.values.spaces import SPACE_FILE
 from commonbook.version import __version__
@@ -56,7 +57,7 @@ def status(engines: Engines, actor: Actor, home: str, unsent: OutboxStatus) -> S
             if owner
             else 0,
             findings=(
-                *(moved_findings(tx) if owner else ()),
+                *((*moved_findings(tx), *key_findings(engines)) if owner else ()),
                 *(file_findings(tx, engines) if owner else ()),
                 *reverted_findings(tx, engines, allowed),
                 *job_findings(tx, actor, allowed),
@@ -86,6 +87,16 @@ def moved_findings(tx: Reading) -> tuple[Finding, ...]:
     moved = home_facts.moved_error(home_facts.facts(tx))
     why = "it is read-only, and no edit of its files counts: what it says is that of the day of the move"
     return () if moved is None else (Finding(what="moved book", where=str(moved), why=why, fix=moved.fix),)
+
+
+def key_findings(engines: Engines) -> tuple[Finding, ...]:
+    """Return the finding for keys that are missing, or are not those of the book."""
+    try:
+        engines.keys.require_expected()
+    except KeyMissing as error:
+        why = "the book can be read, but nothing can be written to it, and hand edits wait"
+        return (Finding(what="wrong keys", where=error.message, why=why, fix=error.fix),)
+    return ()
 
 
 def file_findings(tx: Reading, engines: Engines) -> tuple[Finding, ...]:

@@ -22,8 +22,8 @@ from commonbook.ports.engines import Engines
 from commonbook.subjects.memories import history
 from commonbook.subjects.memories.remember import checked_fields, parsed_times, require_ordered_times, resolve_links
 from commonbook.subjects.reasoning import link_checks
-from commonbook.subjects.sharing import propagate
-from commonbook.values.memory import UNSET, Changes, Metadata, Receipt
+from commonbook.subjects.sharing import freshness, propagate
+from commonbook.values.memory import LAZY, LIVE, UNSET, Changes, Metadata, Receipt
 from commonbook.values.request import RequestContext
 from commonbook.values.stored_memory import StoredMemory, is_retracted, receipt_of
 
@@ -50,9 +50,10 @@ def edit(
     given, in_words = _mask(changes) if mask else (changes, 0)
     in_text: tuple[str, ...] = ()
     masked = 0
+    unfollowed: str | None = None
 
     def operation(ctx: WriteContext, memory: StoredMemory) -> StoredMemory:
-        nonlocal in_text, masked
+        nonlocal in_text, masked, unfollowed
         if memory.notice is not None:
             raise BadInput("a notice is written by the book", fix="`commonbook triage` decides about it")
         changes, in_metadata = _with_metadata(engines, memory, given, mask=mask)
@@ -71,14 +72,24 @@ def edit(
                 f"memory {memory.id} was retracted, which set its times",
                 fix="`reinstate` takes the retraction back; then edit the times",
             )
-        return store_version.store_version(ctx, memory, edited, changed, how="edit") if changed else memory
+        stored = store_version.store_version(ctx, memory, edited, changed, how="edit") if changed else memory
+        # A later edit says it again: nobody may have seen the first receipt.
+        is_cut_off = stored.revision > memory.revision and freshness.was_edited(stored)
+        unfollowed = _followed_source(memory) if is_cut_off else None
+        return stored
 
     def complete(receipt: Receipt) -> Receipt:
-        return receipt._replace(masked=masked, tags_in_text=in_text)
+        return receipt._replace(masked=masked, tags_in_text=in_text, unfollowed=unfollowed)
 
     # An expired memory that is valid for longer supersedes again, which may be refused.
     with logging_refusal(engines, caller.actor, "supersede", ()):
         return change(engines, caller, memory_id, operation, expected_version=expected_version, complete=complete)
+
+
+def _followed_source(memory: StoredMemory) -> str | None:
+    """Return the source that a copy follows, unless it is edited; None for a snapshot, and for no copy."""
+    follows = memory.shared is not None and memory.shared.mode in (LIVE, LAZY)
+    return memory.source.target if follows and memory.source else None
 
 
 def _older_text(ctx: WriteContext, memory: StoredMemory, number: int) -> tuple[str, str]:

@@ -7,7 +7,7 @@ here are named tuples: there is one for each file, and dataclasses would cost ev
 from __future__ import annotations
 
 import posixpath
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Final, NamedTuple, Self
 
@@ -23,7 +23,7 @@ from commonbook.core.markdown.memory_conversion import (
     title_of_note,
 )
 from commonbook.core.tables import file_journal, memories, revisions
-from commonbook.core.text import nearness, titles, user_times
+from commonbook.core.text import nearness, space_names, titles, user_times
 from commonbook.core.write import idempotency, store_version
 from commonbook.core.write.context import WriteContext
 from commonbook.core.write.store_version import free_path, log_new_memory, new_memory, path_of_restored
@@ -33,7 +33,7 @@ from commonbook.ports.engines import Engines
 from commonbook.ports.files import SourceFile
 from commonbook.subjects.transfer import import_sessions, import_spaces
 from commonbook.subjects.transfer.import_spaces import Place
-from commonbook.values.ids import new_id
+from commonbook.values.ids import derived_id, new_id
 from commonbook.values.memory import MAX_FRONT_BYTES
 from commonbook.values.stored_memory import StoredMemory
 
@@ -47,7 +47,7 @@ class Note(NamedTuple):
     """A summary of a file from the first pass.
 
     `path_hash` is a keyed hash of its path, `content` one of its content, and `key` its idempotency key. `links` are
-    the names of the notes that its text and its front matter link to.
+    the names of the notes that its text and its front matter link to. `id` is the id in its front matter.
     """
 
     path: str
@@ -56,6 +56,7 @@ class Note(NamedTuple):
     content: str
     names: tuple[str, ...]
     links: tuple[str, ...]
+    id: str | None = None
 
 
 class ImportedFile(NamedTuple):
@@ -63,7 +64,7 @@ class ImportedFile(NamedTuple):
 
     `original` is the document with its secrets, by which the file of a memory that was not masked is known again;
     `masked` is the number of secrets that were masked, `written` the time of the file by a field that is not one of
-    ours.
+    ours. `foreign_id` is the id in the file if that is one of a memory out of reach: `document` has another then.
     """
 
     note: Note
@@ -73,6 +74,7 @@ class ImportedFile(NamedTuple):
     original: Document
     masked: int = 0
     written: datetime | None = None
+    foreign_id: str | None = None
 
 
 class ImportRecord(NamedTuple):
@@ -131,6 +133,7 @@ def note_of(file: SourceFile, document: Document, *, path_hash: str, key: str, c
         content=content,
         names=tuple(name for name in names if name),
         links=obsidian.links_in(document.text, document.layout, document.metadata),
+        id=document.id,
     )
 
 
@@ -185,7 +188,7 @@ def _times(ctx: WriteContext, imported: ImportedFile) -> tuple[datetime, datetim
 def _create_memory(ctx: WriteContext, imported: ImportedFile, memory_id: str) -> StoredMemory:
     document = _completed_document(imported)
     created, updated = _times(ctx, imported)
-    same_id = document.id == memory_id
+    same_id = document.id == memory_id and imported.foreign_id is None
     space = import_spaces.require_space(ctx, imported.place)
     memory = new_memory(
         ctx,
@@ -220,6 +223,43 @@ def _completed_document(imported: ImportedFile) -> Document:
     return document._replace(title=_title(document, imported.note.path), has_front=True)
 
 
+# --- ids of memories outside of the given space
+
+
+def with_own_ids(
+    ctx: WriteContext, batch: Sequence[ImportedFile], top: str, in_run: Collection[str]
+) -> list[ImportedFile]:
+    """Return the files of an import into the space `top`, without ids of memories that live neither there nor below.
+
+    Such an id, and each link to it if a file of the run has it, becomes one derived from it and the space: another
+    import of the same file finds the same memory. The ids in the files are locked.
+    """
+    named = {imported.document.id for imported in batch if imported.document.id}
+    named |= {target for imported in batch for _, target, _ in imported.document.links if target in in_run}
+    outside = [id_ for id_, space in memories.spaces_of(ctx.tx, sorted(named)).items() if not _is_in(ctx, space, top)]
+    if not outside:
+        return list(batch)
+    space = ctx.require_writable_space(top, origin="import").id
+    new_ids = {id_: derived_id(id_, ctx.engines.keys.keyed_hash("imported into", space, id_)) for id_ in outside}
+    return [_with_ids(imported, new_ids) for imported in batch]
+
+
+def _is_in(ctx: WriteContext, space_id: str, top: str) -> bool:
+    return space_id in ctx.spaces and space_names.is_within(ctx.spaces[space_id].name, top)
+
+
+def _with_ids(imported: ImportedFile, new_ids: Mapping[str, str]) -> ImportedFile:
+    def replaced(document: Document) -> Document:
+        links = tuple((relation, new_ids.get(target, target), hash_) for relation, target, hash_ in document.links)
+        return document._replace(id=new_ids.get(document.id or "", document.id), links=links)
+
+    return imported._replace(
+        document=replaced(imported.document),
+        original=replaced(imported.original),
+        foreign_id=imported.document.id if imported.document.id in new_ids else None,
+    )
+
+
 # --- planning and applying
 
 
@@ -229,9 +269,13 @@ def plan_import(
     record: ImportRecord | None,
     claimed: Collection[str],
     *,
+    top: str | None,
     scanned: bool,
 ) -> ImportPlan:
-    """Decide what becomes of a file; `claimed` are ids of other files, which this one cannot have."""
+    """Decide what becomes of a file; `claimed` are ids of other files, which this one cannot have.
+
+    A memory that was moved out of `top`, the space that the import goes into, stays as it is.
+    """
     named = imported.document.id if imported.document.id not in claimed else None
     memory_id = record.memory if record else named
     present = memories.find(ctx.tx, ctx.readable, memory_id) if memory_id else None
@@ -239,6 +283,8 @@ def plan_import(
         free = memory_id if memory_id and not memories.exists(ctx.tx, memory_id) else new_id()
         proposed = _create_memory(ctx, imported, free)
         return ImportPlan(imported=imported, outcome="done", memory=free, proposed=proposed)
+    if top is not None and not _is_in(ctx, present.space.id, top):
+        return ImportPlan(imported=imported, outcome="moved", memory=present.id)
     if present.deleted is None:
         try:
             present = hand_edits.with_file_changes(ctx, ctx.require_writable(present.id), scanned=scanned)

@@ -66,6 +66,10 @@ _WHY_SKIPPED: Final = {
         "a field of the memory has a value in it that it cannot have",
         "correct the field: docs/FRONT-MATTER.md shows how each one is written",
     ),
+    "moved": (
+        "its memory was moved out of the space that this import goes into",
+        "edit that memory itself, or move it back: `commonbook move`",
+    ),
     "in the way": (
         "the file of its memory in the home does not parse",
         "correct that file first: `commonbook doctor` says what is wrong with it",
@@ -90,6 +94,7 @@ class _Import:
     bundle: import_okf.Bundle | None = None
     left_out_keys: set[str] = field(default_factory=set)
     notes: dict[str, Note] = field(default_factory=dict)
+    ids: frozenset[str] = frozenset()
     kept: dict[str, ReadFile] = field(default_factory=dict)
     records: dict[str, ImportRecord] = field(default_factory=dict)
     places: dict[str, Place] = field(default_factory=dict)
@@ -98,6 +103,7 @@ class _Import:
     counts: Counter[str] = field(default_factory=Counter)
     skipped: list[Finding] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
+    new_ids: list[str] = field(default_factory=list)
     sessions: SessionImport = field(default_factory=SessionImport)
 
 
@@ -161,6 +167,7 @@ def import_folder(
         masked=run.counts["masked"],
         spaces=new_spaces,
         attachments=copied,
+        new_ids=tuple(run.new_ids),
     )
 
 
@@ -229,6 +236,7 @@ def _read_notes(run: _Import, progress: Progress) -> None:
     run.skipped += conflicts
     run.skipped += run.bundle.findings() if run.bundle else ()
     run.names = VaultNotes((note.path, note.names) for note in run.notes.values())
+    run.ids = frozenset(note.id for note in run.notes.values() if note.id)
 
 
 def _is_chosen(run: _Import, path: str) -> bool:
@@ -357,6 +365,7 @@ def _import_batch(run: _Import, batch: Sequence[ImportedFile]) -> None:
             run.counts["links"] += run.bundle.count_links(plan.path) if run.bundle else 0
             run.counts["masked"] += plan.imported.masked
             run.changed.append(plan.memory)
+            run.new_ids += [plan.path] if plan.imported.foreign_id and plan.outcome == "done" else []
             run.counts["links"] += _count_links(run, plan.imported.note)
 
 
@@ -367,8 +376,12 @@ def _plan_and_apply(
     ctx.lock(_memory_ids(batch, records))
     claimed = {record.memory for record in run.records.values()} | run.claimed
     plans: list[ImportPlan] = []
+    top = run.spaces.space
+    if top is not None:
+        batch = import_file.with_own_ids(ctx, batch, top, run.ids)
     for imported in batch:
-        plan = import_file.plan_import(ctx, imported, records.get(imported.note.key), claimed, scanned=scanned)
+        record = records.get(imported.note.key)
+        plan = import_file.plan_import(ctx, imported, record, claimed, top=top, scanned=scanned)
         claimed.add(plan.memory)
         plans.append(plan)
     plans = run.bundle.with_sources(ctx, plans) if run.bundle else plans

@@ -26,6 +26,9 @@ def show_receipt(out: Output, verb: str, receipt: Receipt, *, preposition: str =
         out.note(f"note: {names} stands in the text, so the memory keeps the tag until you edit the text")
     if receipt.copies:
         out.note(f"note: {counted(receipt.copies, 'copy')} {'has' if receipt.copies == 1 else 'have'} changed with it")
+    if receipt.unfollowed:
+        command = f"commonbook adopt {out.name(receipt.id)}"
+        out.note(f"note: it follows {out.name(receipt.unfollowed)} no longer; `{command}` gives your words up for its")
     if receipt.duplicate_of:
         out.note(f"note: {out.name(receipt.duplicate_of)} says the same")
 
@@ -75,6 +78,9 @@ def _fields(
     yield "importance", "" if memory.importance is None else f"{memory.importance:g}"
     yield from (("metadata", f"{name}={words_of(value)}") for name, value in memory.metadata.items())
     yield "author", memory.author
+    # The words of a copy that follows its source are those of the source, and not of the sharer.
+    has_own_words = memory.shared is None or memory.freshness == "diverged"
+    yield "last edited by", memory.revised_by if has_own_words and memory.revised_by != memory.author else ""
     yield "created", out.moment(memory.created)
     yield "updated", out.moment(memory.updated) if memory.version > 1 else ""
     for name in ("occurred", "valid_from", "valid_until", "expires", "deleted"):

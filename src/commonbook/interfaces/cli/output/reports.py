@@ -30,7 +30,7 @@ if TYPE_CHECKING:
         TransferReport,
     )
 
-_MAX_NAMED_ATTACHMENTS: Final = 10
+_MAX_NAMED_PATHS: Final = 10
 
 
 def show_status(out: Output, status: Status) -> None:
@@ -102,7 +102,9 @@ def show_transfer_report(out: Output, verb: str, report: TransferReport) -> None
         "green",
     )
     if report.attachments:
-        out.line(_attachments(report.attachments))
+        out.line(_counted_paths("attachments", report.attachments))
+    if report.new_ids:
+        out.line(_counted_paths("new ids, since those in the files are of memories elsewhere", report.new_ids))
     if report.masked:
         out.note(masked_note(report.masked))
     if report.spaces:
@@ -112,10 +114,10 @@ def show_transfer_report(out: Output, verb: str, report: TransferReport) -> None
         out.note(f"note: an export has no place for {', '.join(report.left_out)}; `commonbook backup` copies all")
 
 
-def _attachments(paths: Sequence[str]) -> str:
-    """Return a line about attachments, which names them if they are few."""
-    count = f"attachments {len(paths)}"
-    return f"{count}: {', '.join(paths)}" if len(paths) <= _MAX_NAMED_ATTACHMENTS else count
+def _counted_paths(what: str, paths: Sequence[str]) -> str:
+    """Return a line about files, which names them if they are few."""
+    count = f"{what} {len(paths)}"
+    return f"{count}: {', '.join(paths)}" if len(paths) <= _MAX_NAMED_PATHS else count
 
 
 def show_sync_report(out: Output, report: SyncReport) -> None:
