@@ -54,7 +54,7 @@ ENGINES: Final = ("sqlite", "postgres")
 _MIGRATED: Final = "migrated"
 _SETTINGS: Final = (
     "HOME", "SPACE", "ZONE", "BUSY_SECONDS", "EMBEDDER", "EMBEDDER_URL", "EMBEDDER_KEY", "DATABASE", "KEYS",
-    "CONNECTIONS", "RECALL_MB", "OUTBOX", "KEY",
+    "CONNECTIONS", "RECALL_MB", "OUTBOX", "KEY", "URL",
 )  # fmt: skip
 
 

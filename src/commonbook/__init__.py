@@ -322,9 +322,9 @@ def connect(
 ) -> RemoteBook:
     """Connect to a book on a server (`commonbook serve`); see `RemoteBook`.
 
-    Without `url`, COMMONBOOK_URL is used. Without `key`, it is COMMONBOOK_KEY, else the key that
-    `commonbook login` has saved. `space` is the space of calls that name none, in place of the default space of the
-    key. Nothing is sent before the first call.
+    Without `url`, COMMONBOOK_URL is used, else the server that is the default book of the user (`commonbook use`).
+    Without `key`, it is COMMONBOOK_KEY, else the key that `commonbook login` has saved. `space` is the space of calls
+    that name none, in place of the default space of the key. Nothing is sent before the first call.
 
     - `outbox`: the file for messages that cannot be sent at once; by default one for each server and each key.
     - `allow_http`: whether an address other than this machine's may do without encryption.

@@ -16,7 +16,6 @@ import pytest
 
 import commonbook
 from commonbook.errors import BadInput, NotAllowed
-from commonbook.interfaces.cli.main import main
 from tests.interfaces.cli.test_cli import cli, cli_without_book
 from tests.support.http_servers import Cable
 from tests.support.servers import serving
@@ -111,21 +110,6 @@ def test_a_login_that_waits_for_a_lost_answer_says_so(cli_without_book, monkeypa
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
         result = cli_without_book("login", address, CODE)
     assert result.err.startswith(f"{address} does not answer yet; trying again\n")
-
-
-def test_a_login_names_the_command_that_uses_the_server(book, server, cli_without_book):
-    code = book.create_login(book.create_key("agent:helper").key.id).code
-    assert f"\n  commonbook --url {server.url} recall\n" in cli_without_book("login", server.url, code).err
-
-
-def test_without_a_home_the_variable_of_a_server_leads_to_its_option(tmp_path, monkeypatch, capsys):
-    monkeypatch.delenv("COMMONBOOK_DATABASE", raising=False)
-    monkeypatch.setenv("COMMONBOOK_HOME", str(tmp_path / "nowhere"))
-    assert main(["recall"]) == 1
-    assert "--url" not in capsys.readouterr().err
-    monkeypatch.setenv("COMMONBOOK_URL", "https://memory.example.com")
-    assert main(["recall"]) == 1
-    assert 'commonbook --url "$COMMONBOOK_URL"' in capsys.readouterr().err
 
 
 def test_a_key_that_is_no_word_is_refused_without_showing_it():

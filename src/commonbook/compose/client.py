@@ -141,7 +141,7 @@ def connect(
     from commonbook.remote.lazy_outbox import LazyOutbox
     from commonbook.remote.remote_book import RemoteBook
 
-    address = parse_address(url or settings.url or "", allow_http=allow_http)
+    address = parse_address(url or settings.url or settings.default or "", allow_http=allow_http)
     given = remote.require_key(key, "the key") if key is not None else settings.key
     saved = None if given else remote.saved_key(settings, address.origin)
     if given is None and saved is None:

@@ -2,7 +2,8 @@
 
 Saved keys: `commonbook login` saves the key for a server in a file of mode 0600, which its user alone can read.
 
-There is one file for each origin of a server.
+There is one file for each origin of a server. The file beside them names the default book of the user, if it is not
+the home `~/commonbook`: a server after `login`, a server or a folder after `commonbook use`.
 """
 
 from __future__ import annotations
@@ -12,10 +13,12 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from commonbook.core.settings.settings import Secret
+from commonbook.core.settings.settings import Secret, environment, read_config_file
 from commonbook.errors import BadInput, CommonbookError, HomeReadOnly
+
+_BOOK_VARIABLES: Final = ("COMMONBOOK_URL", "COMMONBOOK_DATABASE", "COMMONBOOK_HOME")
 
 
 class RemoteSettings(NamedTuple):
@@ -33,6 +36,8 @@ class RemoteSettings(NamedTuple):
     """The folder of the outboxes, one for each server."""
     outbox: str | None = None
     """The path of the outbox in COMMONBOOK_OUTBOX, in place of the one of the server."""
+    default: str | None = None
+    """The URL of the server that is the default book of the user."""
 
     @classmethod
     def load(cls, environ: Mapping[str, str] | None = None) -> RemoteSettings:
@@ -44,10 +49,79 @@ class RemoteSettings(NamedTuple):
             url=env.get("COMMONBOOK_URL") or None,
             key=None if key is None else require_key(key, "COMMONBOOK_KEY"),
             space=env.get("COMMONBOOK_SPACE") or None,
-            keys=os.path.join(_base_folder(env, "XDG_CONFIG_HOME", ".config"), "commonbook", "keys"),
+            keys=os.path.join(_config_folder(env), "keys"),
             outboxes=os.path.join(_base_folder(env, "XDG_STATE_HOME", ".local/state"), "commonbook", "outboxes"),
             outbox=os.path.realpath(_expand_user(named, env)) if named else None,
+            default=default if (default := default_book(env)) and is_url(default) else None,
         )
+
+
+class BookChoice(NamedTuple):
+    """The book that a command uses: that of a server, else that of a home or a database."""
+
+    home: str | None = None
+    """The folder of the home; None leaves it to COMMONBOOK_DATABASE and COMMONBOOK_HOME, else it is `~/commonbook`."""
+    url: str | None = None
+
+
+def choose_book(
+    home: str | None, url: str | None, *, local: bool = False, default_server: bool = True
+) -> BookChoice:
+    """Return the book of the options, else of the environment, else the default book of the user.
+
+    With `local`, COMMONBOOK_URL and a default server do not count; without `default_server`, the latter alone.
+    """
+    if home is not None and url is not None:
+        raise BadInput("--home and --url each name a book", fix="give one of them")
+    if home is not None or url is not None:
+        return BookChoice(home, url)
+    env = environment()
+    here = next((name for name in _BOOK_VARIABLES[1:] if env.get(name)), None)
+    named = None if local else env.get("COMMONBOOK_URL") or None
+    if named and here:
+        raise BadInput(
+            f"COMMONBOOK_URL and {here} each name a book", fix="unset one of them, or name the book by --url or --home"
+        )
+    if named or here:
+        return BookChoice(url=named)
+    default = default_book(env)
+    if default is None or not is_url(default):
+        return BookChoice(default)
+    return BookChoice(url=default if default_server and not local else None)
+
+
+def book_variable() -> str | None:
+    """Return the name of a variable that names a book, which wins over the default book."""
+    return next((name for name in _BOOK_VARIABLES if environment().get(name)), None)
+
+
+def is_url(book: str) -> bool:
+    """Return whether a book is named by the address of a server, and not by a folder."""
+    return book.startswith(("http://", "https://"))
+
+
+def default_book(env: Mapping[str, str] | None = None) -> str | None:
+    """Return the default book of the user, the URL of a server or a folder; None for the home `~/commonbook`."""
+    content = read_config_file(_default_path(environment() if env is None else env))
+    return content.decode(errors="surrogateescape").strip() or None if content else None
+
+
+def save_default_book(book: str | None) -> None:
+    """Save the default book of the user, or forget it."""
+    path = _default_path(environment())
+    if book is not None:
+        _write_private(path, book)
+        return
+    with suppress(FileNotFoundError):
+        os.unlink(path)
+
+
+def _default_path(env: Mapping[str, str]) -> str:
+    return os.path.join(_config_folder(env), "book")
+
+
+def _config_folder(env: Mapping[str, str]) -> str:
+    return os.path.join(_base_folder(env, "XDG_CONFIG_HOME", ".config"), "commonbook")
 
 
 def require_key(value: str, where: str) -> Secret:
@@ -107,13 +181,19 @@ def saved_key(settings: RemoteSettings, origin: str) -> Secret | None:
 def save_key(settings: RemoteSettings, origin: str, key: str) -> str:
     """Save the key of an origin, in place of an earlier one, and return the path of its file."""
     path = saved_key_path(settings, origin)
+    _write_private(path, key)
+    return path
+
+
+def _write_private(path: str, line: str) -> None:
+    """Write a file of one line that only its user can read, in place of an earlier one."""
     part = f"{path}.{os.getpid()}.part"
     try:
-        os.makedirs(settings.keys, mode=0o700, exist_ok=True)
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
         with suppress(FileNotFoundError):
             os.unlink(part)
-        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
-            file.write(key + "\n")
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(os.fsencode(line) + b"\n")
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, path)
@@ -121,7 +201,6 @@ def save_key(settings: RemoteSettings, origin: str, key: str) -> str:
         raise HomeReadOnly(
             f"{path} cannot be written: {error.strerror}", fix="give this user write access to the folder"
         ) from error
-    return path
 
 
 def require_savable(settings: RemoteSettings) -> None:

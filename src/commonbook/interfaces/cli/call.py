@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from commonbook.core.settings.remote import choose_book
 from commonbook.core.settings.settings import Settings
-from commonbook.errors import CommonbookError, NotAllowed
+from commonbook.errors import BadInput, CommonbookError, NotAllowed
 from commonbook.interfaces.cli.output import Output, ProgressBar, clean, is_terminal, json_line
 from commonbook.values.ids import UUID_PATTERN
 
@@ -31,10 +34,18 @@ class Call:
 
     book: Book
 
-    def __init__(self, args: Namespace) -> None:
-        """Read the settings; the book is opened later, if it is needed."""
+    def __init__(self, args: Namespace, *, local: bool = False) -> None:
+        """Choose the book, and read the settings; it is opened later, if it is needed. `local` allows no server."""
         self.args = args
-        self.settings = Settings.load(args.home, space=args.space)
+        # An agent that was plugged into a home stays there: a login must not send what it hears to a server.
+        is_agent_of_home = args.actor is not None and args.command in ("mcp", "hook")
+        home, self.url = choose_book(args.home, args.url, local=local, default_server=not is_agent_of_home)
+        if self.url is not None and args.actor is not None:
+            raise BadInput(
+                f"--as is for the owner of a home, and this is the book of {self.url}",
+                fix="use an API key of that principal, or name a home by --home",
+            )
+        self.settings = Settings.load(home, space=args.space)
         self.progress = ProgressBar(bar=is_terminal(sys.stderr) and not args.json)
 
     @cached_property
@@ -44,7 +55,25 @@ class Call:
             return Output()
         from commonbook.interfaces.cli.output.terminal import Screen
 
-        return Screen(colour=self.settings.colour and not self.args.no_color)
+        return Screen(colour=self.settings.colour and not self.args.no_color, server=self.url)
+
+    @property
+    def place(self) -> str:
+        """The book as people know it: the URL of its server, the address of its database, or its home."""
+        return self.url or (self.settings.database.place if self.settings.database else self.settings.home)
+
+    @property
+    def has_home(self) -> bool:
+        """Whether there is a home with a book on this machine, also beside the book of a server."""
+        return os.path.exists(os.path.join(self.settings.home, ".commonbook", "state.db"))
+
+    def note_home(self, out: Output) -> None:
+        """Say that there is a home on this machine too, if the book is on a server."""
+        if self.url is not None and self.has_home:
+            home = shlex.quote(self.settings.home)
+            out.note(
+                f"there is a home here too: `commonbook --home {home}` uses it, `commonbook use {home}` by default"
+            )
 
     def print_answer(self, value: object, show: Callable[[Output], None], *, ok: bool = True) -> int:
         """Print an answer, as JSON or for people, and return the exit code.
@@ -131,7 +160,7 @@ class Call:
 
     def reindex_if_many(self, stored: int) -> None:
         """Update the index if many memories were stored, so that the next recall need not."""
-        if stored > _REINDEX_MIN_MEMORIES and self.args.url is None:
+        if stored > _REINDEX_MIN_MEMORIES and self.url is None:
             self.flush()
             # The command is done and its answer is printed, so the command does not fail here.
             with suppress(CommonbookError):
@@ -139,7 +168,7 @@ class Call:
 
     def work_briefly(self) -> None:
         """Run due jobs for a moment after the answer is printed, so that no worker needs to run."""
-        if self.args.url is not None:
+        if self.url is not None:
             # A server has a worker of its own.
             return
         self.flush()

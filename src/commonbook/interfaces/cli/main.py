@@ -15,10 +15,9 @@ from contextlib import suppress
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
-from commonbook.errors import BadInput, CommonbookError, Conflict, NoHome, NotAllowed, NotFound, TooMany
+from commonbook.errors import BadInput, CommonbookError, Conflict, NotAllowed, NotFound, TooMany
 
 if TYPE_CHECKING:
-    from commonbook.core.settings.settings import Settings
     from commonbook.interfaces.cli.call import Call
     from commonbook.interfaces.cli.commands import Command
     from commonbook.service.book import Book
@@ -111,42 +110,27 @@ def _run(argv: Sequence[str]) -> int:
         return int(stop.code or 0)
     from commonbook.interfaces.cli.call import Call
 
-    return _run_command(*command_of(args), Call(args))
-
-
-def _run_command(name: str, command: Command, call: Call) -> int:
-    """Run a command with the book that it needs: the book of the home, or of the server of --url."""
-    is_remote = call.args.url is not None
-    if is_remote and command.local:
+    name, command = command_of(args)
+    if command.local and args.url is not None:
         raise BadInput(f"`commonbook {name}` is about this machine, not about a server", fix="leave out --url")
-    if command.book == "none" or (command.book == "if there" and not _has_book(call.settings)):
+    return _run_command(command, Call(args, local=command.local))
+
+
+def _run_command(command: Command, call: Call) -> int:
+    """Run a command with the book that it needs: the book of a home, a database or a server."""
+    has_book = call.settings.database is not None or call.has_home
+    if command.book == "none" or (command.book == "if there" and not has_book):
         return command.run(call)
-    if is_remote:
+    if call.url is not None:
         return _run_on_server(command, call)
     from commonbook.compose.book import may_be_made
 
     # Any command but a first write has nothing to do before there is a book.
     is_first_write = command.first_write and not getattr(call.args, "dry_run", False)
-    try:
-        with call.open_home(create=is_first_write and may_be_made(call.settings)) as book:
-            call.report_move(book.moved_to)
-            call.book = _for_actor(book, call)
-            return command.run(call)
-    except NoHome as error:
-        _name_server(error)
-        raise
-
-
-def _has_book(settings: Settings) -> bool:
-    return settings.database is not None or os.path.exists(os.path.join(settings.home, ".commonbook", "state.db"))
-
-
-def _name_server(error: NoHome) -> None:
-    """Add to an error how the server of COMMONBOOK_URL is used: the variable alone uses no server."""
-    from commonbook.core.settings.remote import RemoteSettings
-
-    if RemoteSettings.load().url is not None:
-        error.fix += '; `commonbook --url "$COMMONBOOK_URL"` uses the book of that server'
+    with call.open_home(create=is_first_write and may_be_made(call.settings)) as book:
+        call.report_move(book.moved_to)
+        call.book = _for_actor(book, call)
+        return command.run(call)
 
 
 def _for_actor(book: Book, call: Call) -> Book:
@@ -158,12 +142,10 @@ def _for_actor(book: Book, call: Call) -> Book:
 
 def _run_on_server(command: Command, call: Call) -> int:
     """Run a command on the book of a server; a remote book has the verbs that commands use."""
-    if call.args.actor is not None:
-        raise BadInput("--as is for the owner of a home", fix="use an API key of that principal")
     from commonbook.compose.client import connect
     from commonbook.core.settings.remote import RemoteSettings
 
-    with call.progress, connect(RemoteSettings.load(), call.args.url, space=call.settings.space) as book:
+    with call.progress, connect(RemoteSettings.load(), call.url, space=call.settings.space) as book:
         call.book = book  # type: ignore[assignment] # it has the verbs that commands use
         return command.run(call)
 

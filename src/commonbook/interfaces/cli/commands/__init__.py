@@ -125,7 +125,8 @@ INDEX: Final[Mapping[str, Entry]] = {
     "whoami": Entry("access", "show whom you act for, the default space, and your role on each space"),
     "grant": Entry("access", "let others use spaces"),
     "key": Entry("access", "create, list and revoke API keys"),
-    "login": Entry("access", "save the key of a server on this machine"),
+    "login": Entry("access", "save the key of a server on this machine, and make its book the default"),
+    "use": Entry("access", "show or change the default book: a server, or a home of this machine"),
     "sign-in": Entry("access", "print a link that signs a browser in"),
     "trust": Entry("spaces", "let the `.commonbook.toml` of a git repository name the default space"),
     "init": Entry("setup", "make a folder of notes a home, as a space if --space names one; default: --home"),
@@ -169,8 +170,8 @@ def make_parser(argv: Sequence[str] | None = None) -> Parser:
     top = Parser(
         prog="commonbook",
         description="Long-term memory for people and their agents: Markdown files, a database and a signed log.",
-        epilog="`commonbook COMMAND --help` explains a command. The home is --home, else COMMONBOOK_HOME, "
-        "else ~/commonbook.",
+        epilog="`commonbook COMMAND --help` explains a command. The book is that of --home or --url, else of "
+        "COMMONBOOK_HOME or COMMONBOOK_URL, else the default (`commonbook use`), else ~/commonbook.",
     )
     top.add_argument("--version", action="version", version=f"commonbook {__version__}")
     _common_options(top, home=None, url=None, space=None, actor=None, json=False, no_color=False)

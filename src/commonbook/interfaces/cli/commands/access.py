@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
-from commonbook.core.settings.remote import RemoteSettings
-from commonbook.errors import BadInput, NotFound, Unreachable
+from commonbook.core.settings.remote import RemoteSettings, book_variable, default_book, is_url, save_default_book
+from commonbook.core.settings.settings import Settings
+from commonbook.errors import BadInput, NoHome, NotFound, Unreachable
 from commonbook.interfaces.cli.arguments import number_or
 from commonbook.interfaces.cli.commands import command
 from commonbook.values.spaces import LOCAL_OWNER, ROLES
@@ -31,11 +32,11 @@ _QUIET_SECONDS: Final = 1.0
 @command("whoami")
 def _whoami(call: Call) -> int:
     identity = call.book.whoami()
-    return call.print_answer(identity, lambda out: _show_identity(out, identity))
+    return call.print_answer(identity, lambda out: _show_identity(out, call, identity))
 
 
-def _show_identity(out: Output, identity: Identity) -> None:
-    facts = [("principal", identity.principal), ("default space", identity.default_space)]
+def _show_identity(out: Output, call: Call, identity: Identity) -> None:
+    facts = [("book", call.place), ("principal", identity.principal), ("default space", identity.default_space)]
     if identity.key_id is not None:
         facts.append(("key", identity.key_id))
     if identity.limits is not None:
@@ -43,6 +44,7 @@ def _show_identity(out: Output, identity: Identity) -> None:
     if identity.expires is not None:
         facts.append(("expires", out.moment(identity.expires)))
     out.facts([*facts, ("spaces", _roles(identity.spaces))])
+    call.note_home(out)
 
 
 def _roles(roles: Sequence[SpaceRole]) -> str:
@@ -125,7 +127,7 @@ def _create_key_arguments(to: Parser) -> None:
     to.add_argument(
         "--login-url",
         metavar="URL",
-        help="the server of the line with `commonbook login`; default: COMMONBOOK_URL, or one that runs on this home",
+        help="the server of the line with `commonbook login`; default: that of the book, or one that runs on this home",
     )
 
 
@@ -142,7 +144,7 @@ def _create_key(call: Call) -> int:
         args.principal, label=args.label, limits=limits, expires=args.expires, space=args.space
     )
     login = call.book.create_login(created.key.id)
-    url = args.login_url or args.url or RemoteSettings.load().url or _running_server(call)
+    url = args.login_url or call.url or _running_server(call)
     line = f"commonbook login {url or _DEFAULT_URL} {login.code}"
     return call.print_answer(
         {**created._asdict(), "login": {**login._asdict(), "command": line}},
@@ -261,14 +263,61 @@ def _login(call: Call) -> int:
     code = args.code or sys.stdin.readline().strip()
     with _note_on_wait(call, f"{args.address} does not answer yet; trying again"):
         key, file = log_in(RemoteSettings.load(), args.address, code, allow_http=args.allow_http)
-    answer = {"key": key.id, "principal": key.principal, "expires": key.expires, "file": file}
+    # The command line sends no key without encryption, so such a book cannot be its default.
+    if not args.allow_http:
+        save_default_book(args.address)
+    answer = {
+        "key": key.id, "principal": key.principal, "expires": key.expires, "file": file, "default": not args.allow_http,
+    }  # fmt: skip
     sentence = f"Saved the key of {key.principal} in {file}"
 
     def show(out: Output) -> None:
         out.report(sentence, [(key.id, key.principal, file)])
-        out.note("the book of the server, in place of a home:", command=f"commonbook --url {args.address} recall")
+        if not args.allow_http:
+            out.note(f"commands use the book of {args.address} by default now; `commonbook use home` goes back")
+            _note_variable(out)
 
     return call.print_answer(answer, show)
+
+
+def _note_variable(out: Output) -> None:
+    if variable := book_variable():
+        out.note(f"{variable} is set, and wins over the default")
+
+
+def _use_arguments(to: Parser) -> None:
+    to.add_argument(
+        "to", metavar="BOOK", nargs="?", help="the URL of a server, the folder of a home, or `home` for ~/commonbook"
+    )
+
+
+@command("use", _use_arguments, book="none", local=True)
+def _use(call: Call) -> int:
+    to = call.args.to
+    if to is not None:
+        save_default_book(None if to == "home" else _usable_book(to))
+    book = default_book() or "~/commonbook"
+
+    def show(out: Output) -> None:
+        out.report(f"Commands use {book} by default{' now' if to else ''}", [(book,)])
+        _note_variable(out)
+
+    return call.print_answer({"default": book, "variable": book_variable()}, show)
+
+
+def _usable_book(book: str) -> str:
+    """Return the URL or the absolute folder of a book; an error if there is no key for it, or no home."""
+    if is_url(book):
+        from commonbook.compose.client import connect
+
+        connect(RemoteSettings.load(), book).close()
+        return book
+    from commonbook.compose.book import is_home
+
+    home = Settings.load(book).home
+    if not is_home(home):
+        raise NoHome(f"there is no home at {home}", fix="`commonbook init DIR` makes a folder a home")
+    return home
 
 
 @contextmanager
@@ -302,7 +351,7 @@ def _sign_in_arguments(to: Parser) -> None:
 @command("sign-in", _sign_in_arguments)
 def _sign_in(call: Call) -> int:
     args = call.args
-    url = args.address or args.url or _running_server(call)
+    url = args.address or call.url or _running_server(call)
     if url is None:
         raise Unreachable(
             "no server runs on this home now, so no link would work",
@@ -321,7 +370,7 @@ def _sign_in(call: Call) -> int:
 
 def _book_with_key(call: Call) -> Book:
     """Return the book with a key: the one that it was opened with, or the owner's key for a server here."""
-    if call.args.url is not None or call.settings.key is not None or call.args.actor is not None:
+    if call.url is not None or call.settings.key is not None or call.args.actor is not None:
         return call.book
     from commonbook.compose.servers import read_owner_key
 

@@ -45,12 +45,10 @@ def _mcp(call: Call) -> NoReturn:
     """
     from commonbook.interfaces.mcp.stdio import StdioServer
 
-    if call.args.url is not None and call.args.actor is not None:
-        raise BadInput("--as is for the owner of a home", fix="use an API key of that principal")
     source = (
         LocalBook(call.settings, call.args.actor)
-        if call.args.url is None
-        else ServerBook(call.args.url, call.settings.space)
+        if call.url is None
+        else ServerBook(call.url, call.settings.space)
     )
     try:
         StdioServer(source, *_claim_streams()).serve()
@@ -120,7 +118,7 @@ def answer_event(call: Call, data: bytes) -> str:
         sources.book,
         catch_up=sources.catch_up,
         cwd=call.settings.cwd,
-        person=LOCAL_OWNER if call.args.url is None else None,
+        person=LOCAL_OWNER if call.url is None else None,
     )
     if event is None:
         handler.fail(None, TooLarge(f"an event of more than {MAX_EVENT_BYTES >> 20} MiB was left out"))
@@ -160,7 +158,7 @@ class _Sources:
     """The books that an event needs: one of a server, or one of this machine for each folder of an agent."""
 
     def __init__(self, call: Call) -> None:
-        self._settings, self._url = call.settings, call.args.url
+        self._settings, self._url = call.settings, call.url
         self._client: str = call.args.client
         self._principal: str = call.args.actor or f"agent:{self._client}"
         self._opened: dict[str, LocalBook | ServerBook] = {}

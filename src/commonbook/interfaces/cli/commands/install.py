@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from commonbook.compose.book import may_be_made
 from commonbook.core.settings.project_files import PROJECTS
+from commonbook.core.settings.remote import default_book, is_url
 from commonbook.core.settings.settings import AgentFolders
 from commonbook.errors import BadInput
 from commonbook.interfaces.agents import hermes as hermes_agent
@@ -138,9 +139,9 @@ def _client(call: Call) -> Client:
 
 
 def _refuse_other_actors(call: Call) -> None:
-    if call.args.actor is not None or (call.settings.key is not None and call.args.url is None):
+    if call.args.actor is not None or (call.settings.key is not None and call.url is None):
         raise BadInput("only the owner of the home may let agents in", fix="leave out --as, and unset COMMONBOOK_KEY")
-    if call.settings.database is not None and call.args.url is None:
+    if call.settings.database is not None and call.url is None:
         raise BadInput(
             "the address of a database, with its password, is not written into the configuration of an agent",
             fix="serve the book, and give --url URL",
@@ -149,8 +150,8 @@ def _refuse_other_actors(call: Call) -> None:
 
 def _hermes(call: Call) -> hermes_agent.Hermes:
     """Return the Hermes of this machine; refuse what only agents with MCP have."""
-    if call.args.url is not None:
-        raise BadInput("Hermes cannot use the book of a server yet", fix="leave out --url")
+    if call.url is not None:
+        raise BadInput("Hermes cannot use the book of a server yet", fix="name a home: --home DIR")
     if call.args.spaces or call.args.instructions or call.args.tool_output:
         raise BadInput(
             "--space, --instructions and --tool-output are for agents with MCP",
@@ -173,7 +174,7 @@ def _request(call: Call, client: Client) -> Request:
         hooks=getattr(call.args, "hooks", True),
         tool_output=getattr(call.args, "tool_output", False),
         instructions=getattr(call.args, "instructions", False),
-        home=None if call.settings.is_default_home else call.settings.home,
+        home=_named_home(call),
     )
 
 
@@ -190,10 +191,17 @@ def _program(call: Call) -> tuple[str, ...]:
 
 def _place(call: Call, client: Client) -> tuple[str, ...]:
     """Return the arguments that name the book and the principal; a key is never among them."""
-    if call.args.url is not None:
-        return ("--url", call.args.url)
-    home = () if call.settings.is_default_home else ("--home", call.settings.home)
-    return ("--as", client.principal, *home)
+    if call.url is not None:
+        return ("--url", call.url)
+    home = _named_home(call)
+    return ("--as", client.principal, *(("--home", home) if home else ()))
+
+
+def _named_home(call: Call) -> str | None:
+    """Return the home, unless an agent finds it by itself: as `~/commonbook`, if no other home is the default."""
+    default = default_book()
+    finds_it = call.settings.is_default_home and (default is None or is_url(default))
+    return None if finds_it else call.settings.home
 
 
 def _own_command(client: Client, request: Request) -> str | None:
@@ -209,20 +217,16 @@ def _snippet(client: Client, request: Request) -> dict[str, Any] | None:
 # --- grants
 
 
-def _has_home(call: Call) -> bool:
-    return os.path.exists(os.path.join(call.settings.home, ".commonbook", "state.db"))
-
-
 def _grants(call: Call, principal: str) -> tuple[str, ...]:
     """Return the spaces on which a principal has a grant in the book of this machine."""
-    if call.args.url is not None or not _has_home(call):
+    if call.url is not None or not call.has_home:
         return ()
     with call.open_home(create=False) as book:
         return tuple(grant.space.name for grant in book.grants() if grant.principal == principal)
 
 
 def _missing_grants(call: Call, principal: str) -> tuple[str, ...]:
-    if call.args.url is not None:
+    if call.url is not None:
         # The key of the agent decides, which an administrator of the server makes.
         return ()
     granted = _grants(call, principal)
@@ -296,7 +300,7 @@ def _show_installed(
     if call.args.dry_run or call.args.yes:
         _show_plan(out, plan, access)
     if done:
-        where = "" if call.args.url is not None or client.opens_book else f", as {client.principal}"
+        where = "" if call.url is not None or client.opens_book else f", as {client.principal}"
         out.line(f"{client.title} has the book now{where}; start it anew", "green")
         if client.hooks_note and request.hooks:
             out.note(client.hooks_note)

@@ -55,7 +55,8 @@ def _status(call: Call) -> int:
     status, hooks = call.book.status(), _hook_reports(call)
 
     def show(out: Output) -> None:
-        reports.show_status(out, status)
+        reports.show_status(out, status, server=call.url)
+        call.note_home(out)
         for client, report in hooks.items():
             out.line(_hook_line(client, report))
 
@@ -66,7 +67,7 @@ def _hook_reports(call: Call) -> dict[str, dict[str, Any]]:
     """Return what the hooks of agents did in this home, for its owner, or on this machine for a server."""
     folder = os.path.join(call.settings.home, ".commonbook")
     is_owner = call.args.actor is None and call.settings.key is None
-    if call.args.url is not None:
+    if call.url is not None:
         from commonbook.core.settings.remote import RemoteSettings
 
         folder, is_owner = RemoteSettings.load().outboxes, True

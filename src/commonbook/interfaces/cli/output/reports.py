@@ -33,10 +33,11 @@ if TYPE_CHECKING:
 _MAX_NAMED_PATHS: Final = 10
 
 
-def show_status(out: Output, status: Status) -> None:
+def show_status(out: Output, status: Status, *, server: str | None) -> None:
     """Show the state of the home in numbers, and what is wrong."""
     out.facts(
         [
+            *((("book", server),) if server else ()),
             ("home", status.home),
             ("program", status.program),
             ("schema", str(status.schema)),

@@ -35,8 +35,9 @@ _MAX_RELATIVE_SECONDS = 30 * _DAY
 class Screen(Output):
     """The output for a terminal."""
 
-    def __init__(self, *, colour: bool) -> None:
-        """Write to standard output, in colour or not."""
+    def __init__(self, *, colour: bool, server: str | None = None) -> None:
+        """Write to standard output, in colour or not; a receipt names the server that has the book."""
+        self._server = server
         self._console = Console(
             file=sys.stdout, color_system="auto" if colour else None, markup=False, highlight=False, emoji=False
         )
@@ -134,7 +135,7 @@ class Screen(Output):
 
     def receipt(self, did: str, receipt: Receipt, *, preposition: str = "in") -> None:
         """Print which memory was stored, and where."""
-        place = f" {preposition} {one_line(receipt.space)}"
+        place = f" {preposition} {one_line(receipt.space)}" + (f" on {one_line(self._server)}" if self._server else "")
         version = f" (version {receipt.version})" if receipt.version > 1 else ""
         self._console.print(Text.assemble((did, "green"), " ", (self.name(receipt.id), "cyan"), place, version))
         # The terminal wraps it, so that it can be copied whole.
