@@ -64,9 +64,7 @@ class BookChoice(NamedTuple):
     url: str | None = None
 
 
-def choose_book(
-    home: str | None, url: str | None, *, local: bool = False, default_server: bool = True
-) -> BookChoice:
+def choose_book(home: str | None, url: str | None, *, local: bool = False, default_server: bool = True) -> BookChoice:
     """Return the book of the options, else of the environment, else the default book of the user.
 
     With `local`, COMMONBOOK_URL and a default server do not count; without `default_server`, the latter alone.

@@ -104,6 +104,8 @@ class Question(NamedTuple):
     """All its words, in small letters."""
     abbreviated: frozenset[str]
     """Its words such as "IT", which are common words in small letters."""
+    asks: bool
+    """Whether it is a question, and not some words to search for."""
 
 
 def read_question(query: str) -> Question:
@@ -117,6 +119,7 @@ def read_question(query: str) -> Question:
         frozenset(name.rstrip("s") for name in names),
         frozenset(_WORD.findall(query.lower())),
         frozenset(word.upper() for word in stopwords.ABBREVIATED) & {*_WORD.findall(query)},
+        "?" in query or bool(_ASKS.match(query) or _BEGINS_WITH_FRAME.match(query)),
     )
 
 
@@ -135,7 +138,7 @@ def is_echo(text: str, question: Question, nearness: Nearness) -> bool:
     if not is_marked or not asks or not _ASKS_OPENLY.search(asks[0]):
         # It may tell something in the form of a question: "Did you know that ...?".
         return question.stems.issuperset(words.values())
-    return len(_new_words(words, question, nearness)) <= len(words) // _NEW_PART
+    return len(_new_words(words, question, nearness)) <= (len(words) // _NEW_PART if question.asks else 0)
 
 
 def is_empty_answer(text: str, before: str, question: Question, nearness: Nearness) -> bool:

@@ -46,9 +46,7 @@ def _mcp(call: Call) -> NoReturn:
     from commonbook.interfaces.mcp.stdio import StdioServer
 
     source = (
-        LocalBook(call.settings, call.args.actor)
-        if call.url is None
-        else ServerBook(call.url, call.settings.space)
+        LocalBook(call.settings, call.args.actor) if call.url is None else ServerBook(call.url, call.settings.space)
     )
     try:
         StdioServer(source, *_claim_streams()).serve()
