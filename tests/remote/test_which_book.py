@@ -153,7 +153,7 @@ def test_as_another_principal_there_is_no_book_of_a_server(log_in, cli_without_b
     assert cli_without_book("list", "--as", "user:bob").code == 2
 
 
-def hook(event: dict[str, object], *options: str) -> None:
+def hook(event: dict[str, str], *options: str) -> None:
     command = [sys.executable, "-m", "commonbook", "hook", "claude-code", *options]
     subprocess.run(command, input=json.dumps(event), text=True, env=dict(os.environ), check=True, timeout=120)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -312,10 +313,8 @@ def _usable_book(book: str) -> str:
 
         connect(RemoteSettings.load(), book).close()
         return book
-    from commonbook.compose.book import is_home
-
     home = Settings.load(book).home
-    if not is_home(home):
+    if not os.path.isdir(os.path.join(home, ".commonbook")):
         raise NoHome(f"there is no home at {home}", fix="`commonbook init DIR` makes a folder a home")
     return home
 
