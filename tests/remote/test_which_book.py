@@ -57,8 +57,8 @@ def terminal(monkeypatch) -> None:
 
 
 def test_after_a_login_commands_use_the_book_of_the_server(book, server, log_in, cli_without_book, tmp_path):
-    said = log_in()
-    assert (said.code, f"the book of {server.url} by default now" in said.err) == (0, True), said.err
+    answer = log_in()
+    assert (answer.code, f"the book of {server.url} by default now" in answer.err) == (0, True), answer.err
     assert cli_without_book("remember", "We deploy on Thursdays", "--space", "team").code == 0
     assert texts(cli_without_book) == [memory.title for memory in book.list(Filter(space="team")).items]
     assert book.list(Filter(space="team")).items[0].author == "user:anna"
