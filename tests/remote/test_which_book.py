@@ -88,7 +88,10 @@ def test_the_default_book_is_shown_and_changed(log_in, cli_without_book, server,
     assert cli_without_book("use", server.url).code == 0
     assert texts(cli_without_book) == []
     assert cli_without_book("init", "notes", "--yes").code == 0
-    assert cli_without_book("use", "notes", "--json").json == {"default": str(Path("notes").resolve()), "variable": None}
+    assert cli_without_book("use", "notes", "--json").json == {
+        "default": str(Path("notes").resolve()),
+        "variable": None,
+    }
     os.chdir(tmp_path)
     assert cli_without_book("remember", "a note").code == 0
     assert texts(cli_without_book) == ["a note"]
