@@ -165,6 +165,7 @@ def test_import_and_export_report_in_the_same_words(cli, tmp_path):
         "skipped",
         "spaces",
         "ids",
+        "new_ids",
         "sessions",
         "messages",
         "left_out",
