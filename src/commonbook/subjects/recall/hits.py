@@ -190,7 +190,7 @@ class HitBuilder:
         """
         others = {row for row in ranked if "other_name" in self._penalties_by_row.get(row, {})}
         judged = [row for row in ranked if row not in others]
-        if not any(non_answers.names_asked((self._passage(row), *self._around(row)), self._question) for row in judged):
+        if others and not any(self._names_asked(row) for row in judged):
             # Nothing here is about whom the question names: perhaps it has another name.
             others, judged = set(), list(ranked)
         rarity, features = self._scores.rarity, [self._features(row) for row in judged]
@@ -430,7 +430,7 @@ class HitBuilder:
                 self._empty_answers.add(row)
         if row in self._echoes or row in self._empty_answers:
             return {"echo": _ECHO_PENALTY}
-        if non_answers.lacks_abbreviation(self._named_text(row), asks[0]):
+        if self._question.abbreviated and non_answers.lacks_abbreviation(self._named_text(row), self._question):
             return {"small_letters": round(-_OTHER_NAME_PART * max(self._totals[row], 0.0), 6)}
         is_short = self._pool.lengths[row] <= _MAX_NAMING_WORDS
         if (
@@ -440,6 +440,9 @@ class HitBuilder:
         ):
             return {"other_name": round(-_OTHER_NAME_PART * max(self._totals[row], 0.0), 6)}
         return {}
+
+    def _names_asked(self, row: int) -> bool:
+        return non_answers.names_asked((self._passage(row), *self._around(row)), self._question)
 
     def _around(self, row: int) -> tuple[str, ...]:
         """Return the texts around a passage that may name whom it is about: names, speaker and neighbours."""

@@ -125,6 +125,9 @@ def read_question(query: str) -> Question:
 
 def is_echo(text: str, question: Question, nearness: Nearness) -> bool:
     """Return whether a message only asks what this question asks: all its content words are in it, or near it."""
+    if "?" not in text and not any(opener.match(text) for opener in (_ASKS, _ASKS_IN_GERMAN, _BEGINS_WITH_FRAME)):
+        # Most messages are none.
+        return False
     part = _without_fillers(text)
     is_marked = part.rstrip(" !.)\"'").endswith("?")
     asks = _ASKS.match(part) or (_ASKS_IN_GERMAN.match(part) if terms.language_of(text) == "german" else None)
